@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// totalAlloc is what the line of a heap profile begins with that says how many bytes were allocated since the process
-// began.
+// totalAlloc is the start of the line in a heap profile with the number of bytes that the process has allocated since
+// its start.
 const totalAlloc = "# TotalAlloc = "
 
-// allocated returns how many bytes the API server has allocated since it began.
+// allocated returns the number of bytes that the API server has allocated since its start.
 func (b *bench) allocated(ctx context.Context) (float64, error) {
 	kube, err := kubernetes.NewForConfig(b.stack.Control.Config())
 	if err != nil {
-		return 0, fmt.Errorf("make a client for the heap profile: %w", err)
+		return 0, fmt.Errorf("create a client for the heap profile: %w", err)
 	}
 	profile, err := kube.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("debug", "1").DoRaw(ctx)
 	if err != nil {
@@ -27,9 +27,9 @@ func (b *bench) allocated(ctx context.Context) (float64, error) {
 	return allocatedBy(string(profile))
 }
 
-// allocating begins to count what the API server allocates. What it returns tells how many MiB that is for each
-// machine.
-func (b *bench) allocating(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
+// startAllocation starts to count what the API server allocates. The returned function returns the MiB for each
+// machine since then.
+func (b *bench) startAllocation(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
 	before, err := b.allocated(ctx)
 	if err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func (b *bench) allocating(ctx context.Context) (perMachine func(context.Context
 	}, nil
 }
 
-// readingCosts returns how many bytes the API server allocates to tell how many it has allocated.
-func (b *bench) readingCosts(ctx context.Context) (float64, error) {
+// costOfReading returns the number of bytes that the API server allocates for one call of allocated.
+func (b *bench) costOfReading(ctx context.Context) (float64, error) {
 	before, err := b.allocated(ctx)
 	if err != nil {
 		return 0, err
@@ -50,16 +50,16 @@ func (b *bench) readingCosts(ctx context.Context) (float64, error) {
 	return after - before, err
 }
 
-// allocatedBy takes the number from a heap profile.
+// allocatedBy parses the number in a heap profile.
 func allocatedBy(profile string) (float64, error) {
 	_, rest, found := strings.Cut(profile, totalAlloc)
 	if !found {
-		return 0, errors.New("the heap profile of the API server does not say what was allocated")
+		return 0, errors.New("the heap profile of the API server does not contain the allocated bytes")
 	}
 	number, _, _ := strings.Cut(rest, "\n")
 	bytes, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil {
-		return 0, fmt.Errorf("read what the API server has allocated: %w", err)
+		return 0, fmt.Errorf("parse the allocated bytes in the heap profile: %w", err)
 	}
 	return bytes, nil
 }

@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// build makes the programs that are measured, in a new folder.
+// build builds the measured programs in a new folder.
 func build(ctx context.Context, progress io.Writer) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "machinist-bench-bin-"); err != nil {
-		return "", fmt.Errorf("make a folder for the programs: %w", err)
+		return "", fmt.Errorf("create a folder for the programs: %w", err)
 	}
 	for name, path := range map[string]string{stack.Manager: "cmd/machinist-manager", stack.Provider: "bench/provider",
 		"simcloud": "cmd/simcloud"} {
@@ -27,6 +27,6 @@ func build(ctx context.Context, progress io.Writer) (dir string, err error) {
 			return "", fmt.Errorf("build %s: %w", path, err)
 		}
 	}
-	fmt.Fprintf(progress, "%s  the programs are built\n", time.Now().Format(time.TimeOnly))
+	fmt.Fprintf(progress, "%s  built the programs\n", time.Now().Format(time.TimeOnly))
 	return dir, nil
 }

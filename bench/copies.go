@@ -17,14 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mostCopies is how many copies four digits can number.
-const mostCopies = 10000
+// maxCopies is how many copies four digits can number.
+const maxCopies = 10000
 
-// digits stands in a recorded object for the four digits of a copy's number. JSON has no such byte.
-const digits = "\x00"
+// placeholder stands in a recorded object for the four digits of a copy's number. JSON never contains this byte.
+const placeholder = "\x00"
 
-// copies are many namespaces like one that an API server has: the objects differ in their names, namespaces and UIDs,
-// and in the IDs of their instances.
+// copies are many copies of a namespace. Their objects differ in names, namespaces, UIDs and the IDs of instances.
 type copies struct {
 	count int
 	// version is the resource version of the lists.
@@ -32,14 +31,14 @@ type copies struct {
 	kinds   map[string]recorded // by resource
 }
 
-// recorded are the objects of one kind in one namespace, and for Nodes those of its Machines.
+// recorded contains the objects of one kind in the recorded namespace, or the Nodes of its Machines.
 type recorded struct {
 	kind schema.GroupVersionKind
-	// objects are JSON, with digits where copies differ.
+	// objects are JSON, with placeholder where copies differ.
 	objects [][]byte
 }
 
-// copiedKinds are the kinds that a manager or a provider caches and of which the namespace has objects.
+// copiedKinds are the kinds that a manager or a provider caches and that have objects in the namespace.
 var copiedKinds = map[string]schema.GroupVersionKind{
 	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
 	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -49,7 +48,7 @@ var copiedKinds = map[string]schema.GroupVersionKind{
 	"secrets":            corev1.SchemeGroupVersion.WithKind("Secret"),
 }
 
-// record reads what the API server has of the fleet's namespace.
+// record reads the objects of the fleet's namespace.
 func record(ctx context.Context, c client.Client, count int) (*copies, error) {
 	lists := map[string]*unstructured.UnstructuredList{}
 	for resource, kind := range copiedKinds {
@@ -67,16 +66,16 @@ func record(ctx context.Context, c client.Client, count int) (*copies, error) {
 	return newCopies(lists, count)
 }
 
-// newCopies returns copies of the objects, which are those of one namespace.
+// newCopies returns copies of the objects of one namespace.
 func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*copies, error) {
-	differ, err := whatDiffers(lists)
+	replacer, err := newReplacer(lists)
 	if err != nil {
 		return nil, err
 	}
 	c := &copies{count: count, kinds: map[string]recorded{}}
 	for resource, list := range lists {
 		r := recorded{kind: copiedKinds[resource]}
-		// The newest list has the version up to which all are complete.
+		// The newest list has the version up to which all lists are complete.
 		if v := list.GetResourceVersion(); len(v) > len(c.version) || len(v) == len(c.version) && v > c.version {
 			c.version = v
 		}
@@ -87,22 +86,22 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 			if err != nil {
 				return nil, fmt.Errorf("record %s: %w", resource, err)
 			}
-			r.objects = append(r.objects, []byte(differ.Replace(string(text))))
+			r.objects = append(r.objects, []byte(replacer.Replace(string(text))))
 		}
 		c.kinds[resource] = r
 	}
 	return c, nil
 }
 
-// whatDiffers replaces all that differs in copies.
-func whatDiffers(lists map[string]*unstructured.UnstructuredList) (*strings.Replacer, error) {
-	pairs := []string{`"` + namespace + `"`, `"copy-` + digits + `"`, `"` + namespace + `/`, `"copy-` + digits + `/`}
+// newReplacer returns a replacer for everything that differs in copies.
+func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Replacer, error) {
+	pairs := []string{`"` + namespace + `"`, `"copy-` + placeholder + `"`, `"` + namespace + `/`, `"copy-` + placeholder + `/`}
 	// An ID keeps its length.
-	id := func(what, id string) error {
+	id := func(name, id string) error {
 		if len(id) < 4 {
-			return fmt.Errorf("record the fleet: %s is %q, which is too short for an ID of its own in each copy", what, id)
+			return fmt.Errorf("record the fleet: %s is %q, which is too short for a different ID in each copy", name, id)
 		}
-		pairs = append(pairs, id, digits+id[4:])
+		pairs = append(pairs, id, placeholder+id[4:])
 		return nil
 	}
 	for resource, list := range lists {
@@ -113,8 +112,8 @@ func whatDiffers(lists map[string]*unstructured.UnstructuredList) (*strings.Repl
 			}
 			switch resource {
 			case "machinesets":
-				// The names of Machines and Nodes begin with that of the set.
-				pairs = append(pairs, object.GetName(), "set"+digits+"-"+object.GetName())
+				// The names of Machines and Nodes begin with the name of the set.
+				pairs = append(pairs, object.GetName(), "set"+placeholder+"-"+object.GetName())
 			case "machines":
 				providerID, _, _ := unstructured.NestedString(object.Object, "spec", "providerID")
 				providerID = providerID[strings.LastIndexByte(providerID, '/')+1:]
@@ -125,32 +124,32 @@ func whatDiffers(lists map[string]*unstructured.UnstructuredList) (*strings.Repl
 		}
 	}
 	if len(lists["machinesets"].Items) == 0 {
-		return nil, errors.New("record the fleet: there is no MachineSet")
+		return nil, errors.New("record the fleet: found no MachineSet")
 	}
 	return strings.NewReplacer(pairs...), nil
 }
 
-// namespaceOf returns the name of a copy.
+// namespaceOf returns the namespace of a copy.
 func (c *copies) namespaceOf(i int) string { return fmt.Sprintf("copy-%04d", i) }
 
-// find returns which copy a namespace is.
+// find returns the number of the copy with a namespace.
 func (c *copies) find(namespace string) (int, bool) {
 	var i int
 	_, err := fmt.Sscanf(namespace, "copy-%04d", &i)
 	return i, err == nil && i >= 0 && i < c.count && c.namespaceOf(i) == namespace
 }
 
-// number returns how many objects of a resource there are in all copies.
-func (c *copies) number(resource string) int { return c.count * len(c.kinds[resource].objects) }
+// total returns the number of objects of a resource in all copies.
+func (c *copies) total(resource string) int { return c.count * len(c.kinds[resource].objects) }
 
-// object returns the JSON of an object of a resource by its number, counted copy by copy.
+// object returns the JSON of the i-th object of a resource, counted copy by copy.
 func (c *copies) object(resource string, i int) []byte {
 	objects := c.kinds[resource].objects
-	return bytes.ReplaceAll(objects[i%len(objects)], []byte(digits), fmt.Appendf(nil, "%04d", i/len(objects)))
+	return bytes.ReplaceAll(objects[i%len(objects)], []byte(placeholder), fmt.Appendf(nil, "%04d", i/len(objects)))
 }
 
-// named returns the object of that name among those from first to before end, or nil.
-func (c *copies) named(resource, name string, first, end int) []byte {
+// findByName returns the object with the name among the objects first to end-1, or nil.
+func (c *copies) findByName(resource, name string, first, end int) []byte {
 	for i := first; i < end; i++ {
 		text := c.object(resource, i)
 		var object metav1.PartialObjectMetadata

@@ -30,7 +30,7 @@ const (
 	clusterUID = "44444444-0000-4000-8000-000000000004"
 )
 
-// recordedFleet is a namespace with a set, a Machine and its Node, as they are listed.
+// recordedFleet returns lists with a set, a Machine and its Node.
 func recordedFleet(t *testing.T) map[string]*unstructured.UnstructuredList {
 	t.Helper()
 	lists := map[string]*unstructured.UnstructuredList{}
@@ -56,14 +56,14 @@ func recordedFleet(t *testing.T) map[string]*unstructured.UnstructuredList {
 	return lists
 }
 
-// Copies keep all that refers from one object to another, and share nothing but the cluster with other copies.
-func TestCopiesDifferInWhatIsTheirsAlone(t *testing.T) {
+// Copies keep all references between objects, and share only the cluster with other copies.
+func TestCopiesHaveOwnNamesAndIDs(t *testing.T) {
 	c, err := newCopies(recordedFleet(t), 20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.version != "100" {
-		t.Errorf("the version is %s; want that of the newest list", c.version)
+		t.Errorf("got version %s, want 100, that of the newest list", c.version)
 	}
 	machine := string(c.object("machines", 17))
 	node := string(c.object("nodes", 17))
@@ -81,46 +81,46 @@ func TestCopiesDifferInWhatIsTheirsAlone(t *testing.T) {
 		{string(c.object("machinesets", 17)), `"name":"set0017-pool-abc"`},
 	} {
 		if !strings.Contains(test.in, test.want) {
-			t.Errorf("%s is missing in %s", test.want, test.in)
+			t.Errorf("missing %s in %s", test.want, test.in)
 		}
 	}
 }
 
-func TestANamespaceIsFoundByItsName(t *testing.T) {
+func TestFindReturnsCopyOfNamespace(t *testing.T) {
 	c := &copies{count: 20}
 	for name, want := range map[string]bool{"copy-0000": true, "copy-0019": true, "copy-0020": false, "copy-1": false,
 		"copy-00190": false, "default": false, "": false} {
 		if _, got := c.find(name); got != want {
-			t.Errorf("namespace %q is a copy: %t; want %t", name, got, want)
+			t.Errorf("find(%q): got %t, want %t", name, got, want)
 		}
 	}
 }
 
-func TestWhatCannotBeCopiedIsAnError(t *testing.T) {
+func TestNewCopiesRefusesIncompleteFleet(t *testing.T) {
 	lists := recordedFleet(t)
 	unstructured.RemoveNestedField(lists["machines"].Items[0].Object, "spec", "providerID")
 	if _, err := newCopies(lists, 1); err == nil {
-		t.Error("a Machine without an instance is copied")
+		t.Error("got no error for a Machine without an instance")
 	}
 	lists = recordedFleet(t)
 	lists["machinesets"].Items = nil
 	if _, err := newCopies(lists, 1); err == nil {
-		t.Error("Machines without a set are copied, all under one name")
+		t.Error("got no error for Machines without a set")
 	}
 }
 
-// startStandIn serves copies in front of a server that answers everything with 418.
+// startStandIn serves copies in front of a server that responds to every request with 418.
 func startStandIn(t *testing.T, count int) *standIn {
 	t.Helper()
 	c, err := newCopies(recordedFleet(t), count)
 	if err != nil {
 		t.Fatal(err)
 	}
-	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 	}))
-	t.Cleanup(behind.Close)
-	s, err := newStandIn(c, &rest.Config{Host: behind.URL})
+	t.Cleanup(backend.Close)
+	s, err := newStandIn(c, &rest.Config{Host: backend.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,12 +128,12 @@ func startStandIn(t *testing.T, count int) *standIn {
 	return s
 }
 
-// initial asks a watch for what there is.
-var initial = metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
+// initialEvents asks a watch for all existing objects.
+var initialEvents = metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
 	ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 
-// untilComplete returns the names of what a watch sends first.
-func untilComplete(t *testing.T, w watch.Interface, err error) (names []string) {
+// initialNames returns the names of the objects that a watch sends first.
+func initialNames(t *testing.T, w watch.Interface, err error) (names []string) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -142,37 +142,37 @@ func untilComplete(t *testing.T, w watch.Interface, err error) (names []string) 
 	for e := range w.ResultChan() {
 		object, ok := e.Object.(metav1.Object)
 		if !ok {
-			t.Fatalf("the watch sent %s %T", e.Type, e.Object)
+			t.Fatalf("got the event %s with a %T", e.Type, e.Object)
 		}
 		if e.Type == watch.Bookmark {
 			if object.GetResourceVersion() != "100" || object.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
-				t.Errorf("the bookmark is %v", object)
+				t.Errorf("got the bookmark %v", object)
 			}
 			return names
 		}
 		names = append(names, object.GetName())
 	}
-	t.Fatal("the watch ended before it was complete")
+	t.Fatal("the watch ended before the bookmark")
 	return nil
 }
 
-func TestClientsFindCopiesInWatchesAndPages(t *testing.T) {
+func TestStandInServesWatchesAndPages(t *testing.T) {
 	s := startStandIn(t, 3)
 	want := []string{"set0000-pool-abc-x", "set0001-pool-abc-x", "set0002-pool-abc-x"}
 
 	machines := dynamic.NewForConfigOrDie(s.config()).Resource(v1beta1.GroupVersion.WithResource("machines"))
-	w, err := machines.Watch(t.Context(), initial)
-	if got := untilComplete(t, w, err); !slices.Equal(got, want) {
-		t.Errorf("watched are %q", got)
+	w, err := machines.Watch(t.Context(), initialEvents)
+	if got := initialNames(t, w, err); !slices.Equal(got, want) {
+		t.Errorf("watch: got %q, want %q", got, want)
 	}
 	for _, binary := range []bool{true, false} {
 		config := s.config()
 		if binary {
 			config.ContentType = runtime.ContentTypeProtobuf
 		}
-		w, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().Watch(t.Context(), initial)
-		if got := untilComplete(t, w, err); !slices.Equal(got, want) {
-			t.Errorf("with protobuf %t, the Nodes are %q", binary, got)
+		w, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().Watch(t.Context(), initialEvents)
+		if got := initialNames(t, w, err); !slices.Equal(got, want) {
+			t.Errorf("watch of Nodes with protobuf %t: got %q, want %q", binary, got, want)
 		}
 	}
 	var listed []string
@@ -187,32 +187,32 @@ func TestClientsFindCopiesInWatchesAndPages(t *testing.T) {
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			if pages != 2 || !slices.Equal(listed, want) {
-				t.Errorf("%d pages have %q", pages, listed)
+				t.Errorf("list: got %q in %d pages, want %q in 2", listed, pages, want)
 			}
 			break
 		}
 	}
 	if m, err := machines.Namespace("copy-0001").Get(t.Context(), want[1], metav1.GetOptions{}); err != nil ||
 		m.GetNamespace() != "copy-0001" {
-		t.Errorf("got %v, %v", m, err)
+		t.Errorf("get: got %v, %v", m, err)
 	}
 	if _, err := machines.Namespace("copy-0001").Get(t.Context(), want[2], metav1.GetOptions{}); err == nil {
-		t.Error("a Machine is found in another namespace than its own")
+		t.Error("get: found a Machine in another namespace")
 	}
-	one, err := machines.Namespace("copy-0001").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(one.Items) != 1 || one.Items[0].GetName() != want[1] {
-		t.Errorf("namespace copy-0001 has %v, %v", one, err)
+	list, err := machines.Namespace("copy-0001").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != want[1] {
+		t.Errorf("list of namespace copy-0001: got %v, %v", list, err)
 	}
 }
 
-// A provider caches of Secrets only their metadata.
-func TestClientsFindTheMetadataOfCopies(t *testing.T) {
+// A provider caches only the metadata of Secrets.
+func TestStandInServesMetadata(t *testing.T) {
 	s := startStandIn(t, 3)
 	want := []string{"set0000-pool-abc-x", "set0001-pool-abc-x", "set0002-pool-abc-x"}
 	machines := metadata.NewForConfigOrDie(s.config()).Resource(v1beta1.GroupVersion.WithResource("machines"))
-	w, err := machines.Watch(t.Context(), initial)
-	if got := untilComplete(t, w, err); !slices.Equal(got, want) {
-		t.Errorf("watched are %q", got)
+	w, err := machines.Watch(t.Context(), initialEvents)
+	if got := initialNames(t, w, err); !slices.Equal(got, want) {
+		t.Errorf("watch: got %q, want %q", got, want)
 	}
 	list, err := machines.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -223,12 +223,12 @@ func TestClientsFindTheMetadataOfCopies(t *testing.T) {
 		listed = append(listed, m.Name)
 	}
 	if !slices.Equal(listed, want) {
-		t.Errorf("listed are %q", listed)
+		t.Errorf("list: got %q, want %q", listed, want)
 	}
 }
 
-// A process that writes to what is copied is not settled, whatever the API server answers. Of a lease it is part.
-func TestAWriteToACopyIsNoticed(t *testing.T) {
+// A process that writes to a copy has not settled, whatever the API server answers. Leases are not copies.
+func TestStandInReportsWriteToCopy(t *testing.T) {
 	ctx := context.Background()
 	for _, test := range []struct {
 		resource, namespace string
@@ -247,10 +247,10 @@ func TestAWriteToACopyIsNoticed(t *testing.T) {
 		r := dynamic.NewForConfigOrDie(s.config()).Resource(group.WithResource(test.resource))
 		err := r.Namespace(test.namespace).Delete(ctx, "any", metav1.DeleteOptions{})
 		if err == nil {
-			t.Errorf("%+v: the request did not get to the server behind", test)
+			t.Errorf("%+v: the request did not reach the server behind the stand-in", test)
 		}
-		if _, err := s.settled(); err != nil != test.unsettled {
-			t.Errorf("%+v: got %v", test, err)
+		if _, err := s.checkSettled(); err != nil != test.unsettled {
+			t.Errorf("%+v: got error %v", test, err)
 		}
 	}
 }

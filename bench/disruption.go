@@ -17,29 +17,31 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Writes about a fleet and not about a machine of it: their number follows the steps and the time of a roll.
+// These resources belong to a fleet and not to a single machine. The number of their writes depends on the steps and
+// the duration of a roll.
 const (
 	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
 	setWrites        = " machinesets.machinist.dev"
 	deploymentWrites = " machinedeployments.machinist.dev"
 )
 
-// disruptionOptions are the flags of the subcommand disruption, beside those of the bench.
+// disruptionOptions are the flags of the subcommand disruption, in addition to those of the bench.
 type disruptionOptions struct {
 	options
 	limits []string
 }
 
-// disruptionCommand measures what budgets cost: a fleet rolls without any, and then once more under several.
+// disruptionCommand measures the cost of budgets: a fleet rolls without budgets, with several, and without them
+// again.
 func disruptionCommand() *cobra.Command {
 	o := &disruptionOptions{}
 	cmd := &cobra.Command{
 		Use:   "disruption",
-		Short: "Measure what a rolling update costs without MachineDisruptionBudgets, and under them",
+		Short: "Measure the cost of a rolling update with and without MachineDisruptionBudgets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.machines < 1 || len(o.limits) < 1 {
-				return errors.New("--machines must be at least 1, and --budgets name at least one")
+				return errors.New("--machines must be at least 1, and --budgets must contain at least one value")
 			}
 			o.progress = cmd.ErrOrStderr()
 			return o.run(cmd.Context(), cmd.OutOrStdout())
@@ -52,23 +54,24 @@ func disruptionCommand() *cobra.Command {
 		"maxDisrupted of each budget, all of which select all machines")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes and of the API server")
-	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
+	f.StringVar(&o.dir, "dir", "", "folder in which to keep logs and data; default: a temporary folder")
 	return cmd
 }
 
-// disruptionResult is what exchanging a fleet cost.
+// disruptionResult is the cost of replacing a fleet several times.
 type disruptionResult struct {
 	Machines int              `json:"machines"`
 	Budgets  []string         `json:"budgets"`
 	Rolls    []disruptionRoll `json:"rolls"`
 }
 
-// disruptionRoll is one of the rolling updates.
+// disruptionRoll is the cost of one rolling update.
 type disruptionRoll struct {
 	Name string `json:"name"`
 	phase
-	// FleetWrites are those of sets and deployments, and BudgetWrites those of the status of budgets. WritesPerMachine
-	// leaves both out: they depend on the steps and the time of a roll, and not on the number of machines.
+	// FleetWrites are the writes of sets and deployments, and BudgetWrites those of the status of budgets.
+	// WritesPerMachine does not contain them, because they depend on the steps and the duration of a roll and not on the
+	// number of machines.
 	FleetWrites  int `json:"fleet_writes"`
 	BudgetWrites int `json:"budget_writes"`
 }
@@ -81,33 +84,33 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 	defer os.RemoveAll(bin)
 	b := &bench{options: &o.options, n: o.machines}
 	r := &disruptionResult{Machines: o.machines, Budgets: o.limits}
-	err = b.with(ctx, bin, func() error {
-		if _, err := b.settled(ctx); err != nil {
+	err = b.withStack(ctx, bin, func() error {
+		if _, err := b.awaitSettled(ctx); err != nil {
 			return err
 		}
 		b.printf("creating %d machines", b.n)
 		var created phase
-		if err := b.phase(ctx, &created, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
+		if err := b.measurePhase(ctx, &created, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
 			return err
 		}
 		for _, roll := range []struct {
 			name, to string
 			budgets  []string
 		}{{"no budget", classTwo, nil}, {fmt.Sprintf("%d budgets", len(o.limits)), classThree, o.limits},
-			{"no budget any more", classFour, nil}} {
+			{"no budget again", classFour, nil}} {
 			if err := b.fleet.budget(ctx, roll.budgets); err != nil {
 				return err
 			}
-			if _, err := b.settled(ctx); err != nil {
+			if _, err := b.awaitSettled(ctx); err != nil {
 				return err
 			}
-			one := disruptionRoll{Name: roll.name}
+			result := disruptionRoll{Name: roll.name}
 			change := func() error { return b.fleet.rollTo(ctx, roll.to) }
-			if err := b.phase(ctx, &one.phase, roll.name, b.n, change); err != nil {
+			if err := b.measurePhase(ctx, &result.phase, roll.name, b.n, change); err != nil {
 				return err
 			}
-			one.ofMachinesOnly(b.n)
-			r.Rolls = append(r.Rolls, one)
+			result.separateFleetWrites(b.n)
+			r.Rolls = append(r.Rolls, result)
 		}
 		return nil
 	})
@@ -121,8 +124,8 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// ofMachinesOnly counts the writes of sets, deployments and budgets apart.
-func (r *disruptionRoll) ofMachinesOnly(machines int) {
+// separateFleetWrites moves the writes of sets, deployments and budgets out of WritesPerMachine.
+func (r *disruptionRoll) separateFleetWrites(machines int) {
 	for call, n := range r.Writes {
 		switch {
 		case strings.Contains(call, budgetWrites):
@@ -134,7 +137,7 @@ func (r *disruptionRoll) ofMachinesOnly(machines int) {
 	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
-// budget replaces all budgets by some with these limits.
+// budget replaces all budgets by new ones with these limits.
 func (f fleet) budget(ctx context.Context, limits []string) error {
 	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("delete the budgets: %w", err)

@@ -26,11 +26,11 @@ const (
 	classFour  = "four"
 )
 
-// fleet is the deployment that is measured, with all that it needs.
+// fleet is the measured deployment, with all objects that it needs.
 type fleet struct{ c client.Client }
 
-// userData is as long as real ones are at least. It asks for no bootstrap token: the nodes' own registration is not
-// measured.
+// userData is at least as long as real user data. It contains no bootstrap token, because the registration of the
+// nodes is not measured.
 const userData = `#cloud-config
 hostname: <<MACHINE_NAME>>
 write_files:
@@ -46,7 +46,7 @@ write_files:
             certificate-authority-data: <<CA_BUNDLE_BASE64>>
 `
 
-// create makes the fleet without machines.
+// create creates the fleet without machines.
 func (f fleet) create(ctx context.Context, surge string) error {
 	labels := map[string]string{"pool": deployment}
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
@@ -100,9 +100,10 @@ func (f fleet) rollTo(ctx context.Context, class string) error {
 	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
 }
 
-// await returns when the deployment says that all its machines are available and as declared, and, without any, when
-// no machine is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
-func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, alive func() error) error {
+// await returns when the deployment reports that all its machines are available and up to date, or, with 0 replicas,
+// when no Machine exists any more. It polls rarely, so that its own requests do not affect the measurement. The audit
+// log contains the exact times.
+func (f fleet) await(ctx context.Context, replicas int, timeout time.Duration, alive func() error) error {
 	begun := time.Now()
 	for {
 		d := &v1beta1.MachineDeployment{}
@@ -124,8 +125,8 @@ func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, 
 		if err := alive(); err != nil {
 			return err
 		}
-		if time.Since(begun) > patience {
-			return fmt.Errorf("after %s the deployment is not at %d machines: %+v", patience, replicas, s)
+		if time.Since(begun) > timeout {
+			return fmt.Errorf("after %s the deployment is not at %d machines: %+v", timeout, replicas, s)
 		}
 		if !pause(ctx, time.Second) {
 			return ctx.Err()

@@ -6,23 +6,23 @@ import (
 	"math"
 )
 
-// scaled is what fleets of several sizes cost.
+// scaled contains the costs of fleets of several sizes.
 type scaled struct {
 	Runs   []*result `json:"runs"`
 	Growth growth    `json:"growth"`
 }
 
-// growth has the exponents by which cost grows with the number of machines: 1 is in proportion, 2 with the square.
+// growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is of the CPU seconds, EvenCPU of those if the machine had been as fast all the time.
+	// CPU is the exponent of the CPU seconds. EvenCPU is that of the CPU seconds at equal speed of the machine.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
-	// Allocated is of what both processes allocated, 0 if that was not counted.
+	// Allocated is the exponent of the memory that both processes allocated, or 0 if that was not counted.
 	Allocated exponents `json:"allocated"`
 }
 
-// exponents are those of each phase, and of all phases together. Roll is 0 where there was no rolling update.
+// exponents are those of each phase, and of all phases together. Roll is 0 if there was no rolling update.
 type exponents struct {
 	Create float64 `json:"create"`
 	Roll   float64 `json:"roll,omitempty"`
@@ -60,7 +60,7 @@ func growthOf(results []*result) growth {
 	}
 }
 
-// exponent fits y = a·x^b by least squares of the logarithms and returns b, or 0 where there is no such fit.
+// exponent fits y = a·x^b by least squares of the logarithms. It returns b, or 0 if there is no such fit.
 func exponent(x, y []float64) float64 {
 	var n, sx, sy, sxx, sxy float64
 	for i := range x {
@@ -80,13 +80,13 @@ func exponent(x, y []float64) float64 {
 func (g growth) table(out io.Writer) {
 	fmt.Fprintf(out, "\ngrowth with the number of machines N, as the exponent of N\n")
 	for _, row := range []struct {
-		what string
+		name string
 		e    exponents
 	}{{"CPU seconds", g.CPU}, {"CPU seconds at even speed", g.EvenCPU}, {"time", g.Time}, {"allocated", g.Allocated}} {
 		if row.e == (exponents{}) {
 			continue
 		}
-		fmt.Fprintf(out, "%s: create %.2f", row.what, row.e.Create)
+		fmt.Fprintf(out, "%s: create %.2f", row.name, row.e.Create)
 		if row.e.Roll != 0 {
 			fmt.Fprintf(out, ", roll %.2f", row.e.Roll)
 		}

@@ -16,33 +16,34 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// leasePeriod is how often a kubelet renews its Lease.
+// leasePeriod is the interval at which a kubelet renews its Lease.
 const leasePeriod = 10 * time.Second
 
-// beatsAtOnce is how many heartbeats are under way at most. An API server that does not keep up with a fleet gets
-// them late; it is not what is measured.
-const beatsAtOnce = 32
+// maxHeartbeats is the number of parallel heartbeats. If an API server is too slow for the fleet, heartbeats are
+// late, but that is not measured.
+const maxHeartbeats = 32
 
-// beat has every node renew its Lease every leasePeriod and report its status once, evenly spread over a time. It
-// returns how many requests that took.
-func (h *hosts) beat(ctx context.Context, during time.Duration) (requests int, err error) {
+// sendHeartbeats lets every node renew its Lease every leasePeriod and report its status once. It spreads the
+// requests evenly over the time and returns their number.
+func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (requests int, err error) {
 	names := h.names()
 	var sent atomic.Int64
 	var nodes sync.WaitGroup
-	turns := semaphore.NewWeighted(beatsAtOnce)
+	slots := semaphore.NewWeighted(maxHeartbeats)
 	begun := time.Now()
-	// at does something for a node at a time, unless it is too late for that, and reports whether to go on.
-	at := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
-		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || turns.Acquire(ctx, 1) != nil {
+	// runAt calls do for a node at the given time and reports whether to continue. It does not call do if the time is
+	// over.
+	runAt := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
+		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || slots.Acquire(ctx, 1) != nil {
 			return false
 		}
-		defer turns.Release(1)
+		defer slots.Release(1)
 		if time.Since(begun) >= during {
 			return false
 		}
 		if err := do(ctx, name); err != nil {
 			if ctx.Err() == nil {
-				h.fail(fmt.Errorf("heartbeat of node %s: %w", name, err))
+				h.setError(fmt.Errorf("heartbeat of node %s: %w", name, err))
 			}
 			return false
 		}
@@ -52,17 +53,17 @@ func (h *hosts) beat(ctx context.Context, during time.Duration) (requests int, e
 	for i, name := range names {
 		share := float64(i) / float64(len(names))
 		nodes.Go(func() {
-			for offset := time.Duration(share * float64(leasePeriod)); at(offset, name, h.renew); offset += leasePeriod {
+			for offset := time.Duration(share * float64(leasePeriod)); runAt(offset, name, h.renew); offset += leasePeriod {
 			}
 		})
-		nodes.Go(func() { at(time.Duration(share*float64(during)), name, h.report) })
+		nodes.Go(func() { runAt(time.Duration(share*float64(during)), name, h.report) })
 	}
 	nodes.Wait()
 	pause(ctx, time.Until(begun.Add(during)))
 	return int(sent.Load()), ctx.Err()
 }
 
-// pause waits, and reports whether the context outlived it.
+// pause waits for d. It reports false if the context ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -74,7 +75,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// report renews the heartbeats in the Node's status, as kubelets do now and then though nothing has changed.
+// report sends the heartbeats in the Node's status, which kubelets do from time to time even if nothing has changed.
 func (h *hosts) report(ctx context.Context, name string) error {
 	now := metav1.Now().UTC().Format(time.RFC3339)
 	patch := `{"status":{"conditions":[`

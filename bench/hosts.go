@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// hosts plays what runs on instances: for each that comes up it registers a Ready node at once, as a kubelet would
-// with a single request.
+// hosts simulates the machines inside instances. For each running instance, it registers a Ready node with a single
+// request.
 type hosts struct {
 	listener net.Listener
 	socket   string
-	kube     kubernetes.Interface // of the target cluster, once there is one
+	kube     kubernetes.Interface // of the target cluster, set by run
 	up       chan instance
 	working  sync.WaitGroup
 
@@ -33,7 +33,7 @@ type hosts struct {
 
 type instance struct{ providerID, node string }
 
-// registrars is how many nodes register at a time.
+// registrars is the number of nodes that register in parallel.
 const registrars = 64
 
 // newHosts listens for instances.
@@ -49,19 +49,19 @@ func newHosts(dir string) (*hosts, error) {
 			if err != nil {
 				return
 			}
-			h.working.Go(func() { h.hear(conn) })
+			h.working.Go(func() { h.receive(conn) })
 		}
 	})
 	return h, nil
 }
 
-// hear takes note of what the cloud says.
-func (h *hosts) hear(conn net.Conn) {
+// receive reads the messages of the cloud.
+func (h *hosts) receive(conn net.Conn) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		if len(words) != 3 {
-			h.fail(fmt.Errorf("the cloud says %q", lines.Text()))
+			h.setError(fmt.Errorf("the cloud sent the invalid message %q", lines.Text()))
 			continue
 		}
 		h.mu.Lock()
@@ -77,13 +77,13 @@ func (h *hosts) hear(conn net.Conn) {
 	}
 }
 
-// run registers nodes in the target cluster until ctx is done.
+// run registers nodes in the target cluster until ctx ends.
 func (h *hosts) run(ctx context.Context, target *rest.Config) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
 	var err error
 	if h.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return fmt.Errorf("make a client for the hosts: %w", err)
+		return fmt.Errorf("create a client for the hosts: %w", err)
 	}
 	for range registrars {
 		h.working.Go(func() {
@@ -92,7 +92,7 @@ func (h *hosts) run(ctx context.Context, target *rest.Config) error {
 				case in := <-h.up:
 					if _, err := h.kube.CoreV1().Nodes().Create(ctx, nodeOf(in, time.Now()), metav1.CreateOptions{}); err != nil &&
 						ctx.Err() == nil {
-						h.fail(fmt.Errorf("register node %s: %w", in.node, err))
+						h.setError(fmt.Errorf("register node %s: %w", in.node, err))
 					}
 				case <-ctx.Done():
 					return
@@ -103,7 +103,7 @@ func (h *hosts) run(ctx context.Context, target *rest.Config) error {
 	return nil
 }
 
-func (h *hosts) fail(err error) {
+func (h *hosts) setError(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed == nil {
@@ -111,14 +111,14 @@ func (h *hosts) fail(err error) {
 	}
 }
 
-// err returns the first thing that went wrong.
+// err returns the first error.
 func (h *hosts) err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failed
 }
 
-// names returns those of the nodes whose instances are up.
+// names returns the names of the nodes whose instances are running.
 func (h *hosts) names() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,13 +129,13 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close ends everything, once the context of run is done and the cloud is gone.
+// close ends all goroutines. Before, the context of run must have ended and the cloud must have stopped.
 func (h *hosts) close() {
 	_ = h.listener.Close()
 	h.working.Wait()
 }
 
-// nodeOf is a node as a kubelet registers it, of the size that one has, and Ready already.
+// nodeOf returns a Ready node of realistic size, as a kubelet registers it.
 func nodeOf(in instance, now time.Time) *corev1.Node {
 	at := metav1.NewTime(now)
 	condition := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason, message string) corev1.NodeCondition {

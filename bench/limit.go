@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// stopPatience is a little more than what our processes take for themselves at most.
-const stopPatience = 15 * time.Second
+// stopTimeout is a little more than the longest time that the measured processes need to stop.
+const stopTimeout = 15 * time.Second
 
-// limits measures what the API server needs at least, for the same writes and for those that any keeper of machines has
-// to make: without our processes, their watches and their webhooks, by a user that neither roles nor flow control hold
-// up.
+// limits measures the minimum that the API server needs for the same writes, and for those that any system needs that
+// manages machines. It stops the measured processes, so there are no watches and webhooks, and sends the writes as a
+// user that neither roles nor flow control slow down.
 func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err := b.stopProcesses(ctx); err != nil {
 		return err
@@ -33,27 +33,27 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.calm(ctx); err != nil {
+	if _, err := b.awaitQuiet(ctx); err != nil {
 		return err
 	}
 	for _, l := range []struct {
-		name, what string
-		of         func(*phase) *limit
-		run        func(ctx context.Context, p *phase, comes, goes func(int) string) (time.Duration, int, error)
+		name, activity string
+		limitOf        func(*phase) *limit
+		run            func(ctx context.Context, p *phase, created, removed func(int) string) (time.Duration, int, error)
 	}{
 		{"limit", "replaying the same writes with a bare client", func(p *phase) *limit { return &p.Limit },
-			func(ctx context.Context, p *phase, comes, goes func(int) string) (time.Duration, int, error) {
+			func(ctx context.Context, p *phase, created, removed func(int) string) (time.Duration, int, error) {
 				script := scriptOf(b.n, p)
-				took, err := bare.run(ctx, script, comes, goes)
+				took, err := bare.run(ctx, script, created, removed)
 				return took, int(bare.sent.Load()) - script.events, err
 			}},
-		{"independent", "writing the least that a keeper of machines has to", func(p *phase) *limit { return &p.Independent },
-			func(ctx context.Context, _ *phase, comes, goes func(int) string) (time.Duration, int, error) {
-				took, err := least.run(ctx, b.n, comes, goes)
+		{"independent", "sending the writes of the independent limit", func(p *phase) *limit { return &p.Independent },
+			func(ctx context.Context, _ *phase, created, removed func(int) string) (time.Duration, int, error) {
+				took, err := least.run(ctx, b.n, created, removed)
 				return took, int(bare.sent.Load()), err
 			}},
 	} {
-		b.printf("%s", l.what)
+		b.printf("%s", l.activity)
 		first := func(i int) string { return fmt.Sprintf("%s-one-%d", l.name, i) }
 		second := func(i int) string { return fmt.Sprintf("%s-two-%d", l.name, i) }
 		last := first
@@ -61,43 +61,43 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 			last = second
 		}
 		for _, step := range []struct {
-			name        string
-			p           *phase
-			comes, goes func(int) string
+			name             string
+			p                *phase
+			created, removed func(int) string
 		}{{"create", &r.Create, first, nil}, {"roll", r.Roll, second, first}, {"delete", &r.Delete, nil, last}} {
 			if step.p == nil {
 				continue
 			}
-			allocates, err := b.allocating(ctx)
+			endAllocation, err := b.startAllocation(ctx)
 			if err != nil {
 				return err
 			}
 			stop := b.profile(ctx, l.name+"-"+step.name)
-			to := l.of(step.p)
-			used, err := b.sharing()
+			to := l.limitOf(step.p)
+			endShares, err := b.startShares()
 			if err != nil {
 				stop()
 				return err
 			}
 			speed := newSpeedometer()
-			took, writes, err := l.run(ctx, step.p, step.comes, step.goes)
+			took, writes, err := l.run(ctx, step.p, step.created, step.removed)
 			to.Speed = speed.stop()
 			if err == nil {
-				to.Shares, err = used()
+				to.Shares, err = endShares()
 			}
 			if err == nil {
-				_, err = b.calm(ctx)
+				_, err = b.awaitQuiet(ctx)
 			}
 			stop()
 			if err == nil {
-				to.AllocatedMiBPerMachine, err = allocates(ctx)
+				to.AllocatedMiBPerMachine, err = endAllocation(ctx)
 			}
 			if err != nil {
 				return fmt.Errorf("%s of %s: %w", l.name, step.name, err)
 			}
 			to.Seconds, to.WritesPerMachine = took.Seconds(), float64(writes)/float64(b.n)
 			to.compare(step.p)
-			b.printf("%s: %.2f s at least, %.2f writes and %.2f MiB of the API server per machine; ratio %.2f, %.2f at even speed, "+
+			b.printf("%s: limit %.2f s, %.2f writes and %.2f MiB of the API server per machine; ratio %.2f, %.2f at even speed, "+
 				"%.2f of the API server's memory", step.name, to.Seconds, to.WritesPerMachine, to.AllocatedMiBPerMachine, to.Ratio,
 				to.EvenRatio, to.AllocationRatio)
 		}
@@ -105,16 +105,16 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	return nil
 }
 
-// stopProcesses stops ours, and removes their webhooks.
+// stopProcesses stops the measured processes and removes their webhooks.
 func (b *bench) stopProcesses(ctx context.Context) error {
 	for _, p := range []*child.Process{b.stack.Manager, b.stack.Provider} {
-		if err := p.Stop(stopPatience); err != nil {
+		if err := p.Stop(stopTimeout); err != nil {
 			return err
 		}
 	}
 	if err := b.fleet.c.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
 		return fmt.Errorf("remove the webhooks: %w", err)
 	}
-	b.pprof = slices.DeleteFunc(b.pprof, func(p profiled) bool { return p.process != apiServer })
+	b.pprof = slices.DeleteFunc(b.pprof, func(p profileSource) bool { return p.process != apiServer })
 	return nil
 }

@@ -40,7 +40,7 @@ type options struct {
 }
 
 func main() {
-	// What clients log belongs to programs whose log is read.
+	// The logs of client libraries would only disturb the progress output.
 	logf.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
@@ -55,7 +55,7 @@ func command() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:           "bench",
-		Short:         "Measure what fleets of machines cost",
+		Short:         "Measure the cost of fleets of machines",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -70,27 +70,27 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 100, "number of machines")
 	f.IntSliceVar(&o.scale, "scale", nil,
-		"numbers of machines to measure one after the other, each with a new control plane, instead of --machines; tells how cost grows with the fleet")
-	f.IntVar(&o.pods, "pods", 0, "pods to fill the target cluster with first")
+		"numbers of machines to measure one after the other, each with a new control plane, instead of --machines; also shows how the cost grows with the fleet")
+	f.IntVar(&o.pods, "pods", 0, "number of pods to create in the target cluster first")
 	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
-	f.DurationVar(&o.latency, "latency", 0, "how long the cloud takes for every call")
+	f.DurationVar(&o.latency, "latency", 0, "duration of every call of the cloud")
 	f.DurationVar(&o.idle, "idle", 30*time.Second,
-		"how long the fleet is left alone, while each node renews its Lease every 10s, as far as the API server keeps up, and reports its status once; at least 1s")
-	f.IntVar(&o.workers, "workers", 64, "how many writes the bare client has under way")
+		"duration of the idle phase, in which each node renews its Lease every 10s, if the API server keeps up, and reports its status once; at least 1s")
+	f.IntVar(&o.workers, "workers", 64, "number of parallel writes of the bare client")
 	f.IntVar(&o.rounds, "rounds", 1,
-		"how often to measure each number of machines, each time with a new control plane: the results are means, which a machine that is now faster and now slower sways less")
-	f.BoolVar(&o.rolls, "roll", true, "measure a rolling update too")
+		"number of measurements of each number of machines, each with a new control plane; the results are means, which depend less on changes of the machine's speed")
+	f.BoolVar(&o.rolls, "roll", true, "also measure a rolling update")
 	f.BoolVar(&o.limited, "limit", true,
-		"measure too what a bare client takes for the same writes; without it there are no ratios")
+		"also measure a bare client with the same writes; without it there are no ratios")
 	f.BoolVar(&o.passes, "passes", false,
-		"count the passes of each controller too, and what both processes allocate; to read that takes memory, which then shows in the figures")
+		"also count the passes of each controller and the memory that both processes allocate; reading these metrics takes memory, which the results include")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG file for a plot of time and CPU over the number of machines, with --scale")
 	f.StringVar(&o.profiles, "profiles", "",
-		"folder for CPU profiles of both processes and of the API server, a file for every 5s of a phase, and heap profiles")
-	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
-	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
-	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
+		"folder for CPU profiles of both processes and of the API server, one file for every 5s of a phase, and heap profiles")
+	f.StringVar(&o.dir, "dir", "", "folder in which to keep logs and data; default: a temporary folder")
+	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "additional argument for machinist-manager")
+	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "additional argument for the provider")
 	cmd.AddCommand(migrationCommand(), disruptionCommand(), writesCommand(), shardsCommand())
 	return cmd
 }
@@ -103,11 +103,11 @@ func (o *options) validate() error {
 			errs = append(errs, errors.New("--plot needs --scale"))
 		}
 	} else if len(o.scale) < 2 {
-		errs = append(errs, errors.New("--scale needs two numbers at least"))
+		errs = append(errs, errors.New("--scale needs at least two numbers"))
 	}
 	for _, n := range o.scale {
 		if n < 1 {
-			errs = append(errs, fmt.Errorf("%d machines cannot be measured; at least 1", n))
+			errs = append(errs, fmt.Errorf("the number of machines is %d; it must be at least 1", n))
 		}
 	}
 	if o.pods < 0 {
@@ -121,7 +121,7 @@ func (o *options) validate() error {
 	}
 	if o.rounds > 1 && (o.profiles != "" || o.dir != "") {
 		errs = append(errs,
-			fmt.Errorf("--rounds is %d; with --profiles or --dir, which keep the files of one round, it must be 1", o.rounds))
+			fmt.Errorf("--rounds is %d; it must be 1 with --profiles or --dir, which keep the files of one round", o.rounds))
 	}
 	if o.idle < time.Second {
 		errs = append(errs, fmt.Errorf("--idle is %s; it must be at least 1s", o.idle))
@@ -142,13 +142,13 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 			if o.rounds > 1 {
 				o.printf("%d machines, round %d of %d", n, round+1, o.rounds)
 			}
-			one, err := measure(ctx, o, bin, n)
+			result, err := measure(ctx, o, bin, n)
 			if err != nil {
 				return fmt.Errorf("measure %d machines: %w", n, err)
 			}
-			rounds = append(rounds, one)
+			rounds = append(rounds, result)
 		}
-		r := averaged(rounds)
+		r := meanOf(rounds)
 		results = append(results, r)
 		if !o.json {
 			r.table(out)

@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes'
-// node controller checks new nodes again, so that its writes are no part of what comes next.
-const quiet = 6 * time.Second
+// quietPeriod is how long no write must occur before a phase is over. It is longer than the 5 s after which
+// Kubernetes' node controller checks new nodes again, so that its writes do not count for the next phase.
+const quietPeriod = 6 * time.Second
 
-// bench is one run: a new control plane, and a fleet of one size.
+// bench is one run with a new control plane and a fleet of one size.
 type bench struct {
 	*options
 	n     int
@@ -29,34 +29,34 @@ type bench struct {
 	stack *stack.Stack
 	fleet fleet
 	log   *auditlog.Log
-	// pprof has what must be profiled.
-	pprof []profiled
+	// pprof contains the processes to profile.
+	pprof []profileSource
 	// end stops hosts.
 	end context.CancelFunc
 }
 
-// measure makes everything, measures a fleet of n machines, and removes everything.
+// measure starts everything, measures a fleet of n machines, and removes everything.
 func measure(ctx context.Context, o *options, bin string, n int) (*result, error) {
 	b, r := &bench{options: o, n: n}, &result{Machines: n, Pods: o.pods}
-	if err := b.with(ctx, bin, func() error { return b.phases(ctx, r) }); err != nil {
+	if err := b.withStack(ctx, bin, func() error { return b.measurePhases(ctx, r) }); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// with starts everything, calls run, and removes everything.
-func (b *bench) with(ctx context.Context, bin string, run func() error) (err error) {
+// withStack starts everything, calls run, and removes everything.
+func (b *bench) withStack(ctx context.Context, bin string, run func() error) (err error) {
 	dir := b.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "machinist-bench-"); err != nil {
-			return fmt.Errorf("make a folder: %w", err)
+			return fmt.Errorf("create a folder: %w", err)
 		}
 		defer os.RemoveAll(dir)
 	} else {
 		dir = filepath.Join(dir, fmt.Sprint(b.n))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("create the folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	if err := b.start(ctx, bin, dir); err != nil {
@@ -72,9 +72,9 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 	}
 	so := stack.Options{
 		Dir: filepath.Join(dir, "stack"), BinDir: bin, Audit: true, Output: b.progress,
-		// Nodes beat only while nothing else is measured.
+		// Nodes send heartbeats only in the idle phase.
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=24h"},
-		// Nodes join by a request of ours, not by certificates.
+		// Nodes are created by hosts and do not use certificates.
 		ClusterApproves: true,
 		Metrics:         b.passes,
 		ManagerArgs:     slices.Clone(b.managerArgs),
@@ -134,35 +134,35 @@ func (b *bench) stop() error {
 	return err
 }
 
-// phases are what a fleet goes through.
-func (b *bench) phases(ctx context.Context, r *result) error {
-	if _, err := b.settled(ctx); err != nil { // The deployment makes its set.
+// measurePhases measures all phases of a fleet.
+func (b *bench) measurePhases(ctx context.Context, r *result) error {
+	if _, err := b.awaitSettled(ctx); err != nil { // The deployment creates its set first.
 		return err
 	}
 	b.printf("creating %d machines", b.n)
-	if err := b.phase(ctx, &r.Create, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
+	if err := b.measurePhase(ctx, &r.Create, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
 		return err
 	}
 	t, err := newTape(ctx, b.fleet.c)
 	if err != nil {
 		return err
 	}
-	b.printf("leaving them alone for %s", b.idle)
-	if err := b.rest(ctx, &r.Idle); err != nil {
+	b.printf("leaving them idle for %s", b.idle)
+	if err := b.measureIdle(ctx, &r.Idle); err != nil {
 		return err
 	}
 	if b.rolls {
-		b.printf("exchanging them")
+		b.printf("replacing them")
 		r.Roll = &phase{}
-		if err := b.phase(ctx, r.Roll, "roll", b.n, func() error { return b.fleet.rollTo(ctx, classTwo) }); err != nil {
+		if err := b.measurePhase(ctx, r.Roll, "roll", b.n, func() error { return b.fleet.rollTo(ctx, classTwo) }); err != nil {
 			return err
 		}
 	}
 	b.printf("deleting them")
-	if err := b.phase(ctx, &r.Delete, "delete", 0, func() error { return b.fleet.scale(ctx, 0) }); err != nil {
+	if err := b.measurePhase(ctx, &r.Delete, "delete", 0, func() error { return b.fleet.scale(ctx, 0) }); err != nil {
 		return err
 	}
-	if err := b.weigh(&r.Memory); err != nil {
+	if err := b.readMemory(&r.Memory); err != nil {
 		return err
 	}
 	if !b.limited {
@@ -171,13 +171,13 @@ func (b *bench) phases(ctx context.Context, r *result) error {
 	return b.limits(ctx, r, t)
 }
 
-// processes are ours.
+// processes returns the manager and the provider.
 func (b *bench) processes() []*child.Process {
 	return []*child.Process{b.stack.Manager, b.stack.Provider}
 }
 
-// alive fails if something that is needed has ended.
-func (b *bench) alive() error {
+// checkAlive returns an error if a required process has ended.
+func (b *bench) checkAlive() error {
 	for _, p := range b.processes() {
 		if !p.Running() {
 			return fmt.Errorf("%s has ended: %s", p.Name, p.LogTail())
@@ -186,13 +186,13 @@ func (b *bench) alive() error {
 	return b.hosts.err()
 }
 
-// patience is how long a phase may take before it counts as stuck.
-func (b *bench) patience() time.Duration {
+// phaseTimeout is how long a phase may take before it counts as stuck.
+func (b *bench) phaseTimeout() time.Duration {
 	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
 }
 
-// phase measures one change of the fleet, after which there must be as many machines.
-func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
+// measurePhase measures one change of the fleet, which must then have the given number of machines.
+func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
 	before, err := b.cpu()
 	if err != nil {
 		return err
@@ -204,12 +204,12 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err := b.log.Mark(); err != nil {
 		return err
 	}
-	allocates, err := b.allocating(ctx)
+	endAllocation, err := b.startAllocation(ctx)
 	if err != nil {
 		return err
 	}
 	stop := b.profile(ctx, name)
-	used, err := b.sharing()
+	endShares, err := b.startShares()
 	if err != nil {
 		stop()
 		return err
@@ -218,22 +218,22 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	begun := time.Now()
 	err = change()
 	if err == nil {
-		err = b.fleet.await(ctx, machines, b.patience(), b.alive)
+		err = b.fleet.await(ctx, machines, b.phaseTimeout(), b.checkAlive)
 	}
 	p.Speed = speed.stop()
 	if err == nil {
-		p.Shares, err = used()
+		p.Shares, err = endShares()
 	}
 	if err != nil {
 		stop()
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	requests, err := b.settled(ctx)
+	requests, err := b.awaitSettled(ctx)
 	stop()
 	if err != nil {
 		return err
 	}
-	if p.AllocatedMiBPerMachine, err = allocates(ctx); err != nil {
+	if p.AllocatedMiBPerMachine, err = endAllocation(ctx); err != nil {
 		return err
 	}
 	after, err := b.cpu()
@@ -251,7 +251,7 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 		b.printf("%s: %s", name, shown)
 	}
 	var so memory
-	if err := b.weigh(&so); err != nil {
+	if err := b.readMemory(&so); err != nil {
 		return err
 	}
 	b.printf("%s: %.2f s, %.2f writes and %.2f MiB of the API server per machine, %.2f CPU seconds; peak memory so far %.0f MiB "+
@@ -260,7 +260,7 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	return nil
 }
 
-// count takes from the log what our processes did.
+// count evaluates the requests of the manager and the provider.
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	counts := auditlog.Tally(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)
@@ -273,7 +273,7 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	p.MachinesCreated = p.Writes["create machines.machinist.dev"]
 	reads := 0
 	p.Reads = map[string]int{}
-	lives := map[string]*[2]time.Time{} // of machines: first and last write
+	lives := map[string]*[2]time.Time{} // the first and last write of each machine
 	last := begun
 	for _, r := range requests {
 		switch r.Verb {
@@ -295,10 +295,10 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 			life = &[2]time.Time{r.Received, r.Answered}
 			lives[r.Name] = life
 		}
-		if life[1] = later(life[1], r.Answered); r.Verb == "create" {
-			life[0] = r.Received // Answers may come out of order.
+		if life[1] = laterOf(life[1], r.Answered); r.Verb == "create" {
+			life[0] = r.Received // The log may contain responses in another order than the requests.
 		}
-		last = later(last, r.Answered)
+		last = laterOf(last, r.Answered)
 	}
 	p.ReadsPerMachine = float64(reads) / float64(n)
 	p.Seconds = last.Sub(begun).Seconds()
@@ -314,44 +314,44 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	p.P50Seconds, p.P99Seconds = percentile(took, 50), percentile(took, 99)
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// percentile is the least of the values that is not exceeded by so many of a hundred.
-func percentile(values []float64, of float64) float64 {
+// percentile returns the smallest value that is not exceeded by the given percentage of the values.
+func percentile(values []float64, percent float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
 	sorted := slices.SortedFunc(slices.Values(values), cmp.Compare[float64])
-	return sorted[max(0, int(math.Ceil(of/100*float64(len(sorted))))-1)]
+	return sorted[max(0, int(math.Ceil(percent/100*float64(len(sorted))))-1)]
 }
 
-// settled returns all requests of our processes since the mark, once it is calm.
-func (b *bench) settled(ctx context.Context) ([]auditlog.Request, error) {
-	all, err := b.calm(ctx)
+// awaitSettled waits for the quiet period and returns all requests of the manager and the provider since the mark.
+func (b *bench) awaitSettled(ctx context.Context) ([]auditlog.Request, error) {
+	all, err := b.awaitQuiet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ours(all), b.alive()
+	return ownRequests(all), b.checkAlive()
 }
 
-// calm returns all requests since the mark, once nobody has written anything for a while: neither our processes nor
-// Kubernetes' own controllers, which have work with nodes that come and go.
-func (b *bench) calm(ctx context.Context) ([]auditlog.Request, error) {
+// awaitQuiet returns all requests since the mark after a period without writes by the manager, the provider, and
+// Kubernetes' own controllers, which react to new and deleted nodes.
+func (b *bench) awaitQuiet(ctx context.Context) ([]auditlog.Request, error) {
 	var all []auditlog.Request
-	for since := time.Now(); time.Since(since) < quiet; {
-		if !pause(ctx, quiet/4) {
+	for since := time.Now(); time.Since(since) < quietPeriod; {
+		if !pause(ctx, quietPeriod/4) {
 			return nil, ctx.Err()
 		}
 		requests, err := b.log.Take(auditlog.Filter{})
 		if err != nil {
 			return nil, err
 		}
-		c := auditlog.Tally(ours(requests)) // Others may fail again and again.
+		c := auditlog.Tally(ownRequests(requests)) // Requests of other users may fail repeatedly.
 		if auditlog.Tally(requests).Writes+c.Events+c.Conflicts+c.Failed > 0 {
 			since = time.Now()
 		}
@@ -360,8 +360,8 @@ func (b *bench) calm(ctx context.Context) ([]auditlog.Request, error) {
 	return all, nil
 }
 
-// ours are the requests of our processes.
-func ours(all []auditlog.Request) (ours []auditlog.Request) {
+// ownRequests returns the requests of the manager and the provider.
+func ownRequests(all []auditlog.Request) (ours []auditlog.Request) {
 	for _, r := range all {
 		if r.User == stack.Manager || r.User == stack.Provider {
 			ours = append(ours, r)
@@ -370,21 +370,21 @@ func ours(all []auditlog.Request) (ours []auditlog.Request) {
 	return ours
 }
 
-// rest leaves the fleet alone.
-func (b *bench) rest(ctx context.Context, i *idle) error {
+// measureIdle measures the fleet while nothing changes.
+func (b *bench) measureIdle(ctx context.Context, i *idle) error {
 	if err := b.log.Mark(); err != nil {
 		return err
 	}
-	used, err := b.sharing()
+	endShares, err := b.startShares()
 	if err != nil {
 		return err
 	}
 	begun := time.Now()
-	if i.Heartbeats, err = b.hosts.beat(ctx, b.idle); err != nil {
+	if i.Heartbeats, err = b.hosts.sendHeartbeats(ctx, b.idle); err != nil {
 		return err
 	}
 	i.Seconds = time.Since(begun).Seconds()
-	if i.Shares, err = used(); err != nil {
+	if i.Shares, err = endShares(); err != nil {
 		return err
 	}
 	counts, err := b.log.Count(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
@@ -395,7 +395,7 @@ func (b *bench) rest(ctx context.Context, i *idle) error {
 	for _, p := range b.processes() {
 		i.CPUSeconds += i.Shares[p.Name]
 	}
-	return b.alive()
+	return b.checkAlive()
 }
 
 func (b *bench) cpu() (used [2]time.Duration, err error) {
@@ -407,7 +407,7 @@ func (b *bench) cpu() (used [2]time.Duration, err error) {
 	return used, nil
 }
 
-func (b *bench) weigh(m *memory) error {
+func (b *bench) readMemory(m *memory) error {
 	for i, into := range []*float64{&m.ManagerPeakMiB, &m.ProviderPeakMiB} {
 		var err error
 		if *into, err = peakOf(b.processes()[i].PID()); err != nil {

@@ -34,14 +34,14 @@ type migrationOptions struct {
 	progress                  io.Writer
 }
 
-// migrationCommand measures what it costs to take a fleet of another system over. The migrator's reconciler runs in
-// this process, which does nothing else meanwhile, so that its memory is the migrator's; cloud and provider answer at
+// migrationCommand measures the cost of a migration from another system. The migrator's reconciler runs in this
+// process. The process does nothing else, so its memory is that of the migrator. The cloud and the provider answer at
 // once.
 func migrationCommand() *cobra.Command {
 	o := &migrationOptions{}
 	cmd := &cobra.Command{
 		Use:   "migration",
-		Short: "Measure what taking over a fleet of another system costs",
+		Short: "Measure the cost of migrating a fleet of another system",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.machines < 1 || o.perSet < 1 || o.workers < 1 {
@@ -54,30 +54,30 @@ func migrationCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 10000, "number of old machines")
 	f.IntVar(&o.perSet, "per-set", 100, "machines in each old deployment")
-	f.IntVar(&o.workers, "workers", 32, "how many writes are under way while the old fleet is made, or adopted")
+	f.IntVar(&o.workers, "workers", 32, "number of parallel writes while the old fleet is created, or adopted")
 	return cmd
 }
 
-// migrationPhase is what one phase of a migration cost.
+// migrationPhase is the cost of one phase of a migration.
 type migrationPhase struct {
 	name    string
 	seconds float64
 	passes  int
 	writes  int
-	// status is how many of the writes were to the status of the Migration, by which people see how far it is.
+	// status is the number of writes to the status of the Migration, which shows its progress to users.
 	status int
-	// peakMiB is the greatest resident set of this process by then.
+	// peakMiB is the maximum resident set of this process so far.
 	peakMiB float64
 }
 
-// migrationBench is one migration.
+// migrationBench is one measured migration.
 type migrationBench struct {
 	*migrationOptions
 	fleet  *oldFleet
 	client *countingClient
 	r      *migration.Reconciler
 	key    client.ObjectKey
-	// admin plays people and the provider.
+	// admin acts as the administrator and as the provider.
 	admin client.Client
 }
 
@@ -120,7 +120,7 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	b := &migrationBench{migrationOptions: o, admin: admin, key: client.ObjectKey{Namespace: namespace, Name: "bench"},
 		client: newCountingClient(api), fleet: newOldFleet(o.machines, o.perSet, o.workers)}
-	b.printf("making %d old machines", o.machines)
+	b.printf("creating %d old machines", o.machines)
 	if err := b.fleet.create(ctx, admin); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 		Control: b.client.Client, Target: b.client.Client,
 		Fresh: func() (client.Client, error) { return newClient(user) },
 		User:  func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
-		// No old controller runs: there is nothing to wait for but the API server.
+		// No old controller runs, so the migration waits only for the API server.
 		Timing: migration.Timing{Probes: 2, ProbeInterval: 100 * time.Millisecond, EmptyFor: time.Second,
 			Poll: 50 * time.Millisecond, Replan: 50 * time.Millisecond},
 	})
@@ -140,7 +140,7 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// measure leads the migration to its end.
+// measure runs the migration to its end.
 func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) {
 	electsLeader := false
 	m := &v1beta1.Migration{}
@@ -150,13 +150,13 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 		Stage:    v1beta1.MigrationPlan, Accept: []string{"UserData", "NoUserData"},
 		Fence: v1beta1.MigrationFence{ElectsLeader: &electsLeader}}
 	if err := b.admin.Create(ctx, m); err != nil {
-		return nil, fmt.Errorf("make the Migration: %w", err)
+		return nil, fmt.Errorf("create the Migration: %w", err)
 	}
 	process.SpareMemory()
 	debug.FreeOSMemory()
-	// The greatest resident set counts from here.
+	// The maximum resident set counts from here.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {
-		return nil, fmt.Errorf("forget the memory of before: %w", err)
+		return nil, fmt.Errorf("reset the maximum resident set: %w", err)
 	}
 	phases := []migrationPhase{{name: string(v1beta1.MigrationPlanning)}}
 	for {
@@ -165,15 +165,15 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 		if err != nil {
 			return nil, err
 		}
-		after, now := b.client.counts(), &phases[len(phases)-1]
-		now.passes++
-		now.seconds += time.Since(begun).Seconds()
-		now.writes += after.writes - before.writes
-		now.status += after.status - before.status
-		if now.peakMiB, err = peakOf(os.Getpid()); err != nil {
+		after, current := b.client.counts(), &phases[len(phases)-1]
+		current.passes++
+		current.seconds += time.Since(begun).Seconds()
+		current.writes += after.writes - before.writes
+		current.status += after.status - before.status
+		if current.peakMiB, err = peakOf(os.Getpid()); err != nil {
 			return nil, err
 		}
-		if err := b.fleet.adopt(ctx, b.admin, b.client.unpaused()); err != nil {
+		if err := b.fleet.adopt(ctx, b.admin, b.client.takeUnpaused()); err != nil {
 			return nil, err
 		}
 		if err := b.admin.Get(ctx, b.key, m); err != nil {
@@ -188,12 +188,12 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 		case m.Status.Phase == v1beta1.MigrationPlanning && m.Status.PlanHash != "" && m.Spec.PlanHash == "":
 			m.Spec.Stage, m.Spec.PlanHash = v1beta1.MigrationCommit, m.Status.PlanHash
 			if err := b.admin.Update(ctx, m); err != nil {
-				return nil, fmt.Errorf("agree to the plan: %w", err)
+				return nil, fmt.Errorf("confirm the plan: %w", err)
 			}
 		}
-		if m.Status.Phase != "" && string(m.Status.Phase) != now.name {
-			b.printf("%s: %.1f s in %d passes, %d writes, peak memory so far %.0f MiB", now.name, now.seconds, now.passes,
-				now.writes, now.peakMiB)
+		if m.Status.Phase != "" && string(m.Status.Phase) != current.name {
+			b.printf("%s: %.1f s in %d passes, %d writes, peak memory so far %.0f MiB", current.name, current.seconds, current.passes,
+				current.writes, current.peakMiB)
 			phases = append(phases, migrationPhase{name: string(m.Status.Phase)})
 		}
 		if !pause(ctx, min(result.RequeueAfter, 50*time.Millisecond)) {
@@ -215,7 +215,8 @@ func (b *migrationBench) table(out io.Writer, phases []migrationPhase) {
 	fmt.Fprintf(out, "%d machines, %.2f writes per machine\n", b.machines, float64(sum)/float64(b.machines))
 }
 
-// oldDefinitions are those of the old kinds. Their status is no subresource, so that an object is made by one request.
+// oldDefinitions returns the definitions of the old kinds. It removes the status subresources, so that one request
+// can create an object with its status.
 func oldDefinitions() []client.Object {
 	var all []client.Object
 	for _, definition := range sources.CRDs(provider.SourceClusterK8s) {

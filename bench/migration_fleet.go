@@ -20,17 +20,17 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldNamespace has the objects of the old system, as its sample has them.
+// oldNamespace contains the objects of the old system, as in its sample.
 const oldNamespace = "kube-system"
 
-// oldFleet is a fleet of another system, and the cloud with its instances. It implements migration.Cloud.
+// oldFleet is a fleet of another system, with the cloud of its instances. It implements migration.Cloud.
 type oldFleet struct {
 	machines, perSet, workers int
 
 	mu    sync.Mutex
 	uids  map[string]types.UID // of the old machines, by name
 	nodes map[string]types.UID
-	// owners are the Machines whose tags the instances carry, by name.
+	// owners are the Machines in the tags of the instances, by name.
 	owners map[string]types.UID
 }
 
@@ -39,13 +39,13 @@ func newOldFleet(machines, perSet, workers int) *oldFleet {
 		nodes: map[string]types.UID{}, owners: map[string]types.UID{}}
 }
 
-// ownedBy is the label that the old system put on its Nodes.
+// ownedBy is the label that the old system sets on its Nodes.
 const ownedBy = "machine-controller/owned-by"
 
-// idPrefix is that of the provider IDs; the name of the machine follows.
+// idPrefix is the prefix of the provider IDs. The name of the machine follows.
 const idPrefix = "sim:///"
 
-// create makes the objects of the sample as often as it takes, with a Node for each machine.
+// create creates the objects of the sample for each deployment, with a Node for each machine.
 func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	sample := map[string]*unstructured.Unstructured{}
 	for _, o := range sources.Samples(provider.SourceClusterK8s)["healthy"] {
@@ -56,13 +56,13 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	account := secret("azure-account", "client", "0123456789abcdef")
 	account.Namespace, account.StringData["secret"] = oldNamespace, "0123456789abcdef"
 	if err := c.Create(ctx, account); err != nil {
-		return fmt.Errorf("make the account: %w", err)
+		return fmt.Errorf("create the account: %w", err)
 	}
-	// Those of the sample have user data in a Secret, as the old system made it.
+	// The machines of the sample have user data in a Secret, which the old system created.
 	osm := &corev1.Namespace{}
 	osm.Name = "cloud-init-settings"
 	if err := c.Create(ctx, osm); err != nil {
-		return fmt.Errorf("make namespace %s: %w", osm.Name, err)
+		return fmt.Errorf("create namespace %s: %w", osm.Name, err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.workers)
@@ -71,28 +71,28 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 		data := secret(pool+"-"+oldNamespace+"-bootstrap-config", "cloud-config", userData)
 		data.Namespace = osm.Name
 		if err := c.Create(ctx, data); err != nil {
-			return fmt.Errorf("make the user data: %w", err)
+			return fmt.Errorf("create the user data: %w", err)
 		}
 		n := min(f.perSet, f.machines-first)
-		d, err := f.put(ctx, c, sample["MachineDeployment"], pool, pool, nil, n)
+		d, err := f.createLike(ctx, c, sample["MachineDeployment"], pool, pool, nil, n)
 		if err != nil {
 			return err
 		}
-		s, err := f.put(ctx, c, sample["MachineSet"], pool+"-5f94495bd9", pool, d, n)
+		s, err := f.createLike(ctx, c, sample["MachineSet"], pool+"-5f94495bd9", pool, d, n)
 		if err != nil {
 			return err
 		}
 		for i := range n {
 			group.Go(func() error {
 				name := fmt.Sprintf("%s-%05d", s.GetName(), i)
-				m, err := f.put(ctx, c, sample["Machine"], name, pool, s, 0)
+				m, err := f.createLike(ctx, c, sample["Machine"], name, pool, s, 0)
 				if err != nil {
 					return err
 				}
 				node := nodeOf(instance{idPrefix + name, name}, time.Now())
 				node.Labels[ownedBy] = string(m.GetUID())
 				if err := c.Create(ctx, node); err != nil {
-					return fmt.Errorf("make Node %s: %w", name, err)
+					return fmt.Errorf("create Node %s: %w", name, err)
 				}
 				f.mu.Lock()
 				defer f.mu.Unlock()
@@ -104,8 +104,8 @@ func (f *oldFleet) create(ctx context.Context, c client.Client) error {
 	return group.Wait()
 }
 
-// put makes an object like that of the sample.
-func (f *oldFleet) put(ctx context.Context, c client.Client, like *unstructured.Unstructured, name, pool string,
+// createLike creates an object like one of the sample.
+func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstructured.Unstructured, name, pool string,
 	owner *unstructured.Unstructured, replicas int) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(like)
 	if err != nil {
@@ -133,13 +133,13 @@ func (f *oldFleet) put(ctx context.Context, c client.Client, like *unstructured.
 		}
 	}
 	if err := c.Create(ctx, o); err != nil {
-		return nil, fmt.Errorf("make the old %s %s: %w", o.GetKind(), name, err)
+		return nil, fmt.Errorf("create the old %s %s: %w", o.GetKind(), name, err)
 	}
 	return o, nil
 }
 
-// adopt does what the provider's process does with Machines that were unpaused, and writes what it would at the end.
-func (f *oldFleet) adopt(ctx context.Context, c client.Client, machines []unpaused) error {
+// adopt does the provider's work for unpaused Machines, and writes only the final status.
+func (f *oldFleet) adopt(ctx context.Context, c client.Client, machines []unpausedMachine) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.workers)
 	for _, m := range machines {
@@ -167,7 +167,8 @@ func (f *oldFleet) CreateSettle() time.Duration { return 0 }
 
 func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { return nil }
 
-// Locate returns all instances to each description: a cloud does not tell by which of them an instance was made.
+// Locate returns all instances for every description, because a cloud does not know which description an instance was
+// created from.
 func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,22 +198,22 @@ func (f *oldFleet) List(_ context.Context, req provider.ListRequest) (page provi
 func (f *oldFleet) Release(context.Context, provider.ReleaseRequest) error { return nil }
 func (f *oldFleet) Disown(context.Context, provider.DisownRequest) error   { return nil }
 
-// unpaused is a Machine that the migrator has just unpaused.
-type unpaused struct {
+// unpausedMachine is a Machine that the migrator has unpaused.
+type unpausedMachine struct {
 	name string
 	uid  types.UID
 }
 
-// counts are successful writes.
+// counts are numbers of successful writes.
 type counts struct{ writes, status int }
 
-// countingClient counts the writes of the migrator, without those that are only tried.
+// countingClient counts the writes of the migrator, without dry runs.
 type countingClient struct {
 	client.Client
 
-	mu   sync.Mutex
-	done counts
-	free []unpaused
+	mu       sync.Mutex
+	done     counts
+	unpaused []unpausedMachine
 }
 
 func newCountingClient(api client.WithWatch) *countingClient {
@@ -232,14 +233,14 @@ func newCountingClient(api client.WithWatch) *countingClient {
 		},
 		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch,
 			options ...client.PatchOption) error {
-			was := o.GetAnnotations()
+			oldAnnotations := o.GetAnnotations()
 			err := c.count(api.Patch(ctx, o, patch, options...), false)
 			if m, ok := o.(*v1beta1.Machine); ok && err == nil {
-				_, before := was[v1beta1.AnnotationPaused]
+				_, before := oldAnnotations[v1beta1.AnnotationPaused]
 				if _, after := m.Annotations[v1beta1.AnnotationPaused]; before && !after {
 					c.mu.Lock()
 					defer c.mu.Unlock()
-					c.free = append(c.free, unpaused{m.Name, m.UID})
+					c.unpaused = append(c.unpaused, unpausedMachine{m.Name, m.UID})
 				}
 			}
 			return err
@@ -270,11 +271,11 @@ func (c *countingClient) counts() counts {
 	return c.done
 }
 
-// unpaused returns the Machines that were unpaused since it was called before.
-func (c *countingClient) unpaused() []unpaused {
+// takeUnpaused returns the Machines that were unpaused since the last call.
+func (c *countingClient) takeUnpaused() []unpausedMachine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.free
-	c.free = nil
+	all := c.unpaused
+	c.unpaused = nil
 	return all
 }

@@ -26,19 +26,19 @@ func TestExponent(t *testing.T) {
 			y = append(y, f(n))
 		}
 		if got := exponent(x, y); math.Abs(got-want) > 1e-9 {
-			t.Errorf("exponent %g is taken for %g", want, got)
+			t.Errorf("got exponent %g, want %g", got, want)
 		}
 	}
 	if got := exponent([]float64{100, 100}, []float64{1, 2}); got != 0 {
-		t.Errorf("one size tells of no growth, got %g", got)
+		t.Errorf("one size: got %g, want 0", got)
 	}
 	if got := exponent([]float64{100, 200}, []float64{0, 2}); got != 0 {
-		t.Errorf("what took no time has no logarithm, got %g", got)
+		t.Errorf("a value of 0: got %g, want 0", got)
 	}
 }
 
-// What takes twice the time on a machine of half the speed has cost no more.
-func TestGrowthAtEvenSpeed(t *testing.T) {
+// A phase that takes twice the time on a machine of half the speed has the same cost.
+func TestGrowthIgnoresSpeedOfMachine(t *testing.T) {
 	var results []*result
 	for n, speed := range map[int]float64{300: 2, 1000: 2, 5000: 1} {
 		p := phase{Seconds: float64(n) / speed, CPUSeconds: float64(n) / speed, Speed: speed, OwnAllocatedMiB: float64(n * n)}
@@ -46,13 +46,13 @@ func TestGrowthAtEvenSpeed(t *testing.T) {
 	}
 	g := growthOf(results)
 	if got := g.EvenCPU; math.Abs(got.Create-1) > 1e-9 || math.Abs(got.All-1) > 1e-9 || got.Roll != 0 {
-		t.Errorf("at even speed the exponents are %+v, want 1 and no roll", got)
+		t.Errorf("even speed: got the exponents %+v, want 1 and no roll", got)
 	}
 	if got := g.Allocated; math.Abs(got.Delete-2) > 1e-9 || math.Abs(got.All-2) > 1e-9 {
-		t.Errorf("what is allocated grows with the exponents %+v, want 2", got)
+		t.Errorf("allocated memory: got the exponents %+v, want 2", got)
 	}
 	if g.CPU.Create < 1.1 || g.Time.Delete < 1.1 {
-		t.Errorf("as measured the exponents are %+v and %+v, want more than 1", g.CPU, g.Time)
+		t.Errorf("measured speed: got the exponents %+v and %+v, want more than 1", g.CPU, g.Time)
 	}
 }
 
@@ -61,37 +61,37 @@ func TestPercentile(t *testing.T) {
 	for i := range values {
 		values[i] = float64(100 - i)
 	}
-	for of, want := range map[float64]float64{50: 50, 99: 99, 100: 100, 1: 1} {
-		if got := percentile(values, of); got != want {
-			t.Errorf("percentile %g is %g, want %g", of, got, want)
+	for percent, want := range map[float64]float64{50: 50, 99: 99, 100: 100, 1: 1} {
+		if got := percentile(values, percent); got != want {
+			t.Errorf("percentile %g: got %g, want %g", percent, got, want)
 		}
 	}
 	if got := percentile([]float64{3}, 99); got != 3 {
-		t.Errorf("percentile of one value is %g", got)
+		t.Errorf("percentile of one value: got %g, want 3", got)
 	}
 	if got := percentile(nil, 99); got != 0 {
-		t.Errorf("percentile of nothing is %g", got)
+		t.Errorf("percentile of no values: got %g, want 0", got)
 	}
 }
 
-func TestWhatProcTells(t *testing.T) {
+func TestProcFilesAreParsed(t *testing.T) {
 	stat := "42 (a (b) c) S 1 42 42 0 -1 4194560 1000 0 5 0 1234 66 0 0 20 0 9 0 100 2389 4000 18446744073709551615"
 	if got, err := parseCPU(stat); err != nil || got != 13*time.Second {
-		t.Errorf("processor time %s, %v; want 13s", got, err)
+		t.Errorf("got processor time %s, %v, want 13s", got, err)
 	}
 	if _, err := parseCPU("42 (x) S 1"); err == nil {
-		t.Error("a short line is no error")
+		t.Error("got no error for a short line")
 	}
 	if got, err := parseStatus("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n", "VmHWM"); err != nil || got != 200 {
-		t.Errorf("peak %g MiB, %v; want 200", got, err)
+		t.Errorf("got peak %g MiB, %v, want 200", got, err)
 	}
 	if _, err := parseStatus("VmRSS:\t 1 kB\n", "VmHWM"); err == nil {
-		t.Error("no peak is no error")
+		t.Error("got no error for a missing peak")
 	}
 }
 
-// The time of a phase ends with the last write to a Machine; that of one machine begins when its creation is asked for.
-func TestAPhaseIsCountedFromTheLog(t *testing.T) {
+// A phase ends with the last write to a Machine. The time of one machine begins with the request that creates it.
+func TestPhaseCountsRequests(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	request := func(verb, resource, subresource, name string, code int, from, to time.Duration) auditlog.Request {
 		r := auditlog.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name, Code: code,
@@ -120,32 +120,32 @@ func TestAPhaseIsCountedFromTheLog(t *testing.T) {
 		MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7, Reads: map[string]int{"get nodes": 1}}
 	p.Writes = nil
 	if !reflect.DeepEqual(p, want) {
-		t.Errorf("counted %+v, want %+v", p, want)
+		t.Errorf("got %+v, want %+v", p, want)
 	}
 }
 
 // The bare client sends as many writes of each kind as were counted.
-func TestAScriptHasAllWrites(t *testing.T) {
+func TestScriptContainsAllWrites(t *testing.T) {
 	p := &phase{EventsPerMachine: 1.03, Writes: map[string]int{
-		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeEnd: 100,
+		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeDelete: 100,
 		"patch machinesets.machinist.dev/status": 9,
 	}}
 	s := scriptOf(100, p)
-	want := script{n: 100, creates: 100, patches: 100, nodePatches: 100, statuses: 137, deletes: 100, marks: 201,
-		ends: 100, releases: 100, events: 103}
+	want := script{n: 100, creates: 100, patches: 100, nodePatches: 100, statuses: 137, deletes: 100, cordons: 201,
+		nodeDeletes: 100, finalizerPatches: 100, events: 103}
 	if s != want {
-		t.Errorf("script %+v, want %+v", s, want)
+		t.Errorf("got script %+v, want %+v", s, want)
 	}
 	sum := 0
 	for i := range s.n {
 		sum += s.share(s.statuses, i)
 	}
 	if sum != s.statuses {
-		t.Errorf("the machines together have %d writes of their status, want %d", sum, s.statuses)
+		t.Errorf("got %d writes of the status in total, want %d", sum, s.statuses)
 	}
 }
 
-func TestThePlotIsWellFormed(t *testing.T) {
+func TestPlotIsWellFormed(t *testing.T) {
 	var results []*result
 	for _, n := range []int{300, 1000, 5000} {
 		f := float64(n)
@@ -170,11 +170,11 @@ func TestThePlotIsWellFormed(t *testing.T) {
 		}
 	}
 	if texts < 20 || !strings.Contains(string(svg), "N^1.00") || strings.Contains(string(svg), "NaN") {
-		t.Errorf("the plot lacks something:\n%s", svg)
+		t.Errorf("got an incomplete plot:\n%s", svg)
 	}
 }
 
-func TestWorkIsReadFromMetrics(t *testing.T) {
+func TestWorkReadsMetrics(t *testing.T) {
 	done := &work{passes: map[string]int{"machine": 1}, allocated: 1 << 20}
 	err := done.read(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
 controller_runtime_reconcile_total{controller="machine",result="error"} 1
@@ -186,21 +186,21 @@ go_memstats_alloc_bytes_total 2.097152e+06
 `))
 	want := &work{passes: map[string]int{"machine": 1202, "machineset": 4}, allocated: 3 << 20}
 	if err != nil || !reflect.DeepEqual(done, want) {
-		t.Errorf("read %+v, %v; want %+v", done, err, want)
+		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	p := phase{}
 	before := &work{passes: map[string]int{"machine": 2}, allocated: 1 << 20}
 	if got := p.workBetween(before, done, 100); got !=
 		"0.020 MiB allocated per machine; passes: machine 1200 (12.00 per machine), machineset 4 (0.04 per machine)" ||
 		p.Passes["machine"] != 1200 || p.OwnAllocatedMiB != 2 {
-		t.Errorf("shown %q, kept %v and %g MiB", got, p.Passes, p.OwnAllocatedMiB)
+		t.Errorf("got %q, the passes %v and %g MiB", got, p.Passes, p.OwnAllocatedMiB)
 	}
 	if got := p.workBetween(nil, nil, 100); got != "" {
-		t.Errorf("shown %q of what was not counted", got)
+		t.Errorf("got %q without counts, want nothing", got)
 	}
-	for _, wrong := range []string{bytesCounted + "many", passesCounted + `controller="machine"} many`} {
-		if err := done.read(strings.NewReader(wrong)); err == nil {
-			t.Errorf("%q is read without an error", wrong)
+	for _, invalid := range []string{bytesCounted + "many", passesCounted + `controller="machine"} many`} {
+		if err := done.read(strings.NewReader(invalid)); err == nil {
+			t.Errorf("got no error for %q", invalid)
 		}
 	}
 }

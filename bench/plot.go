@@ -14,8 +14,8 @@ type line struct {
 	value        func(*result) float64
 }
 
-// plot renders time and processor time over the number of machines as SVG, both axes logarithmic: what grows in
-// proportion is a straight line with the slope of the dotted one.
+// plot renders time and processor time over the number of machines as SVG with logarithmic axes. Proportional growth
+// is a straight line with the slope of the dotted line.
 func plot(results []*result, g growth) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+
@@ -54,14 +54,14 @@ const (
 	axisColour, proportionate = "#444444", "#999999"
 )
 
-// axis maps values to places on a logarithmic scale.
+// axis maps values to positions on a logarithmic scale.
 type axis struct{ low, high float64 }
 
 func (a axis) at(v float64) float64 {
 	return (math.Log(v) - math.Log(a.low)) / (math.Log(a.high) - math.Log(a.low))
 }
 
-// axisOf holds all values between ticks.
+// axisOf returns an axis that contains all values.
 func axisOf(values []float64) axis {
 	a := axis{math.Inf(1), 0}
 	for _, v := range values {
@@ -75,7 +75,7 @@ func axisOf(values []float64) axis {
 	return axis{a.low / 1.3, a.high * 1.3}
 }
 
-// ticks are 1, 2 and 5 times the powers of ten within the axis.
+// ticks returns the values within the axis that are 1, 2 or 5 times a power of ten.
 func (a axis) ticks() (at []float64) {
 	for power := math.Pow(10, math.Floor(math.Log10(a.low))); power <= a.high; power *= 10 {
 		for _, digit := range []float64{1, 2, 5} {
@@ -101,7 +101,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 
 	fmt.Fprintf(b, `<text x="%.1f" y="20" font-weight="bold" fill="%s">%s</text>`+"\n", offset+left, axisColour,
 		html.EscapeString(title))
-	for _, r := range results { // where something was measured
+	for _, r := range results { // the measured sizes
 		v := float64(r.Machines)
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">%d</text>`+"\n", px(v), top+plotHeight+18,
 			axisColour, r.Machines)
@@ -140,7 +140,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	proportion(b, results, lines, px, py)
 }
 
-// proportion draws what would be in proportion to the machines, from where the first line begins.
+// proportion draws proportional growth from the start of the first line.
 func proportion(b *bytes.Buffer, results []*result, lines []line, px, py func(float64) float64) {
 	if len(results) < 2 || len(lines) == 0 || lines[0].value(results[0]) <= 0 {
 		return

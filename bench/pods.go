@@ -14,40 +14,40 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podsPerNode is how many pods are on a node that has nothing to do with us.
+// podsPerNode is the number of pods on each filler node.
 const podsPerNode = 500
 
-// fill makes pods on nodes that are unassigned machines, for the memory of who would keep all pods.
+// fill creates pods on nodes that belong to no machine. They show the memory of a process that would cache all pods.
 func fill(ctx context.Context, target *rest.Config, pods int) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make a client for the pods: %w", err)
+		return fmt.Errorf("create a client for the pods: %w", err)
 	}
-	makers, ctx := errgroup.WithContext(ctx)
-	makers.SetLimit(64)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(64)
 	for first := 0; first < pods; first += podsPerNode {
 		node := fmt.Sprintf("filler-%d", first/podsPerNode)
 		if _, err := kube.CoreV1().Nodes().Create(ctx, nodeOf(instance{node: node}, time.Now()),
 			metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make node %s: %w", node, err)
+			return fmt.Errorf("create node %s: %w", node, err)
 		}
 		for i := first; i < min(first+podsPerNode, pods); i++ {
-			makers.Go(func() error {
+			group.Go(func() error {
 				_, err := kube.CoreV1().Pods(namespace).Create(ctx, podOf(fmt.Sprintf("filler-%d", i), node),
 					metav1.CreateOptions{})
 				if err != nil {
-					return fmt.Errorf("make pod %d: %w", i, err)
+					return fmt.Errorf("create pod %d: %w", i, err)
 				}
 				return nil
 			})
 		}
 	}
-	return makers.Wait()
+	return group.Wait()
 }
 
-// podOf is a pod with what most have: an owner's labels, environment, probes, resources.
+// podOf returns a pod with common fields: labels of its owner, environment, resources.
 func podOf(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "filler",

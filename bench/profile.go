@@ -12,45 +12,45 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// profileSpan is how many seconds one CPU profile covers.
+// profileSpan is the number of seconds that one CPU profile covers.
 const profileSpan = 5
 
-// apiServer is what profiles of the API server are called.
+// apiServer is the name of the API server in the names of profiles.
 const apiServer = "kube-apiserver"
 
-// profiled is where a process serves its profiles.
-type profiled struct {
+// profileSource is the address at which a process serves its profiles.
+type profileSource struct {
 	process, address string
 	client           *http.Client
 }
 
-// openProfiles finds out where profiles must be had: those of our processes, and those of the API server.
+// openProfiles collects the addresses of the profiles of the measured processes and of the API server.
 func (b *bench) openProfiles(ours map[string]string) error {
 	config := b.stack.Control.Config()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return fmt.Errorf("make a client for the profiles of the API server: %w", err)
+		return fmt.Errorf("create a client for the profiles of the API server: %w", err)
 	}
-	b.pprof = []profiled{{apiServer, config.Host, client}}
+	b.pprof = []profileSource{{apiServer, config.Host, client}}
 	for name, address := range ours {
-		b.pprof = append(b.pprof, profiled{name, "http://" + address, http.DefaultClient})
+		b.pprof = append(b.pprof, profileSource{name, "http://" + address, http.DefaultClient})
 	}
 	return nil
 }
 
-// profile keeps CPU profiles of the API server and of those of our processes that run until stop is called, which
-// waits for the last and keeps heap profiles. Without --profiles it does nothing.
+// profile keeps CPU profiles of all profiled processes until stop is called. Stop waits for the last CPU profiles and
+// keeps heap profiles. Without --profiles, profile does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup
 	for _, p := range b.pprof {
 		profiling.Go(func() {
 			for i := 0; ; i++ {
-				b.keep(ctx, p, fmt.Sprintf("profile?seconds=%d", profileSpan), fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase,
+				b.save(ctx, p, fmt.Sprintf("profile?seconds=%d", profileSpan), fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase,
 					p.process, i))
 				select {
 				case <-done:
-					b.keep(ctx, p, "heap", fmt.Sprintf("%d-%s-%s-heap.pb.gz", b.n, phase, p.process))
+					b.save(ctx, p, "heap", fmt.Sprintf("%d-%s-%s-heap.pb.gz", b.n, phase, p.process))
 					return
 				case <-ctx.Done():
 					return
@@ -65,10 +65,10 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// keep stores a profile. One that cannot be read is reported and is no reason to end.
-func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
+// save stores a profile. A profile that cannot be read is reported, but does not end the run.
+func (b *bench) save(ctx context.Context, from profileSource, path, file string) {
 	err := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+what, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+path, nil)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("the answer is %s", response.Status)
+			return fmt.Errorf("unexpected status %s", response.Status)
 		}
 		if err := os.MkdirAll(b.profiles, 0o755); err != nil {
 			return err
@@ -94,6 +94,6 @@ func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 		return out.Close()
 	}()
 	if err != nil && ctx.Err() == nil {
-		b.printf("no profile %s: %v", file, err)
+		b.printf("cannot read profile %s: %v", file, err)
 	}
 }

@@ -19,60 +19,60 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// Calls of our processes that are made for a single machine, as the audit log names them.
+// These are the calls of the manager and the provider for a single machine, as the audit log names them.
 const (
-	callCreate  = "create machines.machinist.dev"
-	callPatch   = "patch machines.machinist.dev"
-	callStatus  = "patch machines.machinist.dev/status"
-	callDelete  = "delete machines.machinist.dev"
-	callNode    = "patch nodes"
-	callNodeEnd = "delete nodes"
+	callCreate     = "create machines.machinist.dev"
+	callPatch      = "patch machines.machinist.dev"
+	callStatus     = "patch machines.machinist.dev/status"
+	callDelete     = "delete machines.machinist.dev"
+	callNode       = "patch nodes"
+	callNodeDelete = "delete nodes"
 )
 
-// Field managers by which the API server knows who writes. It keeps apart what each of them wrote, which costs it
-// more than if all were written by one.
+// These field managers show the API server who writes. It records the fields of each manager, which costs more than a
+// single manager for all writes.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider
 	byNode     = "kubelet"
 )
 
-// replay sends the writes of a phase and does nothing else: it reads nothing, watches nothing and decides nothing.
-// What a machine's life needs in order is sent in order, in the name of the same field managers.
+// replay only sends the writes of a phase: it reads, watches and decides nothing. It keeps the order of a machine's
+// writes, and uses the same field managers.
 type replay struct {
 	http    *http.Client
 	host    string
 	tape    *tape
 	workers int
-	// manager is the field manager of all writes, in place of those that they have; empty keeps them.
+	// manager replaces the field managers of all writes, unless it is empty.
 	manager string
 	sent    atomic.Int64
 }
 
-// script says how many writes of a kind there are, for all machines together.
+// script contains the number of writes of each kind for all machines together.
 type script struct {
-	n                                           int
-	creates, patches, nodePatches, statuses     int // of machines that come
-	deletes, marks, endStatuses, ends, releases int // of machines that go
-	events                                      int
+	n                                                               int
+	creates, patches, nodePatches, statuses                         int // of new machines
+	deletes, cordons, deleteStatuses, nodeDeletes, finalizerPatches int // of deleted machines
+	events                                                          int
 }
 
-// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node
-// given its node template once; what else there is of these calls belongs to a machine that goes.
+// scriptOf returns the script for a measured phase. A new machine has one patch of its providerID and one patch that
+// applies the node template to its Node. All other calls of these kinds belong to deleted machines.
 func scriptOf(n int, p *phase) script {
-	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], ends: p.Writes[callNodeEnd],
+	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], nodeDeletes: p.Writes[callNodeDelete],
 		events: int(p.EventsPerMachine*float64(n) + 0.5)}
 	s.patches, s.nodePatches = min(p.Writes[callPatch], s.creates), min(p.Writes[callNode], s.creates)
-	s.releases, s.marks = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.nodePatches
+	s.finalizerPatches, s.cordons = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.nodePatches
 	if s.creates > 0 {
 		s.statuses = p.Writes[callStatus]
 	} else {
-		s.endStatuses = p.Writes[callStatus]
+		s.deleteStatuses = p.Writes[callStatus]
 	}
 	return s
 }
 
-// share is how many of a total the i-th of the machines has.
+// share returns how many writes of a total belong to the i-th machine.
 func (s script) share(total, i int) int {
 	share := total / s.n
 	if i < total%s.n {
@@ -84,13 +84,14 @@ func (s script) share(total, i int) int {
 func newReplay(config *rest.Config, t *tape, workers int) (*replay, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("make the bare client: %w", err)
+		return nil, fmt.Errorf("create the bare client: %w", err)
 	}
 	return &replay{http: client, host: config.Host, tape: t, workers: workers}, nil
 }
 
-// run sends what the script says, for machines that come and go by these names, and returns how long that took.
-func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) string) (time.Duration, error) {
+// run sends the writes of the script and returns the duration. The functions return the names of the new and the
+// deleted machines.
+func (r *replay) run(ctx context.Context, s script, created, removed func(i int) string) (time.Duration, error) {
 	r.sent.Store(0)
 	begun := time.Now()
 	workers, ctx := errgroup.WithContext(ctx)
@@ -98,12 +99,12 @@ func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) stri
 	for i := range s.n {
 		workers.Go(func() error {
 			if s.creates > 0 {
-				if err := r.come(ctx, s, i, comes(i)); err != nil {
+				if err := r.create(ctx, s, i, created(i)); err != nil {
 					return err
 				}
 			}
 			if s.deletes > 0 {
-				if err := r.leave(ctx, s, i, goes(i)); err != nil {
+				if err := r.remove(ctx, s, i, removed(i)); err != nil {
 					return err
 				}
 			}
@@ -122,9 +123,9 @@ func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) stri
 
 const machinesPath = "/apis/machinist.dev/v1beta1/namespaces/" + namespace + "/machines"
 
-func (r *replay) come(ctx context.Context, s script, i int, name string) error {
-	own := strings.NewReplacer(anyName, name, anyID, "sim:///"+name)
-	body := func(recorded []byte) []byte { return []byte(own.Replace(string(recorded))) }
+func (r *replay) create(ctx context.Context, s script, i int, name string) error {
+	replacer := strings.NewReplacer(anyName, name, anyID, "sim:///"+name)
+	body := func(recorded []byte) []byte { return []byte(replacer.Replace(string(recorded))) }
 	machine := machinesPath + "/" + name
 	if err := r.send(ctx, byManager, "POST", machinesPath, body(r.tape.machine)); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (r *replay) come(ctx context.Context, s script, i int, name string) error {
 			return err
 		}
 	}
-	// It is the node's own write, and without it there is nothing to apply the node template to.
+	// The kubelet sends this write. Without the Node, the node template cannot be applied.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (r *replay) come(ctx context.Context, s script, i int, name string) error {
 	return r.statuses(ctx, s.share(s.statuses, i), machine, body(r.tape.status))
 }
 
-// statuses patches a status several times, each time with something that changes.
+// statuses patches a status several times with different content.
 func (r *replay) statuses(ctx context.Context, times int, machine string, status []byte) error {
 	for k := range times {
 		changed := bytes.Replace(status, []byte(`"message":"`), fmt.Appendf(nil, `"message":"%d `, k), 1)
@@ -158,23 +159,23 @@ func (r *replay) statuses(ctx context.Context, times int, machine string, status
 	return nil
 }
 
-func (r *replay) leave(ctx context.Context, s script, i int, name string) error {
+func (r *replay) remove(ctx context.Context, s script, i int, name string) error {
 	machine, node := machinesPath+"/"+name, "/api/v1/nodes/"+name
 	if err := r.send(ctx, "", "DELETE", machine, nil); err != nil {
 		return err
 	}
-	for k := range s.share(s.marks, i) {
-		mark := fmt.Sprintf(`{"metadata":{"labels":{%q:"machinist"},"annotations":{%q:"%d"}},"spec":{"unschedulable":true,"taints":[{"key":%q,"effect":"NoSchedule"}]}}`,
+	for k := range s.share(s.cordons, i) {
+		cordon := fmt.Sprintf(`{"metadata":{"labels":{%q:"machinist"},"annotations":{%q:"%d"}},"spec":{"unschedulable":true,"taints":[{"key":%q,"effect":"NoSchedule"}]}}`,
 			v1beta1.NodeLabelExcludeFromLoadBalancers, v1beta1.NodeAnnotationCordoned, k, corev1.TaintNodeUnschedulable)
-		if err := r.send(ctx, byProvider, "PATCH", node, []byte(mark)); err != nil {
+		if err := r.send(ctx, byProvider, "PATCH", node, []byte(cordon)); err != nil {
 			return err
 		}
 	}
 	status := strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(r.tape.status))
-	if err := r.statuses(ctx, s.share(s.endStatuses, i), machine, []byte(status)); err != nil {
+	if err := r.statuses(ctx, s.share(s.deleteStatuses, i), machine, []byte(status)); err != nil {
 		return err
 	}
-	if s.share(s.ends, i) > 0 {
+	if s.share(s.nodeDeletes, i) > 0 {
 		if err := r.send(ctx, "", "DELETE", node, nil); err != nil {
 			return err
 		}
@@ -182,7 +183,7 @@ func (r *replay) leave(ctx context.Context, s script, i int, name string) error 
 	return r.send(ctx, byProvider, "PATCH", machine, r.tape.release)
 }
 
-// send makes one request in the name of a field manager, if any, which must succeed.
+// send sends one request with a field manager, if any. The request must succeed.
 func (r *replay) send(ctx context.Context, manager, method, path string, body []byte) error {
 	if manager = cmp.Or(r.manager, manager); manager != "" && method != http.MethodGet {
 		path += "?fieldManager=" + manager
@@ -205,7 +206,7 @@ func (r *replay) send(ctx context.Context, manager, method, path string, body []
 		return fmt.Errorf("replay %s %s: %s: %s", method, path, response.Status, text)
 	}
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("replay %s %s: read the answer: %w", method, path, err)
+		return fmt.Errorf("replay %s %s: read the response: %w", method, path, err)
 	}
 	r.sent.Add(1)
 	return nil

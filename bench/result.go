@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// result is what one fleet cost.
+// result contains the costs of one fleet.
 type result struct {
 	Machines int `json:"machines"`
 	Pods     int `json:"pods"`
@@ -18,15 +18,15 @@ type result struct {
 	Memory memory `json:"memory"`
 }
 
-// phase is what one change of the whole fleet cost.
+// phase contains the costs of one change of the whole fleet.
 type phase struct {
-	// Seconds from the change of the deployment until the last write to a Machine was answered. Status of sets and
-	// deployments may follow.
+	// Seconds is the time from the change of the deployment until the response to the last write to a Machine. Writes of
+	// the status of sets and deployments may follow.
 	Seconds float64 `json:"seconds"`
-	// Speed is how fast the machine was meanwhile, see speedometer.
+	// Speed is the speed of the machine during the phase, see speedometer.
 	Speed float64 `json:"speed"`
-	// Limit is what a bare client took for the same writes, and Independent what one took that writes the least that any
-	// keeper of machines has to.
+	// Limit is the result of a bare client with the same writes. Independent is the result of one with the fewest writes
+	// that any system needs that manages machines.
 	Limit       limit `json:"limit"`
 	Independent limit `json:"independent_limit"`
 
@@ -36,55 +36,58 @@ type phase struct {
 	ReadsPerMachine     float64 `json:"reads_per_machine"`
 	MachinesCreated     int     `json:"machines_created"`
 
-	// CPUSeconds of both processes, user and system.
+	// CPUSeconds is the processor time of both processes, user and system.
 	CPUSeconds         float64 `json:"cpu_seconds"`
 	ManagerCPUSeconds  float64 `json:"manager_cpu_seconds"`
 	ProviderCPUSeconds float64 `json:"provider_cpu_seconds"`
-	// Shares are what each process used until the fleet was as asked for, those of the control plane and the bench too.
+	// Shares is the processor time of each process until the fleet reached its new state, including the control plane
+	// and the bench.
 	Shares shares `json:"shares,omitempty"`
 
-	// AllocatedMiBPerMachine is what the API server allocated until it was calm: what it had to do, counted, which is the
-	// same however fast the machine is.
+	// AllocatedMiBPerMachine is the memory that the API server allocated until no write occurred any more. It measures
+	// the amount of work independently of the speed of the machine.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 
-	// OwnAllocatedMiB is what both processes allocated, if that is counted.
+	// OwnAllocatedMiB is the memory that both processes allocated, if it is counted.
 	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
 
-	// P50Seconds and P99Seconds of one machine, from the request that makes it or has it deleted until the write that
-	// makes it Running or lets it go. In a rolling update those of the new machines.
+	// P50Seconds and P99Seconds are percentiles of the time of one machine. The time begins with the request that
+	// creates or deletes the machine. It ends with the write that sets it to Running or removes its finalizer. In a
+	// rolling update, these are the times of the new machines.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
-	// Writes by what they do, such as "patch machines.machinist.dev/status". Of several rounds the most.
+	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". It is the maximum of several
+	// rounds.
 	Writes map[string]int `json:"writes"`
-	// Passes by controller, if they are counted. Of several rounds the most.
+	// Passes counts the passes by controller, if they are counted. It is the maximum of several rounds.
 	Passes map[string]int `json:"passes,omitempty"`
-	// Reads by what they read, such as "list pods". Of several rounds the most.
+	// Reads counts the reads by call, such as "list pods". It is the maximum of several rounds.
 	Reads map[string]int `json:"reads"`
 }
 
-// limit is what a bare client took for what a fleet went through, and how the fleet compares.
+// limit is the result of a bare client for the same phase, and its comparison with the fleet.
 type limit struct {
 	Seconds float64 `json:"seconds"`
-	// Speed is how fast the machine was for the bare client.
+	// Speed is the speed of the machine while the bare client ran.
 	Speed float64 `json:"speed"`
-	// Ratio is the fleet's time by that of the bare client, and EvenRatio that which is left if the machine had been as
-	// fast for both.
+	// Ratio is the fleet's time divided by that of the bare client. EvenRatio is the ratio at equal speed of the
+	// machine.
 	Ratio     float64 `json:"ratio"`
 	EvenRatio float64 `json:"even_ratio"`
-	// Rounds are the even ratios of each round, if there were several.
+	// Rounds are the even ratios of all rounds, if there were several.
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
-	// AllocatedMiBPerMachine is what the API server allocated until it was calm, and AllocationRatio what it allocated for
-	// the fleet by that.
+	// AllocatedMiBPerMachine is the memory that the API server allocated until no write occurred any more.
+	// AllocationRatio is the memory for the fleet divided by it.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 	AllocationRatio        float64 `json:"allocation_ratio"`
-	// Shares are what each process used; the bench is the bare client.
+	// Shares is the processor time of each process. The bench is the bare client.
 	Shares shares `json:"shares,omitempty"`
 }
 
-// compare fills in the ratios.
+// compare sets the ratios.
 func (l *limit) compare(p *phase) {
 	if l.Seconds > 0 && l.Speed > 0 {
 		l.Ratio = p.Seconds / l.Seconds
@@ -95,18 +98,18 @@ func (l *limit) compare(p *phase) {
 	}
 }
 
-// idle is what a fleet costs that nobody changes.
+// idle contains the costs of a fleet that does not change.
 type idle struct {
 	Writes     int     `json:"writes"`
 	Seconds    float64 `json:"seconds"`
 	CPUSeconds float64 `json:"cpu_seconds"`
 	Heartbeats int     `json:"heartbeats"`
-	// Shares are what each process used; the bench is the kubelets.
+	// Shares is the processor time of each process. The bench acts as the kubelets.
 	Shares shares `json:"shares,omitempty"`
 }
 
-// memory is the greatest resident set that the processes ever had. That of both together is the sum, though they may
-// not have had it at the same time.
+// memory contains the maximum resident sets of the processes. PeakMiB is their sum, although the maximums may have
+// occurred at different times.
 type memory struct {
 	PeakMiB         float64 `json:"peak_mib"`
 	ManagerPeakMiB  float64 `json:"manager_peak_mib"`

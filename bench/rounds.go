@@ -1,95 +1,95 @@
 package main
 
-// averaged is what several rounds of one size cost: means, and of what must not happen in any the worst. What the
-// machine did to one of them weighs the less the more there are.
-func averaged(rounds []*result) *result {
+// meanOf returns the means of several rounds of one size, and the maximum of values that must not occur in any round.
+// The more rounds there are, the less a slow machine in one of them affects the result.
+func meanOf(rounds []*result) *result {
 	if len(rounds) == 1 {
 		return rounds[0]
 	}
 	r := &result{Machines: rounds[0].Machines, Pods: rounds[0].Pods}
-	phases := func(of func(*result) *phase) (all []*phase) {
-		for _, one := range rounds {
-			all = append(all, of(one))
+	phases := func(selectFrom func(*result) *phase) (all []*phase) {
+		for _, round := range rounds {
+			all = append(all, selectFrom(round))
 		}
 		return all
 	}
-	r.Create = averagedPhase(phases(func(r *result) *phase { return &r.Create }))
-	r.Delete = averagedPhase(phases(func(r *result) *phase { return &r.Delete }))
+	r.Create = meanPhase(phases(func(r *result) *phase { return &r.Create }))
+	r.Delete = meanPhase(phases(func(r *result) *phase { return &r.Delete }))
 	if rounds[0].Roll != nil {
-		roll := averagedPhase(phases(func(r *result) *phase { return r.Roll }))
+		roll := meanPhase(phases(func(r *result) *phase { return r.Roll }))
 		r.Roll = &roll
 	}
-	for _, one := range rounds {
-		r.Idle.Writes += one.Idle.Writes
-		r.Idle.Seconds += one.Idle.Seconds
-		r.Idle.CPUSeconds += one.Idle.CPUSeconds
-		r.Idle.Heartbeats += one.Idle.Heartbeats
-		r.Idle.Shares.add(one.Idle.Shares, 1)
-		if one.Memory.PeakMiB > r.Memory.PeakMiB {
-			r.Memory = one.Memory
+	for _, round := range rounds {
+		r.Idle.Writes += round.Idle.Writes
+		r.Idle.Seconds += round.Idle.Seconds
+		r.Idle.CPUSeconds += round.Idle.CPUSeconds
+		r.Idle.Heartbeats += round.Idle.Heartbeats
+		r.Idle.Shares.add(round.Idle.Shares, 1)
+		if round.Memory.PeakMiB > r.Memory.PeakMiB {
+			r.Memory = round.Memory
 		}
 	}
 	return r
 }
 
-// averagedPhase is one phase of several rounds. Its ratios are those of the sums.
-func averagedPhase(rounds []*phase) phase {
+// meanPhase returns the means of one phase of several rounds. Its ratios are the ratios of the sums.
+func meanPhase(rounds []*phase) phase {
 	var p phase
 	n := float64(len(rounds))
 	p.Writes, p.Reads = map[string]int{}, map[string]int{}
-	for _, one := range rounds {
+	for _, round := range rounds {
 		for _, f := range []struct {
 			sum *float64
 			add float64
 		}{
-			{&p.Seconds, one.Seconds}, {&p.Speed, one.Speed}, {&p.WritesPerMachine, one.WritesPerMachine},
-			{&p.EventsPerMachine, one.EventsPerMachine}, {&p.ConflictsPerMachine, one.ConflictsPerMachine},
-			{&p.ReadsPerMachine, one.ReadsPerMachine},
-			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds},
-			{&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
-			{&p.AllocatedMiBPerMachine, one.AllocatedMiBPerMachine},
-			{&p.OwnAllocatedMiB, one.OwnAllocatedMiB},
-			{&p.P50Seconds, one.P50Seconds}, {&p.P99Seconds, one.P99Seconds},
+			{&p.Seconds, round.Seconds}, {&p.Speed, round.Speed}, {&p.WritesPerMachine, round.WritesPerMachine},
+			{&p.EventsPerMachine, round.EventsPerMachine}, {&p.ConflictsPerMachine, round.ConflictsPerMachine},
+			{&p.ReadsPerMachine, round.ReadsPerMachine},
+			{&p.CPUSeconds, round.CPUSeconds}, {&p.ManagerCPUSeconds, round.ManagerCPUSeconds},
+			{&p.ProviderCPUSeconds, round.ProviderCPUSeconds},
+			{&p.AllocatedMiBPerMachine, round.AllocatedMiBPerMachine},
+			{&p.OwnAllocatedMiB, round.OwnAllocatedMiB},
+			{&p.P50Seconds, round.P50Seconds}, {&p.P99Seconds, round.P99Seconds},
 		} {
 			*f.sum += f.add / n
 		}
-		p.Shares.add(one.Shares, len(rounds))
-		p.MachinesCreated = max(p.MachinesCreated, one.MachinesCreated)
-		for call, times := range one.Writes {
+		p.Shares.add(round.Shares, len(rounds))
+		p.MachinesCreated = max(p.MachinesCreated, round.MachinesCreated)
+		for call, times := range round.Writes {
 			p.Writes[call] = max(p.Writes[call], times)
 		}
-		for call, times := range one.Reads {
+		for call, times := range round.Reads {
 			p.Reads[call] = max(p.Reads[call], times)
 		}
-		for controller, times := range one.Passes {
+		for controller, times := range round.Passes {
 			if p.Passes == nil {
 				p.Passes = map[string]int{}
 			}
 			p.Passes[controller] = max(p.Passes[controller], times)
 		}
 	}
-	p.Limit = averagedLimit(rounds, func(p *phase) limit { return p.Limit })
-	p.Independent = averagedLimit(rounds, func(p *phase) limit { return p.Independent })
+	p.Limit = meanLimit(rounds, func(p *phase) limit { return p.Limit })
+	p.Independent = meanLimit(rounds, func(p *phase) limit { return p.Independent })
 	return p
 }
 
-// averagedLimit is a limit of several rounds.
-func averagedLimit(rounds []*phase, of func(*phase) limit) limit {
+// meanLimit returns the means of a limit of several rounds.
+func meanLimit(rounds []*phase, selectFrom func(*phase) limit) limit {
 	var l limit
 	var seconds, work, limitWork, allocated float64
 	n := float64(len(rounds))
 	for _, p := range rounds {
-		one := of(p)
-		l.Seconds += one.Seconds / n
-		l.Speed += one.Speed / n
-		l.WritesPerMachine += one.WritesPerMachine / n
-		l.AllocatedMiBPerMachine += one.AllocatedMiBPerMachine / n
+		round := selectFrom(p)
+		l.Seconds += round.Seconds / n
+		l.Speed += round.Speed / n
+		l.WritesPerMachine += round.WritesPerMachine / n
+		l.AllocatedMiBPerMachine += round.AllocatedMiBPerMachine / n
 		allocated += p.AllocatedMiBPerMachine / n
-		l.Shares.add(one.Shares, len(rounds))
+		l.Shares.add(round.Shares, len(rounds))
 		seconds += p.Seconds / n
 		work += p.Seconds * p.Speed
-		limitWork += one.Seconds * one.Speed
-		l.Rounds = append(l.Rounds, one.EvenRatio)
+		limitWork += round.Seconds * round.Speed
+		l.Rounds = append(l.Rounds, round.EvenRatio)
 	}
 	if l.Seconds == 0 {
 		return limit{}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-func TestRoundsAreAveraged(t *testing.T) {
-	one := &result{
+func TestMeanOfRounds(t *testing.T) {
+	first := &result{
 		Machines: 10, Pods: 3,
 		Create: phase{Seconds: 10, Limit: limit{Seconds: 10, Speed: 100, EvenRatio: 1, AllocatedMiBPerMachine: 2}, Speed: 100,
 			MachinesCreated: 10, AllocatedMiBPerMachine: 3,
@@ -16,7 +16,7 @@ func TestRoundsAreAveraged(t *testing.T) {
 		Idle:   idle{Writes: 0, Seconds: 30, Heartbeats: 7},
 		Memory: memory{PeakMiB: 100, ManagerPeakMiB: 60, ProviderPeakMiB: 40},
 	}
-	two := &result{
+	second := &result{
 		Machines: 10, Pods: 3,
 		Create: phase{Seconds: 20, Limit: limit{Seconds: 10, Speed: 100, EvenRatio: 2, AllocatedMiBPerMachine: 4}, Speed: 100,
 			MachinesCreated: 11, AllocatedMiBPerMachine: 6,
@@ -35,22 +35,22 @@ func TestRoundsAreAveraged(t *testing.T) {
 			Reads: map[string]int{},
 			Limit: limit{Seconds: 2, Speed: 100, Ratio: 2, EvenRatio: 1.25, Rounds: []float64{1.5, 1}}},
 		Idle:   idle{Writes: 1, Seconds: 60, Heartbeats: 14},
-		Memory: one.Memory,
+		Memory: first.Memory,
 	}
-	got := averaged([]*result{one, two})
+	got := meanOf([]*result{first, second})
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if averaged([]*result{one}) != one {
-		t.Error("one round is changed")
+	if meanOf([]*result{first}) != first {
+		t.Error("meanOf changed a single round")
 	}
-	one.Roll, two.Roll = &one.Delete, &two.Delete
-	if got := averaged([]*result{one, two}); !reflect.DeepEqual(*got.Roll, want.Delete) {
-		t.Errorf("got roll %+v", got.Roll)
+	first.Roll, second.Roll = &first.Delete, &second.Delete
+	if got := meanOf([]*result{first, second}); !reflect.DeepEqual(*got.Roll, want.Delete) {
+		t.Errorf("got the roll %+v, want %+v", *got.Roll, want.Delete)
 	}
 	var table strings.Builder
 	want.table(&table)
 	if !strings.Contains(table.String(), "create: means of 2 rounds; even ratios of each [1.00 2.00]") {
-		t.Errorf("the table does not tell the rounds: %s", table.String())
+		t.Errorf("the table does not contain the rounds: %s", table.String())
 	}
 }

@@ -21,7 +21,8 @@ type shardsOptions struct {
 	settle       time.Duration
 }
 
-// shardsCommand measures the memory of one process for all machines, and of one for each shard, of both programs.
+// shardsCommand measures the memory of one process for all machines, and of one process for each shard, for both
+// programs.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}
 	o.surge = "10%"
@@ -30,10 +31,10 @@ func shardsCommand() *cobra.Command {
 		Short: "Measure the memory of a manager and a provider for all machines, and of one of each for each shard",
 		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
 
-A real control plane, manager and provider make the machines of one namespace. A server in front of the API server then
-shows copies of that namespace, and the processes that are measured connect to that server. So they are real programs,
-and the machines are real objects in number, form and size, but no etcd has to keep them, and nothing changes them. The
-cloud has an instance for each Machine that asks for its own, and lists none.`,
+A real control plane, manager and provider create the machines of one namespace. A server in front of the API server then
+shows copies of that namespace, and the measured processes connect to that server. So the programs are real, and the
+machines have the number, form and size of real objects, but etcd does not store them, and nothing changes them. The cloud
+has an instance for each Machine that asks for its instance, and lists none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
@@ -46,21 +47,21 @@ cloud has an instance for each Machine that asks for its own, and lists none.`,
 	f := cmd.Flags()
 	f.IntVar(&o.machines, "machines", 50000, "number of machines")
 	f.IntVar(&o.each, "each", 50, "number of machines in each namespace")
-	f.IntVar(&o.shards, "shards", 4, "number of shards; 1 measures one process for all machines only")
+	f.IntVar(&o.shards, "shards", 4, "number of shards; 1 measures only one process for all machines")
 	f.DurationVar(&o.settle, "settle", 3*time.Minute,
-		"how long a process must have been idle before its memory is read; Go collects garbage every 2m at least")
+		"how long a process must be idle before its memory is read; Go collects garbage at least every 2m")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
-	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
-	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
-	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")
+	f.StringVar(&o.dir, "dir", "", "folder in which to keep logs and data; default: a temporary folder")
+	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "additional argument for machinist-manager")
+	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "additional argument for the provider")
 	return cmd
 }
 
 func (o *shardsOptions) validate() error {
 	var errs []error
-	if o.each < 1 || o.machines < 1 || o.machines%o.each != 0 || o.machines/o.each > mostCopies {
+	if o.each < 1 || o.machines < 1 || o.machines%o.each != 0 || o.machines/o.each > maxCopies {
 		errs = append(errs, fmt.Errorf("--machines is %d and --each is %d; --machines must be --each times a number of "+
-			"namespaces from 1 to %d", o.machines, o.each, mostCopies))
+			"namespaces from 1 to %d", o.machines, o.each, maxCopies))
 	}
 	if o.shards < 1 || o.shards > sharding.Most {
 		errs = append(errs, fmt.Errorf("--shards is %d; it must be from 1 to %d", o.shards, sharding.Most))
@@ -71,7 +72,7 @@ func (o *shardsOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// shardsBench is a run.
+// shardsBench is one run.
 type shardsBench struct {
 	*bench
 	o      *shardsOptions
@@ -87,7 +88,7 @@ func (o *shardsOptions) run(ctx context.Context, out io.Writer) error {
 	defer os.RemoveAll(bin)
 	b := &shardsBench{o: o, bench: &bench{options: &o.options, n: o.each}}
 	var results []shardMemory
-	err = b.with(ctx, bin, func() error {
+	err = b.withStack(ctx, bin, func() error {
 		if err := b.prepare(ctx); err != nil {
 			return err
 		}
@@ -104,19 +105,19 @@ func (o *shardsOptions) run(ctx context.Context, out io.Writer) error {
 	return shardsTable(out, results)
 }
 
-// prepare makes the machines of a namespace, records them, and stops the processes that made them.
+// prepare creates the machines of a namespace, records them, and stops the processes that created them.
 func (b *shardsBench) prepare(ctx context.Context) error {
-	b.printf("creating the %d machines that are copied", b.o.each)
-	if _, err := b.settled(ctx); err != nil {
+	b.printf("creating the %d machines to copy", b.o.each)
+	if _, err := b.awaitSettled(ctx); err != nil {
 		return err
 	}
 	if err := b.fleet.scale(ctx, b.o.each); err != nil {
 		return err
 	}
-	if err := b.fleet.await(ctx, b.o.each, b.patience(), b.alive); err != nil {
+	if err := b.fleet.await(ctx, b.o.each, b.phaseTimeout(), b.checkAlive); err != nil {
 		return err
 	}
-	if _, err := b.settled(ctx); err != nil {
+	if _, err := b.awaitSettled(ctx); err != nil {
 		return err
 	}
 	var err error
@@ -138,7 +139,7 @@ func (b *shardsBench) prepare(ctx context.Context) error {
 	return err
 }
 
-// measureAll measures each program in one process for all machines, and in one for each shard, side by side.
+// measureAll measures each program in one process for all machines, and then in parallel processes for the shards.
 func (b *shardsBench) measureAll(ctx context.Context) (results []shardMemory, err error) {
 	for _, program := range []string{stack.Manager, stack.Provider} {
 		of, err := b.measureProgram(ctx, program)

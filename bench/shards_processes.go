@@ -31,7 +31,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 	var running []*child.Process
 	defer func() {
 		for _, p := range running {
-			err = errors.Join(err, p.Stop(stopPatience))
+			err = errors.Join(err, p.Stop(stopTimeout))
 		}
 		err = errors.Join(err, b.removeLeases(ctx))
 	}()
@@ -42,7 +42,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 		}
 		args := []string{"--control-kubeconfig=" + kubeconfig, "--target-kubeconfig=" + kubeconfig,
 			"--health-probe-bind-address=" + probes,
-			// A busy machine must not take a lease away in the middle of it all.
+			// A slow machine must not cause a change of the leader during the measurement.
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m",
 			fmt.Sprintf("--shards=%d", max(s.Count, 1)), fmt.Sprintf("--shard=%d", s.Index)}
 		name := fmt.Sprintf("%s-%d-of-%d", program, s.Index, max(s.Count, 1))
@@ -58,7 +58,7 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 			return nil, err
 		}
 	}
-	b.printf("%d of %s have filled their caches", len(running), program)
+	b.printf("%d processes of %s have filled their caches", len(running), program)
 	idle, idleCtx := errgroup.WithContext(ctx)
 	for _, p := range running {
 		idle.Go(func() error { return b.awaitIdle(idleCtx, p) })
@@ -74,8 +74,8 @@ func (b *shardsBench) measureProcesses(ctx context.Context, program string, shar
 		b.printf("%s, shard %s: %.0f MiB, at most %.0f MiB", program, m.Shard, m.SettledMiB, m.PeakMiB)
 		results = append(results, m)
 	}
-	others, err := b.api.settled()
-	b.printf("requests beside lists, watches and leases: %s", others)
+	others, err := b.api.checkSettled()
+	b.printf("requests other than lists, watches and those for leases: %s", others)
 	return results, err
 }
 
@@ -88,7 +88,7 @@ func (b *shardsBench) newProcess(program, name string, args []string) (*child.Pr
 	return b.stack.NewManager(name, append(args, b.managerArgs...)...)
 }
 
-// machinesOf returns how many machines are in the namespaces of a shard.
+// machinesOf returns the number of machines in the namespaces of a shard.
 func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
 	for i := range b.copies.count {
 		if s.Owns(b.copies.namespaceOf(i)) {
@@ -98,12 +98,12 @@ func (b *shardsBench) machinesOf(s sharding.Shard) (n int) {
 	return n
 }
 
-// loadPatience is how long a process may take to fill its caches.
-const loadPatience = 15 * time.Minute
+// loadTimeout is how long a process may take to fill its caches.
+const loadTimeout = 15 * time.Minute
 
-// awaitLoaded returns when a process holds its lease and has filled its caches.
+// awaitLoaded returns when a process holds its Lease and has filled its caches.
 func (b *shardsBench) awaitLoaded(ctx context.Context, p *child.Process, probes, lease string) error {
-	ctx, cancel := context.WithTimeout(ctx, loadPatience)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	return p.Await(ctx, func(ctx context.Context) error {
 		l := &coordinationv1.Lease{}
@@ -111,13 +111,13 @@ func (b *shardsBench) awaitLoaded(ctx context.Context, p *child.Process, probes,
 			return err
 		}
 		if at := l.Spec.AcquireTime; at == nil || at.Time.Before(p.Started()) {
-			return fmt.Errorf("%s does not lead yet", p.Name)
+			return fmt.Errorf("%s is not the leader yet", p.Name)
 		}
-		return filled(ctx, probes)
+		return checkFilled(ctx, probes)
 	})
 }
 
-// removeLeases lets others lead at once, after all processes were stopped.
+// removeLeases deletes the Leases of stopped processes, so that the next processes can lead at once.
 func (b *shardsBench) removeLeases(ctx context.Context) error {
 	err := b.fleet.c.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(stack.SystemNamespace))
 	if err != nil {
@@ -126,8 +126,8 @@ func (b *shardsBench) removeLeases(ctx context.Context) error {
 	return nil
 }
 
-// filled returns an error while the process whose probes these are has not filled its caches.
-func filled(ctx context.Context, probes string) error {
+// checkFilled returns an error if the process with the given probe address has not filled its caches yet.
+func checkFilled(ctx context.Context, probes string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+probes+"/readyz?verbose", http.NoBody)
 	if err != nil {
 		return err
@@ -147,11 +147,11 @@ func filled(ctx context.Context, probes string) error {
 	return nil
 }
 
-// idleSample is how long a process is watched to learn whether it is idle.
+// idleSample is how long a process is observed to see whether it is idle.
 const idleSample = 5 * time.Second
 
-// awaitIdle returns when a process was idle for the time that it must settle: it used less than a fiftieth of a
-// processor, which leaves it the collections of garbage that Go starts when there is nothing to do.
+// awaitIdle returns when a process was idle for the settle time: it used less than 2 % of a processor. That allows
+// the garbage collections that Go starts in idle processes.
 func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	for {
 		for _, during := range []time.Duration{min(idleSample, b.o.settle), b.o.settle} {
@@ -181,12 +181,13 @@ func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 type shardMemory struct {
 	Program string `json:"program"`
 	Shard   string `json:"shard"`
-	// Machines is how many are in its namespaces.
+	// Machines is the number of machines in its namespaces.
 	Machines int `json:"machines"`
-	// SettledMiB is its resident set once it was idle, and PeakMiB the greatest that it ever had.
+	// SettledMiB is its resident set when it was idle. PeakMiB is its maximum resident set.
 	SettledMiB float64 `json:"settled_mib"`
 	PeakMiB    float64 `json:"peak_mib"`
-	// SettledRatio and PeakRatio are the same by those of one process for all machines; 0 for that process.
+	// SettledRatio and PeakRatio are these values divided by those of one process for all machines. For that process
+	// they are 0.
 	SettledRatio float64 `json:"settled_ratio,omitempty"`
 	PeakRatio    float64 `json:"peak_ratio,omitempty"`
 }
@@ -199,9 +200,9 @@ func (m *shardMemory) read(pid int) (err error) {
 	return err
 }
 
-// compare fills in the ratios.
-func (m *shardMemory) compare(one shardMemory) {
-	m.SettledRatio, m.PeakRatio = m.SettledMiB/one.SettledMiB, m.PeakMiB/one.PeakMiB
+// compare sets the ratios.
+func (m *shardMemory) compare(single shardMemory) {
+	m.SettledRatio, m.PeakRatio = m.SettledMiB/single.SettledMiB, m.PeakMiB/single.PeakMiB
 }
 
 func shardsTable(out io.Writer, results []shardMemory) error {

@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// unaccounted is what shares call the processor time that none of the processes used: that of others, and idle time.
+// unaccounted is the name of the processor time that none of the processes used: that of other processes, and idle
+// time.
 const unaccounted = "rest"
 
-// shares is the processor time in seconds that each process used in some time, and the rest of that of all processors.
+// shares is the processor time in seconds by process, with the remaining time of all processors.
 type shares map[string]float64
 
-// sharing begins to measure shares. What it returns ends that.
-func (b *bench) sharing() (end func() (shares, error), err error) {
+// startShares starts to measure shares. The returned function ends the measurement.
+func (b *bench) startShares() (end func() (shares, error), err error) {
 	begun := time.Now()
 	before, err := b.used()
 	if err != nil {
@@ -34,7 +35,7 @@ func (b *bench) sharing() (end func() (shares, error), err error) {
 	}, nil
 }
 
-// used is the processor time that each process has used so far.
+// used returns the processor time that each process has used so far.
 func (b *bench) used() (map[string]time.Duration, error) {
 	pids := map[string]int{"bench": os.Getpid()}
 	for _, p := range slices.Concat(b.stack.Control.Processes(), b.processes()) {
@@ -52,7 +53,7 @@ func (b *bench) used() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// sharesOf is what was used between two readings. A process that has begun or ended since has no share.
+// sharesOf returns the processor time between two readings. It ignores processes that started or ended in between.
 func sharesOf(before, after map[string]time.Duration, took time.Duration, processors int) shares {
 	s := shares{}
 	left := took.Seconds() * float64(processors)
@@ -66,8 +67,8 @@ func sharesOf(before, after map[string]time.Duration, took time.Duration, proces
 	return s
 }
 
-// show writes what shares of the whole each process has, the greatest first.
-func (s shares) show(out io.Writer, what string) {
+// show writes the share of each process, the largest first.
+func (s shares) show(out io.Writer, title string) {
 	var all float64
 	for _, seconds := range s {
 		all += seconds
@@ -75,7 +76,7 @@ func (s shares) show(out io.Writer, what string) {
 	if all == 0 {
 		return
 	}
-	fmt.Fprintf(out, "%s: %.1f processor seconds:", what, all)
+	fmt.Fprintf(out, "%s: %.1f processor seconds:", title, all)
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b))
 	})
@@ -88,9 +89,9 @@ func (s shares) show(out io.Writer, what string) {
 	fmt.Fprintln(out)
 }
 
-// add adds those of one of n rounds, for a mean.
-func (s *shares) add(one shares, n int) {
-	for name, seconds := range one {
+// add adds the shares of one of n rounds to a mean.
+func (s *shares) add(round shares, n int) {
+	for name, seconds := range round {
 		if *s == nil {
 			*s = shares{}
 		}

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// speedPause is the time between two samples of the machine's speed, which take a hundredth of one core.
+	// speedPause is the time between two samples of the machine's speed. The samples take a hundredth of one core.
 	speedPause = 250 * time.Millisecond
-	// samplePieces is how many pieces of work a sample takes the time of.
+	// samplePieces is the number of pieces of work in one sample.
 	samplePieces = 100
 )
 
-// speedometer tells how fast the machine is while something is measured. On shared hardware that changes by half
-// within minutes, unseen in the time that the processor is stolen: others use the same core. So a fixed piece of work
-// is done again and again, and the processor time taken that it needs. It is so small that it stays in the core's own
-// cache: that what is measured leaves it less of a larger one is not the machine's fault.
+// speedometer measures the speed of the machine during a measurement. On shared hardware, the speed changes by up to
+// a half within minutes, because others use the same core, and the stolen time does not show that. The speedometer
+// repeats a fixed piece of work and measures the processor time that it needs. The work fits into the core's own
+// cache, so that the measured processes do not slow it down through shared caches.
 type speedometer struct {
 	work pieceOfWork
 	done chan struct{}
 	mean chan float64
 }
 
-// newSpeedometer begins to measure.
+// newSpeedometer starts to measure.
 func newSpeedometer() *speedometer {
 	s := &speedometer{work: newPieceOfWork(), done: make(chan struct{}), mean: make(chan float64, 1)}
 	go s.run()
 	return s
 }
 
-// stop ends the measurement and returns how many pieces of work were done in a second of processor time, on average.
+// stop ends the measurement and returns the mean number of pieces of work in a second of processor time.
 func (s *speedometer) stop() float64 {
 	close(s.done)
 	return <-s.mean
 }
 
 func (s *speedometer) run() {
-	runtime.LockOSThread() // Whose processor time is taken.
+	runtime.LockOSThread() // The processor time is that of this thread.
 	defer runtime.UnlockOSThread()
 	var sum float64
 	for n := 1.0; ; n++ {
@@ -57,7 +57,7 @@ func (s *speedometer) run() {
 
 // sample returns how many pieces of work fit into a second of processor time.
 func (s *speedometer) sample() float64 {
-	s.work.do() // What must be in the processor's caches is in them then.
+	s.work.do() // This call fills the processor's caches.
 	begun := threadTime()
 	for range samplePieces {
 		s.work.do()
@@ -65,16 +65,16 @@ func (s *speedometer) sample() float64 {
 	return samplePieces / (threadTime() - begun).Seconds()
 }
 
-// threadTime is the processor time that this thread has used.
+// threadTime returns the processor time that this thread has used.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err) // It has no other cause than wrong arguments.
+		panic(err) // Only invalid arguments cause an error.
 	}
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a text of JSON to go through, which leaves no garbage.
+// pieceOfWork is a JSON text that is validated, which allocates no memory.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

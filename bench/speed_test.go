@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-func TestTheSpeedometerTellsASpeed(t *testing.T) {
+func TestSpeedometerReturnsSpeed(t *testing.T) {
 	if speed := newSpeedometer().stop(); speed <= 0 {
-		t.Errorf("%g pieces of work were done in a second", speed)
+		t.Errorf("got %g pieces of work per second, want more than 0", speed)
 	}
 }

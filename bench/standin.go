@@ -23,42 +23,43 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn is in front of an API server: it answers lists and watches of what is copied with the copies, and hands all
-// other requests on. So a fleet of any size is there at once and takes no memory but that of the processes that cache
-// it. Nothing ever changes in the copies.
+// standIn is a server in front of an API server. It answers lists and watches of copied kinds with the copies, and
+// forwards all other requests. So a fleet of any size exists at once and takes memory only in the processes that
+// cache it. The copies never change.
 type standIn struct {
-	copies *copies
-	server *httptest.Server
-	behind http.Handler
+	copies  *copies
+	server  *httptest.Server
+	backend http.Handler
 
 	mu sync.Mutex
-	// wrote is a request that would change a copy, if there was one: then the fleet is not settled.
-	wrote error
-	// others counts the requests that were handed on, less those about leases, by method.
-	others map[string]int
+	// writeErr describes the first request that would have changed a copy, or is nil. After such a request, the fleet
+	// has not settled.
+	writeErr error
+	// forwarded counts the forwarded requests by method, except those for Leases.
+	forwarded map[string]int
 }
 
-// newStandIn serves in front of the API server that config leads to, with the rights that config gives.
+// newStandIn starts a stand-in for the API server of config, with the permissions of config.
 func newStandIn(c *copies, config *rest.Config) (*standIn, error) {
 	to, err := url.Parse(config.Host)
 	if err != nil {
-		return nil, fmt.Errorf("stand in for an API server: %w", err)
+		return nil, fmt.Errorf("create the stand-in for the API server: %w", err)
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("stand in for an API server: %w", err)
+		return nil, fmt.Errorf("create the stand-in for the API server: %w", err)
 	}
-	s := &standIn{copies: c, others: map[string]int{}, behind: &httputil.ReverseProxy{Transport: transport,
-		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // Processes that end cancel their requests.
+	s := &standIn{copies: c, forwarded: map[string]int{}, backend: &httputil.ReverseProxy{Transport: transport,
+		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // Processes that stop cancel their requests.
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}}
 	s.server = httptest.NewUnstartedServer(s)
-	// As clients speak with an API server.
+	// API servers use HTTP/2, too.
 	s.server.EnableHTTP2 = true
 	s.server.StartTLS()
 	return s, nil
 }
 
-// config leads to the stand-in.
+// config returns a client configuration for the stand-in.
 func (s *standIn) config() *rest.Config {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
 	return &rest.Config{Host: s.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
@@ -69,12 +70,12 @@ func (s *standIn) close() {
 	s.server.Close()
 }
 
-// settled returns an error if a process wanted to change a copy, and otherwise which requests there were beside lists,
-// watches and leases.
-func (s *standIn) settled() (others string, err error) {
+// checkSettled returns an error if a process tried to change a copy. Otherwise it returns the number of forwarded
+// requests.
+func (s *standIn) checkSettled() (forwarded string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprint(s.others), s.wrote
+	return fmt.Sprint(s.forwarded), s.writeErr
 }
 
 // ServeHTTP implements http.Handler.
@@ -82,23 +83,23 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := s.copies
 	resource, ns, name := parsePath(r.URL.Path)
 	i, copied := c.find(ns)
-	first, end := 0, c.number(resource)
+	first, end := 0, c.total(resource)
 	if copied {
 		each := len(c.kinds[resource].objects)
 		first, end = i*each, (i+1)*each
 	}
 	query := r.URL.Query()
 	switch {
-	// A list of one asks only whether it may.
+	// A list with limit 1 only checks whether the client may list.
 	case r.Method != http.MethodGet || end == 0 || ns != "" && !copied || query.Get("limit") == "1":
-		s.handOn(w, r, resource, copied)
+		s.forward(w, r, resource, copied)
 	case name != "":
-		if object := c.named(resource, name, first, end); object != nil {
+		if object := c.findByName(resource, name, first, end); object != nil {
 			w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 			_, _ = w.Write(object)
 			return
 		}
-		s.handOn(w, r, resource, copied)
+		s.forward(w, r, resource, copied)
 	case query.Get("watch") == "true" || query.Get("watch") == "1":
 		s.watch(w, r, c, resource, first, end)
 	default:
@@ -106,20 +107,20 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *standIn) handOn(w http.ResponseWriter, r *http.Request, resource string, copied bool) {
+func (s *standIn) forward(w http.ResponseWriter, r *http.Request, resource string, copied bool) {
 	s.mu.Lock()
-	if r.Method != http.MethodGet && (copied || resource == "nodes") && s.wrote == nil {
-		s.wrote = fmt.Errorf("the fleet is not settled: %s %s", r.Method, r.URL.Path)
+	if r.Method != http.MethodGet && (copied || resource == "nodes") && s.writeErr == nil {
+		s.writeErr = fmt.Errorf("the fleet has not settled: %s %s", r.Method, r.URL.Path)
 	}
 	if resource != "leases" {
-		s.others[r.Method]++
+		s.forwarded[r.Method]++
 	}
 	s.mu.Unlock()
-	s.behind.ServeHTTP(w, r)
+	s.backend.ServeHTTP(w, r)
 }
 
-// parsePath returns the resource and the namespace of a path, and the name if it is that of one object. A part of an
-// object belongs to its name.
+// parsePath returns the resource and the namespace of a path, and the name if it is the path of one object. A
+// subresource is part of the name.
 func parsePath(path string) (resource, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -136,11 +137,11 @@ func parsePath(path string) (resource, namespace, name string) {
 	return parts[0], namespace, strings.Join(parts[1:], "/")
 }
 
-// answerList answers with the objects from first to before end, a page of them if the query has a limit.
+// answerList responds with the objects first to end-1, or with a page of them if the query has a limit.
 func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
-	query, kind, show := r.URL.Query(), c.kinds[resource].kind, whole
+	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {
-		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), partial
+		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), metadataOf
 	}
 	if next, err := strconv.Atoi(query.Get("continue")); err == nil && next > first {
 		first = min(next, end)
@@ -160,11 +161,11 @@ func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource stri
 		"metadata": meta, "items": items})
 }
 
-// watch sends what there is, if it is asked for that, and then nothing for as long as the client wants.
+// watch sends all existing objects, if the client asks for them, and then nothing until the client disconnects.
 func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
-	query, kind, show := r.URL.Query(), c.kinds[resource].kind, whole
+	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {
-		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), partial
+		kind, show = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), metadataOf
 	}
 	ctx := r.Context()
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
@@ -181,7 +182,7 @@ func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resou
 	if query.Get("sendInitialEvents") == "true" {
 		for i := first; i < end && ctx.Err() == nil; i++ {
 			if err := send("ADDED", show(c.object(resource, i))); err != nil {
-				return // The client is gone.
+				return // The client has disconnected.
 			}
 		}
 		_ = send("BOOKMARK", fmt.Appendf(nil,
@@ -192,38 +193,38 @@ func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resou
 	<-ctx.Done()
 }
 
-// metadataOnly reports whether a request asks for the metadata of objects only.
+// metadataOnly reports whether a request asks only for the metadata of objects.
 func metadataOnly(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-func whole(object []byte) []byte { return object }
+func fullObject(object []byte) []byte { return object }
 
-// partial leaves of an object its metadata.
-func partial(object []byte) []byte {
-	var of struct {
+// metadataOf returns only the metadata of an object.
+func metadataOf(object []byte) []byte {
+	var parsed struct {
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	_ = json.Unmarshal(object, &of) // It was marshalled here.
+	_ = json.Unmarshal(object, &parsed) // The JSON was encoded in this process.
 	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":"PartialObjectMetadata","metadata":%s}`, metav1.SchemeGroupVersion,
-		of.Metadata)
+		parsed.Metadata)
 }
 
 // jsonEvents sends watch events as JSON.
-func jsonEvents(w http.ResponseWriter) func(of string, object []byte) error {
-	return func(of string, object []byte) error {
-		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", of, object)
+func jsonEvents(w http.ResponseWriter) func(eventType string, object []byte) error {
+	return func(eventType string, object []byte) error {
+		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", eventType, object)
 		return err
 	}
 }
 
-// nodeEvents sends watch events of Nodes as an API server does for clients that like protobuf better.
-func nodeEvents(w http.ResponseWriter) func(of string, object []byte) error {
+// nodeEvents sends watch events of Nodes in the format of an API server for clients that prefer protobuf.
+func nodeEvents(w http.ResponseWriter) func(eventType string, object []byte) error {
 	codecs := clientgoscheme.Codecs
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	frames, encoder := info.StreamSerializer.NewFrameWriter(w), codecs.EncoderForVersion(info.Serializer,
 		corev1.SchemeGroupVersion)
-	return func(of string, object []byte) error {
+	return func(eventType string, object []byte) error {
 		node := &corev1.Node{}
 		if err := json.Unmarshal(object, node); err != nil {
 			return err
@@ -232,6 +233,6 @@ func nodeEvents(w http.ResponseWriter) func(of string, object []byte) error {
 		if err != nil {
 			return err
 		}
-		return info.StreamSerializer.Encode(&metav1.WatchEvent{Type: of, Object: runtime.RawExtension{Raw: raw}}, frames)
+		return info.StreamSerializer.Encode(&metav1.WatchEvent{Type: eventType, Object: runtime.RawExtension{Raw: raw}}, frames)
 	}
 }

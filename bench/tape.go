@@ -16,49 +16,49 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// anyName and anyID stand in the bodies of a tape for what is different in each machine.
+// anyName and anyID are placeholders in the bodies of a tape for the values that differ in each machine.
 const (
 	anyName = "bench-recorded-name"
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// withoutManagedFields is what the body of the patch of the provider ID has where it empties the managed fields.
+// withoutManagedFields is the part of the provider ID patch that clears the managed fields.
 const withoutManagedFields = `,"managedFields":[{}]`
 
-// tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the
-// same kinds, fields and sizes.
+// tape contains the bodies of the requests in a machine's life, with the kinds, fields and sizes of a measured
+// machine.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
 }
 
-// newTape makes a tape from a machine that runs.
+// newTape records a tape of a running machine.
 func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
 	if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return nil, fmt.Errorf("check a machine: %w", err)
+		return nil, fmt.Errorf("read a machine: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, errors.New("check a machine: there is none")
+		return nil, errors.New("read a machine: found none")
 	}
 	m := &list.Items[0]
 	node := &unstructured.Unstructured{}
 	node.SetAPIVersion("v1")
 	node.SetKind("Node")
 	if err := c.Get(ctx, client.ObjectKey{Name: m.GetName()}, node); err != nil {
-		return nil, fmt.Errorf("check the node of machine %s: %w", m.GetName(), err)
+		return nil, fmt.Errorf("read the node of machine %s: %w", m.GetName(), err)
 	}
 	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
 	if id == "" {
 		return nil, fmt.Errorf("machine %s has no instance", m.GetName())
 	}
-	general := strings.NewReplacer(id, anyID, m.GetName(), anyName)
+	replacer := strings.NewReplacer(id, anyID, m.GetName(), anyName)
 	body := func(object any) []byte {
 		text, err := json.Marshal(object)
 		if err != nil {
-			panic(err) // It was read from JSON.
+			panic(err) // The object was decoded from JSON.
 		}
-		return []byte(general.Replace(string(text)))
+		return []byte(replacer.Replace(string(text)))
 	}
 	spec, _, _ := unstructured.NestedMap(m.Object, "spec")
 	delete(spec, "providerID")
@@ -75,9 +75,10 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
-		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
+		// Kubernetes' own controllers remove the taint of new nodes, as in a measured run.
 		applyTemplate: body(map[string]any{
-			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},
+			"metadata": map[string]any{"labels": machinistKeys(node.GetLabels()),
+				"annotations": machinistKeys(node.GetAnnotations())},
 			"spec": map[string]any{"taints": []any{map[string]any{"key": corev1.TaintNodeNotReady,
 				"effect": corev1.TaintEffectNoSchedule}}},
 		}),
@@ -86,14 +87,14 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	return t, nil
 }
 
-// own returns what Machinist has written.
-func own(all map[string]string) map[string]string {
+// machinistKeys returns only the entries that Machinist writes.
+func machinistKeys(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.Contains(key, v1beta1.GroupName) })
 	return out
 }
 
-// event is as long as those of machines are.
+// event returns an Event of the usual size.
 func event(name string) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"firstTimestamp":%q,"lastTimestamp":%[3]q,"count":1,`+

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ticks is how many make a second in /proc, which Linux fixes for all programs.
+// ticks is the number of ticks per second in /proc, which Linux fixes for all programs.
 const ticks = 100
 
-// cpuOf returns the processor time that a process has used, user and system.
+// cpuOf returns the processor time of a process, user and system.
 func cpuOf(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -21,7 +21,7 @@ func cpuOf(pid int) (time.Duration, error) {
 }
 
 func parseCPU(stat string) (time.Duration, error) {
-	// The name of the program, in parentheses, may have spaces and parentheses itself.
+	// The name of the program, in parentheses, may contain spaces and parentheses.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("read processor time: %q has too few fields", stat)
@@ -37,10 +37,10 @@ func parseCPU(stat string) (time.Duration, error) {
 	return time.Duration(sum) * time.Second / ticks, nil
 }
 
-// peakOf returns the greatest resident set that a process ever had, in MiB.
+// peakOf returns the maximum resident set of a process in MiB.
 func peakOf(pid int) (float64, error) { return statusOf(pid, "VmHWM") }
 
-// residentOf returns the resident set that a process has now, in MiB.
+// residentOf returns the current resident set of a process in MiB.
 func residentOf(pid int) (float64, error) { return statusOf(pid, "VmRSS") }
 
 func statusOf(pid int, field string) (float64, error) {
@@ -51,7 +51,7 @@ func statusOf(pid int, field string) (float64, error) {
 	return parseStatus(string(status), field)
 }
 
-// parseStatus returns a field that is in kB, in MiB.
+// parseStatus returns a field with the unit kB in MiB.
 func parseStatus(status, field string) (float64, error) {
 	for line := range strings.Lines(status) {
 		if rest, ok := strings.CutPrefix(line, field+":"); ok {
@@ -62,5 +62,5 @@ func parseStatus(status, field string) (float64, error) {
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("read memory: there is no %s", field)
+	return 0, fmt.Errorf("read memory: found no %s", field)
 }

@@ -19,19 +19,19 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// settling is how long the API server takes to act upon a definition or a policy that changed.
-const settling = 5 * time.Second
+// propagationDelay is how long the API server takes to apply a changed definition or policy.
+const propagationDelay = 5 * time.Second
 
-// variant is a way to write in which one source of cost is missing or added.
+// variant is a way to write without one source of cost, or with an additional one.
 type variant struct {
 	key, name string
-	// against is the variant to compare it with; empty is the first one.
+	// against is the variant for the comparison. Empty means the first one.
 	against string
-	// users makes the clients, by field manager; the one of no name is an administrator.
+	// users creates the clients by field manager. The client with an empty name is an administrator.
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
-	// apply changes the cluster until undo is called; nil changes nothing.
+	// apply changes the cluster until undo is called. Nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// least makes the writes of the independent limit in place of ours.
+	// least uses the writes of the independent limit.
 	least bool
 }
 
@@ -39,18 +39,18 @@ const administrator = "by an administrator"
 
 var variants = []variant{
 	{key: "all", name: "as installed", users: processUsers},
-	{key: "cel", name: "no rules in the schema", users: processUsers, apply: changedDefinition(withoutRules)},
-	{key: "schema", name: "no schema", users: processUsers, apply: changedDefinition(withoutSchema)},
+	{key: "cel", name: "no rules in the schema", users: processUsers, apply: withChangedSchema(withoutRules)},
+	{key: "schema", name: "no schema", users: processUsers, apply: withChangedSchema(withoutSchema)},
 	{key: "policies", name: "no admission policies", users: processUsers, apply: withoutPolicies},
-	{key: "roles", name: administrator, users: usersOf("bench")},
-	{key: "audit", name: "administrator, no audit", against: administrator, users: usersOf(controlplane.UnauditedUser)},
+	{key: "roles", name: administrator, users: administratorOnly("bench")},
+	{key: "audit", name: "administrator, no audit", against: administrator, users: administratorOnly(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", against: administrator, users: oneManager},
-	{key: "managed", name: "managed fields kept", users: managed},
-	{key: "least", name: "independent", users: usersOf("bench"), apply: leastDefined, least: true},
-	{key: "watch", name: "4 more watches", users: processUsers, apply: watched(4)},
+	{key: "managed", name: "managed fields kept", users: withManagedFields},
+	{key: "least", name: "independent", users: administratorOnly("bench"), apply: defineMinimalKind, least: true},
+	{key: "watch", name: "4 more watches", users: processUsers, apply: withWatches(4)},
 }
 
-// variantKeys names all variants.
+// variantKeys lists the keys of all variants.
 func variantKeys() string {
 	keys := make([]string, len(variants))
 	for i, v := range variants {
@@ -59,8 +59,8 @@ func variantKeys() string {
 	return strings.Join(keys, ", ")
 }
 
-// chosenVariants returns the variants of these keys, all without any, in their order and with those that they are
-// compared with.
+// chosenVariants returns the variants with these keys and those for their comparison, in the usual order. Without
+// keys, it returns all.
 func chosenVariants(keys []string) ([]variant, error) {
 	if len(keys) == 0 {
 		return variants, nil
@@ -69,14 +69,14 @@ func chosenVariants(keys []string) ([]variant, error) {
 	for _, key := range keys {
 		at := slices.IndexFunc(variants, func(v variant) bool { return v.key == key })
 		if at < 0 {
-			return nil, fmt.Errorf("--variants: there is no %q, only %s", key, variantKeys())
+			return nil, fmt.Errorf("--variants: %q is unknown; the variants are %s", key, variantKeys())
 		}
 		wanted[variants[at].name], wanted[variants[at].against] = true, true
 	}
 	return slices.DeleteFunc(slices.Clone(variants), func(v variant) bool { return !wanted[v.name] }), nil
 }
 
-// processUsers are the users that write in an installation.
+// processUsers returns the users that write in an installation.
 func processUsers(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	return replays(t, workers, map[string]func() (*rest.Config, error){
 		byManager:  func() (*rest.Config, error) { return b.stack.Control.UserConfig(stack.Manager, stack.ProcessGroup) },
@@ -85,24 +85,24 @@ func processUsers(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	})
 }
 
-// usersOf is one administrator in place of all users.
-func usersOf(name string) func(*bench, *tape, int) (map[string]*replay, error) {
+// administratorOnly returns one administrator for all writes.
+func administratorOnly(name string) func(*bench, *tape, int) (map[string]*replay, error) {
 	return func(b *bench, t *tape, workers int) (map[string]*replay, error) {
 		admin := func() (*rest.Config, error) { return b.stack.Control.UserConfig(name, "system:masters") }
 		return replays(t, workers, map[string]func() (*rest.Config, error){byManager: admin, byProvider: admin, "": admin})
 	}
 }
 
-// managed are the users that write in an installation, but leave the API server its account of who wrote what.
-func managed(b *bench, t *tape, workers int) (map[string]*replay, error) {
+// withManagedFields returns the users that write in an installation, but keeps the managed fields of Machines.
+func withManagedFields(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	other := *t
 	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)
 	return processUsers(b, &other, workers)
 }
 
-// oneManager is an administrator who writes as one field manager whatever is written.
+// oneManager returns an administrator that uses one field manager for all writes.
 func oneManager(b *bench, t *tape, workers int) (map[string]*replay, error) {
-	users, err := usersOf("bench")(b, t, workers)
+	users, err := administratorOnly("bench")(b, t, workers)
 	for _, r := range users {
 		r.manager = "bench"
 	}
@@ -111,8 +111,8 @@ func oneManager(b *bench, t *tape, workers int) (map[string]*replay, error) {
 
 func replays(t *tape, workers int, configs map[string]func() (*rest.Config, error)) (map[string]*replay, error) {
 	out := map[string]*replay{}
-	for name, of := range configs {
-		config, err := of()
+	for name, newConfig := range configs {
+		config, err := newConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -123,8 +123,8 @@ func replays(t *tape, workers int, configs map[string]func() (*rest.Config, erro
 	return out, nil
 }
 
-// changedDefinition applies a change to the schema of Machine.
-func changedDefinition(change func(map[string]any) map[string]any) func(context.Context, *bench) (func() error, error) {
+// withChangedSchema applies a change to the schema of Machine.
+func withChangedSchema(change func(map[string]any) map[string]any) func(context.Context, *bench) (func() error, error) {
 	return func(ctx context.Context, b *bench) (func() error, error) {
 		set := func(schema func(map[string]any) map[string]any) error {
 			crd := &unstructured.Unstructured{}
@@ -136,8 +136,8 @@ func changedDefinition(change func(map[string]any) map[string]any) func(context.
 			versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 			for _, version := range versions {
 				v, _ := version.(map[string]any)
-				of, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
-				v["schema"] = map[string]any{"openAPIV3Schema": schema(of)}
+				old, _, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
+				v["schema"] = map[string]any{"openAPIV3Schema": schema(old)}
 			}
 			if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
 				return err
@@ -145,7 +145,7 @@ func changedDefinition(change func(map[string]any) map[string]any) func(context.
 			if err := b.fleet.c.Update(ctx, crd); err != nil {
 				return fmt.Errorf("change the definition of Machine: %w", err)
 			}
-			pause(ctx, settling)
+			pause(ctx, propagationDelay)
 			return nil
 		}
 		var original map[string]any
@@ -157,11 +157,11 @@ func changedDefinition(change func(map[string]any) map[string]any) func(context.
 	}
 }
 
-// withoutRules removes the rules in CEL.
+// withoutRules removes the CEL rules.
 func withoutRules(schema map[string]any) map[string]any {
 	delete(schema, "x-kubernetes-validations")
 	for _, value := range schema {
-		if inner, is := value.(map[string]any); is {
+		if inner, ok := value.(map[string]any); ok {
 			withoutRules(inner)
 		}
 	}
@@ -172,7 +172,7 @@ func withoutSchema(map[string]any) map[string]any {
 	return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 }
 
-// withoutPolicies takes the bindings of all admission policies away.
+// withoutPolicies deletes the bindings of all admission policies.
 func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	bindings := &unstructured.UnstructuredList{}
 	bindings.SetAPIVersion("admissionregistration.k8s.io/v1")
@@ -184,7 +184,7 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	for i := range bindings.Items {
 		errs = append(errs, client.IgnoreNotFound(b.fleet.c.Delete(ctx, &bindings.Items[i])))
 	}
-	pause(ctx, settling)
+	pause(ctx, propagationDelay)
 	return func() error {
 		var errs []error
 		for i := range bindings.Items {
@@ -192,27 +192,28 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 			bindings.Items[i].SetUID("")
 			errs = append(errs, b.fleet.c.Create(ctx, &bindings.Items[i]))
 		}
-		pause(ctx, settling)
+		pause(ctx, propagationDelay)
 		return errors.Join(errs...)
 	}, errors.Join(errs...)
 }
 
-// leastDefined has the kind of the independent limit served. It stays: nothing but itself writes it.
-func leastDefined(ctx context.Context, b *bench) (func() error, error) {
-	users, err := usersOf("bench")(b, nil, 1)
+// defineMinimalKind creates the kind of the independent limit. The kind stays, because only the independent limit
+// writes its objects.
+func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
+	users, err := administratorOnly("bench")(b, nil, 1)
 	if err != nil {
 		return nil, err
 	}
 	l := &independent{users[""]}
-	if l.send(ctx, "", http.MethodGet, leastObjects, nil) == nil {
-		return func() error { return nil }, nil // Since an earlier round.
+	if l.send(ctx, "", http.MethodGet, minimalMachinesPath, nil) == nil {
+		return func() error { return nil }, nil // An earlier round has already created the kind.
 	}
 	_, err = newIndependent(ctx, l.replay)
 	return func() error { return nil }, err
 }
 
-// watched opens watches of Machines and Nodes, half each.
-func watched(n int) func(context.Context, *bench) (func() error, error) {
+// withWatches opens n watches, half of them of Machines and half of Nodes.
+func withWatches(n int) func(context.Context, *bench) (func() error, error) {
 	return func(ctx context.Context, b *bench) (func() error, error) {
 		watching, end := context.WithCancel(ctx)
 		config := b.stack.Control.Config()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestVariantsComeWithWhatTheyAreComparedWith(t *testing.T) {
+func TestChosenVariantsIncludeComparisons(t *testing.T) {
 	keys := func(chosen []variant) (keys []string) {
 		for _, v := range chosen {
 			keys = append(keys, v.key)
@@ -24,14 +24,14 @@ func TestVariantsComeWithWhatTheyAreComparedWith(t *testing.T) {
 		}
 	}
 	if chosen, err := chosenVariants([]string{"none"}); err == nil {
-		t.Errorf("a key of no variant chooses %q", keys(chosen))
+		t.Errorf("unknown key: got %q, want an error", keys(chosen))
 	}
 }
 
-func TestCostsAreMediansAtOneSpeed(t *testing.T) {
+func TestCostsAreMediansAtEqualSpeed(t *testing.T) {
 	kind := writeKinds[0].name
 	costs := writeSamples{
-		{kind, "a", 100, 7, 1}, {kind, "a", 50, 8, 2}, {kind, "a", 900, 9, 3}, // The same work, but for one that was disturbed.
+		{kind, "a", 100, 7, 1}, {kind, "a", 50, 8, 2}, {kind, "a", 900, 9, 3}, // The same work, with one disturbed sample.
 		{kind, "b", 20, 4, 2},
 	}.costs()
 	if got := costs[0]; got.Write != kind || got.Microseconds["a"] != 50 || got.Microseconds["b"] != 20 ||
@@ -39,31 +39,31 @@ func TestCostsAreMediansAtOneSpeed(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if got := (writeSamples{}).costs(); got != nil {
-		t.Errorf("without a complete round: got %+v", got)
+		t.Errorf("without a complete round: got %+v, want nil", got)
 	}
 }
 
-func TestWhatAHeapProfileTells(t *testing.T) {
+func TestHeapProfileIsParsed(t *testing.T) {
 	got, err := allocatedBy("heap profile: 1: 2 [3: 4]\n# runtime.MemStats\n# Alloc = 5\n# TotalAlloc = 123456\n# Sys = 7\n")
 	if err != nil || got != 123456 {
-		t.Errorf("got %g, %v", got, err)
+		t.Errorf("got %g, %v, want 123456", got, err)
 	}
-	for _, wrong := range []string{"", "# Alloc = 5\n", "# TotalAlloc = many\n"} {
-		if got, err := allocatedBy(wrong); err == nil {
-			t.Errorf("%q has %g bytes", wrong, got)
+	for _, invalid := range []string{"", "# Alloc = 5\n", "# TotalAlloc = many\n"} {
+		if got, err := allocatedBy(invalid); err == nil {
+			t.Errorf("%q: got %g, want an error", invalid, got)
 		}
 	}
 }
 
-func TestTheIndependentLimitHasAWriteForEachOfOurs(t *testing.T) {
+func TestIndependentLimitHasAllWrites(t *testing.T) {
 	l := &independent{&replay{tape: &tape{node: []byte(`{"metadata":{"name":"` + anyName + `"}}`)}}}
 	for _, kind := range writeKinds {
-		w, found := l.of(kind.name, "m")
+		w, found := l.writeFor(kind.name, "m")
 		if reads := strings.HasPrefix(kind.name, "list "); found == reads {
-			t.Errorf("%s: found %t: %+v", kind.name, found, w)
+			t.Errorf("%s: got found %t, %+v", kind.name, found, w)
 		}
 	}
-	if w, _ := l.of("create Node", "m"); w.body != `{"metadata":{"name":"m"}}` {
-		t.Errorf("the Node is %s", w.body)
+	if w, _ := l.writeFor("create Node", "m"); w.body != `{"metadata":{"name":"m"}}` {
+		t.Errorf("got the Node %s", w.body)
 	}
 }

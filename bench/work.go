@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// Metrics of a process.
+// These are metrics of a process.
 const (
-	// passesCounted is how many passes a controller made, by controller and result.
+	// passesCounted counts the passes of controllers, by controller and result.
 	passesCounted = "controller_runtime_reconcile_total{"
-	// bytesCounted is how many bytes the process has allocated.
+	// bytesCounted is the number of bytes that the process has allocated.
 	bytesCounted = "go_memstats_alloc_bytes_total "
 )
 
-// work is what both processes have done so far.
+// work is the total work of both processes so far.
 type work struct {
-	// passes are those of each controller.
+	// passes are the passes by controller.
 	passes map[string]int
 	// allocated is in bytes.
 	allocated float64
 }
 
-// countWork returns what both processes have done so far. Without --passes it returns nil: to be asked for metrics
-// takes memory.
+// countWork returns the work of both processes so far. Without --passes it returns nil, because serving metrics takes
+// memory.
 func (b *bench) countWork(ctx context.Context) (*work, error) {
 	if !b.passes {
 		return nil, nil
@@ -54,12 +54,12 @@ func workOf(ctx context.Context, address string, into *work) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the answer is %s", response.Status)
+		return fmt.Errorf("unexpected status %s", response.Status)
 	}
 	return into.read(response.Body)
 }
 
-// read adds the passes that metrics tell, of all results, to those of their controllers, and what was allocated.
+// read adds the passes and the allocated memory in the metrics. It adds the passes of all results of a controller.
 func (w *work) read(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
@@ -86,7 +86,7 @@ func (w *work) read(metrics io.Reader) error {
 	return lines.Err()
 }
 
-// workBetween says what both processes did for each machine, and keeps it.
+// workBetween stores the work of both processes between two counts, and returns a text about it.
 func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""
@@ -94,9 +94,9 @@ func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	p.OwnAllocatedMiB = (after.allocated - before.allocated) / (1 << 20)
 	p.Passes = map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(after.passes)) {
-		if made := after.passes[name] - before.passes[name]; made > 0 {
-			p.Passes[name] = made
-			shown += fmt.Sprintf(", %s %d (%.2f per machine)", name, made, float64(made)/float64(n))
+		if count := after.passes[name] - before.passes[name]; count > 0 {
+			p.Passes[name] = count
+			shown += fmt.Sprintf(", %s %d (%.2f per machine)", name, count, float64(count)/float64(n))
 		}
 	}
 	return fmt.Sprintf("%.3f MiB allocated per machine; passes: %s", p.OwnAllocatedMiB/float64(n),

@@ -19,20 +19,20 @@ import (
 // writesOptions are the flags of the subcommand writes.
 type writesOptions struct {
 	options
-	// times is how often each write is made in a round.
+	// times is the number of writes of each kind in a round.
 	times int
-	// only are the keys of the variants to measure, all if there are none.
+	// only contains the keys of the variants to measure. Empty means all.
 	only []string
 }
 
-// writesCommand measures what each kind of write costs the API server and etcd, and what of it goes when one of its
-// sources goes.
+// writesCommand measures the cost of each kind of write for the API server and etcd, and how much of it each source
+// causes.
 func writesCommand() *cobra.Command {
 	o := &writesOptions{}
 	o.surge = "10%"
 	cmd := &cobra.Command{
 		Use:   "writes",
-		Short: "Measure the processor time that each kind of write takes in the API server and etcd, by source",
+		Short: "Measure the processor time of each kind of write in the API server and etcd, by source",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.times < 1 || o.rounds < 1 || o.workers < 1 {
@@ -47,25 +47,25 @@ func writesCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.times, "times", 500, "how often each write is made in a round")
-	f.IntVar(&o.rounds, "rounds", 5, "number of rounds, of which the medians are shown")
-	f.IntVar(&o.workers, "workers", 16, "how many writes are under way")
-	f.StringSliceVar(&o.only, "variants", nil, "variants to measure, of "+variantKeys()+
-		"; by default all. Those that they are compared with are measured too")
+	f.IntVar(&o.times, "times", 500, "number of writes of each kind in a round")
+	f.IntVar(&o.rounds, "rounds", 5, "number of rounds; the results are their medians")
+	f.IntVar(&o.workers, "workers", 16, "number of parallel writes")
+	f.StringSliceVar(&o.only, "variants", nil, "variants to measure: "+variantKeys()+
+		"; default: all. The variants for their comparison are also measured")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "",
-		"folder for CPU profiles of the API server for each kind of write as installed, a file for every 5s")
-	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
+		"folder for CPU profiles of the API server for each kind of write as installed, one file for every 5s")
+	f.StringVar(&o.dir, "dir", "", "folder in which to keep logs and data; default: a temporary folder")
 	return cmd
 }
 
-// writeCost is what one kind of write costs.
+// writeCost is the cost of one kind of write.
 type writeCost struct {
 	Write string `json:"write"`
-	// Microseconds of processor time in kube-apiserver and etcd, for each variant.
+	// Microseconds is the processor time of kube-apiserver and etcd by variant.
 	Microseconds map[string]float64 `json:"microseconds"`
-	// KiB of memory that kube-apiserver allocates, for each variant. They hardly change from run to run, whatever else
-	// the machine has to do, and a third of the processor time is spent on memory.
+	// KiB is the memory that kube-apiserver allocates, by variant. It hardly changes from run to run, whatever the load
+	// of the machine. A third of the processor time is spent on memory.
 	KiB map[string]float64 `json:"kib"`
 }
 
@@ -77,14 +77,14 @@ func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant
 	defer os.RemoveAll(bin)
 	b := &bench{options: &o.options, n: 1}
 	var costs []writeCost
-	err = b.with(ctx, bin, func() error {
-		if _, err := b.settled(ctx); err != nil {
+	err = b.withStack(ctx, bin, func() error {
+		if _, err := b.awaitSettled(ctx); err != nil {
 			return err
 		}
 		if err := b.fleet.scale(ctx, 1); err != nil {
 			return err
 		}
-		if err := b.fleet.await(ctx, 1, b.patience(), b.alive); err != nil {
+		if err := b.fleet.await(ctx, 1, b.phaseTimeout(), b.checkAlive); err != nil {
 			return err
 		}
 		t, err := newTape(ctx, b.fleet.c)
@@ -107,8 +107,8 @@ func (o *writesOptions) run(ctx context.Context, out io.Writer, chosen []variant
 	return err
 }
 
-// measure makes all kinds of writes in each variant, round by round. If it is interrupted, the costs are those of the
-// rounds that were complete.
+// measure sends all kinds of writes in each variant, round by round. If it is interrupted, it returns the costs of
+// the complete rounds.
 func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen []variant) ([]writeCost, error) {
 	var all writeSamples
 	for round := range o.rounds {
@@ -128,7 +128,7 @@ func (o *writesOptions) measure(ctx context.Context, b *bench, t *tape, chosen [
 	return all.costs(), nil
 }
 
-// variant makes all kinds of writes in one variant.
+// variant sends all kinds of writes in one variant.
 func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v variant, round int, to *writeSamples) (
 	err error) {
 	users, err := v.users(b, t, o.workers)
@@ -142,14 +142,14 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 		}
 		defer func() {
 			if ctx.Err() != nil {
-				return // The cluster is thrown away, and nothing can be read from it any more.
+				return // The cluster will be removed, and it can no longer be read.
 			}
 			if e := undo(); e != nil {
 				err = errors.Join(err, fmt.Errorf("undo variant %q: %w", v.name, e))
 			}
 		}()
 	}
-	reading, err := b.readingCosts(ctx)
+	reading, err := b.costOfReading(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,8 +170,8 @@ func (o *writesOptions) variant(ctx context.Context, b *bench, t *tape, v varian
 	return nil
 }
 
-// writeSample is what one kind of write has cost in one variant of one round, in microseconds and KiB, and how fast
-// the machine was.
+// writeSample is the cost of one kind of write in one variant and round, in microseconds and KiB, with the speed of
+// the machine.
 type writeSample struct {
 	write, variant         string
 	cost, allocated, speed float64
@@ -179,7 +179,7 @@ type writeSample struct {
 
 type writeSamples []writeSample
 
-// costs returns the medians of all rounds, at the machine's mean speed.
+// costs returns the medians of all rounds at the mean speed of the machine.
 func (all writeSamples) costs() []writeCost {
 	if len(all) == 0 {
 		return nil
@@ -205,8 +205,8 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost makes a kind of write many times and returns what one takes: processor time in microseconds, and KiB of memory.
-// To read how much was allocated takes reading bytes itself.
+// cost sends a kind of write many times. It returns the processor time in microseconds and the memory in KiB of one
+// write. reading is the number of bytes that reading the allocated memory takes itself.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string, reading float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
@@ -222,7 +222,7 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map
 	for i := range o.times {
 		workers.Go(func() error {
 			as, machine := users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)
-			if w, found := (&independent{as}).of(kind.name, machine); v.least && found {
+			if w, found := (&independent{as}).writeFor(kind.name, machine); v.least && found {
 				return as.send(sending, "", w.method, w.path, []byte(w.body))
 			}
 			return kind.send(sending, as, machine)
@@ -252,31 +252,34 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a write that a machine's life takes, or a read that its end takes.
+// writeKind is a kind of write in a machine's life, or a read before its deletion.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
 }
 
-// writeKinds come in the order of a machine's life.
+// writeKinds are in the order of a machine's life.
 var writeKinds = []writeKind{
 	{"create Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
-		return as.send(ctx, byManager, http.MethodPost, machinesPath, as.tape.of(as.tape.machine, machine))
+		return as.send(ctx, byManager, http.MethodPost, machinesPath, as.tape.bodyFor(as.tape.machine, machine))
 	}},
 	{"patch providerID", byProvider, func(ctx context.Context, as *replay, machine string) error {
-		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine, as.tape.of(as.tape.providerID, machine))
+		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine,
+			as.tape.bodyFor(as.tape.providerID, machine))
 	}},
 	{"create Node", "", func(ctx context.Context, as *replay, machine string) error {
-		return as.send(ctx, byNode, http.MethodPost, "/api/v1/nodes", as.tape.of(as.tape.node, machine))
+		return as.send(ctx, byNode, http.MethodPost, "/api/v1/nodes", as.tape.bodyFor(as.tape.node, machine))
 	}},
 	{"patch Node", byProvider, func(ctx context.Context, as *replay, machine string) error {
-		return as.send(ctx, byProvider, http.MethodPatch, "/api/v1/nodes/"+machine, as.tape.of(as.tape.applyTemplate, machine))
+		return as.send(ctx, byProvider, http.MethodPatch, "/api/v1/nodes/"+machine,
+			as.tape.bodyFor(as.tape.applyTemplate, machine))
 	}},
 	{"patch status", byProvider, func(ctx context.Context, as *replay, machine string) error {
-		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine+"/status", as.tape.of(as.tape.status, machine))
+		return as.send(ctx, byProvider, http.MethodPatch, machinesPath+"/"+machine+"/status",
+			as.tape.bodyFor(as.tape.status, machine))
 	}},
 	{"patch status again", byProvider, func(ctx context.Context, as *replay, machine string) error {
-		return as.statuses(ctx, 1, machinesPath+"/"+machine, as.tape.of(as.tape.status, machine))
+		return as.statuses(ctx, 1, machinesPath+"/"+machine, as.tape.bodyFor(as.tape.status, machine))
 	}},
 	{"delete Machine", byManager, func(ctx context.Context, as *replay, machine string) error {
 		return as.send(ctx, "", http.MethodDelete, machinesPath+"/"+machine, nil)
@@ -295,12 +298,12 @@ var writeKinds = []writeKind{
 	}},
 }
 
-// writeTable shows for each kind of write its costs, and by how much they are lower in each variant.
+// writeTable shows the costs of each kind of write, and the difference in each variant.
 func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, table := range []struct {
-		title string
-		of    func(writeCost) map[string]float64
+		title  string
+		values func(writeCost) map[string]float64
 	}{
 		{"µs of processor time", func(c writeCost) map[string]float64 { return c.Microseconds }},
 		{"KiB allocated", func(c writeCost) map[string]float64 { return c.KiB }},
@@ -311,10 +314,10 @@ func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 		}
 		fmt.Fprintln(w)
 		for _, c := range costs {
-			of := table.of(c)
-			fmt.Fprintf(w, "%s\t%.0f\t", c.Write, of[variants[0].name])
+			values := table.values(c)
+			fmt.Fprintf(w, "%s\t%.0f\t", c.Write, values[variants[0].name])
 			for _, v := range chosen[1:] {
-				fmt.Fprintf(w, "%+.0f\t", of[v.name]-of[cmp.Or(v.against, variants[0].name)])
+				fmt.Fprintf(w, "%+.0f\t", values[v.name]-values[cmp.Or(v.against, variants[0].name)])
 			}
 			fmt.Fprintln(w)
 		}
@@ -322,7 +325,7 @@ func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	_ = w.Flush()
 }
 
-// of returns a recorded body for a machine of this name.
-func (t *tape) of(recorded []byte, name string) []byte {
+// bodyFor returns a recorded body for a machine with this name.
+func (t *tape) bodyFor(recorded []byte, name string) []byte {
 	return []byte(strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(recorded)))
 }

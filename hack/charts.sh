@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks the charts with tools that others wrote: Helm 4 lints them strictly and renders them, and kubeconform holds what
-# they render to the schemas of the pinned control plane's API, which that publishes itself.
+# Checks the charts with third-party tools: Helm 4 lints and renders them, and kubeconform validates the rendered objects
+# against JSON schemas, which the pinned control plane publishes.
 #
 #   hack/charts.sh <folder of JSON schemas>
 #
-# Without a folder, what is rendered is linted only.
+# Without a folder, the script only lints the charts.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 helm=$("$root/hack/tool.sh" helm4 helm.sh/helm/v4/cmd/helm)

@@ -1,20 +1,21 @@
 #!/bin/sh
-# Makes ready what test/ui drives beside the programs: Debian's chromium, which is installed as root if there is none, and
-# axe-core, which finds barriers in pages, of the version and digest that test/ui/axe pins. Prints two lines:
+# Prepares what test/ui needs in addition to the programs: a Chromium, and axe-core, which finds accessibility problems in
+# pages. Without a Chromium, the script installs the one of Debian, as root. test/ui/axe pins the version and the digest of
+# axe-core. The script prints two lines:
 #
 #   the path of the browser
-#   the path of axe-core's script
+#   the path of the script of axe-core
 #
-# CHROMIUM names another browser of its kind. axe-core is kept in
-# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/axe/<hash of its lock>.
+# CHROMIUM names another browser of this kind. axe-core is kept in
+# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/axe/<hash of package-lock.json>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "chromium: $*" >&2; exit 1; }
 
 browser=${CHROMIUM:-$(command -v chromium || true)}
 if [ -z "$browser" ]; then
-	"$root/hack/debian.sh" chromium || die "install Chromium, or name it in CHROMIUM"
-	browser=$(command -v chromium) || die "the package has no program of that name"
+	"$root/hack/debian.sh" chromium || die "install Chromium, or set CHROMIUM to the path of a browser"
+	browser=$(command -v chromium) || die "the package chromium has no program chromium"
 fi
 
 lock=$root/test/ui/axe/package-lock.json
@@ -22,14 +23,14 @@ hash=$(git hash-object "$lock" | cut -c1-12)
 [ -n "$hash" ] || die "cannot hash $lock: is git in PATH?"
 cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/axe
 if [ ! -d "$cache/$hash" ]; then
-	command -v npm >/dev/null || die "npm is needed, once, to fetch axe-core"
+	command -v npm >/dev/null || die "npm is needed once, to download axe-core"
 	mkdir -p "$cache"
 	new=$(mktemp -d "$cache/.new.XXXXXX")
 	trap 'rm -rf "$new"' EXIT
 	cp "$lock" "$root/test/ui/axe/package.json" "$new"
-	# The lock has the digest, and names no registry: the one that npm is configured for is asked.
+	# The lock file contains the digest and no registry, so npm asks the registry that it is configured for.
 	(cd "$new" && npm ci --ignore-scripts --no-audit --no-fund) >&2 || die "npm ci failed"
-	mv -T "$new" "$cache/$hash" 2>/dev/null || [ -d "$cache/$hash" ] || die "cannot keep axe-core in $cache"
+	mv -T "$new" "$cache/$hash" 2>/dev/null || [ -d "$cache/$hash" ] || die "cannot store axe-core in $cache"
 fi
 echo "$browser"
 echo "$cache/$hash/node_modules/axe-core/axe.min.js"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the path of cloud-init's own schema of cloud-configs, which is unpacked once from the system's Debian or Ubuntu
-# package into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init. Nothing is installed. Where there
-# is no apt or no package it prints nothing, and says so.
+# Prints the path of cloud-init's schema of cloud-configs. The script unpacks it once from the package of Debian or Ubuntu,
+# without installing that, into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init. Without apt or the
+# package, the script reports that, prints no path, and succeeds.
 set -eu
 dir=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init
 schema=$dir/schema.json
@@ -9,7 +9,7 @@ if [ ! -s "$schema" ]; then
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	(cd "$work" && apt-get download cloud-init && dpkg-deb -x cloud-init_*.deb root) >/dev/null 2>&1 || {
-		echo "SKIPPED: cloud-configs are not checked against cloud-init's schema: apt does not serve cloud-init" >&2
+		echo "SKIPPED: cloud-configs were not checked against the schema of cloud-init: apt cannot download cloud-init" >&2
 		exit 0
 	}
 	mkdir -p "$dir"

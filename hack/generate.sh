@@ -1,24 +1,24 @@
 #!/bin/sh
-# Generates what follows from the Go code:
+# Generates these files from the Go code and the charts:
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
-#   config/rbac/*.yaml                     roles, from the markers in internal/install/rbac; PROVIDER stands for a provider's name
-#   charts/*/files                         copies of these for the charts, which fill in names and namespaces
-#   charts/machinist-provider/templates/_process.tpl   a copy of the one of charts/machinist
-#   charts/*/README.md                     the charts' values, from the comments in their values.yaml
+#   config/rbac/*.yaml                     roles, from the markers in internal/install/rbac; PROVIDER is a placeholder
+#   charts/*/files                         copies of config for the charts, which insert names and namespaces
+#   charts/machinist-provider/templates/_process.tpl   a copy of the file in charts/machinist
+#   charts/*/README.md                     the values of the charts, from the comments in values.yaml
 #   docs/reference/api.md                  the reference of the API
-#   docs/reference/flags.md                every flag of every process
+#   docs/reference/flags.md                all flags of all processes
 #   docs/reference/conditions.md           phases, conditions and their reasons
-#   docs/reference/metrics.md              the table in it
-#   docs/incidents.md                      what went wrong elsewhere and the runs that show it here, from test/incidents
-#   config/monitoring                      alerts and dashboards, from internal/install/monitoring; and docs/runbooks/README.md
-#   internal/install/permissions/files             copies of providers/*/permissions.yaml
+#   docs/reference/metrics.md              the table in this page
+#   docs/incidents.md                      incidents of other systems and the tests that reproduce them, from test/incidents
+#   config/monitoring                      alerts and dashboards, from internal/install/monitoring
+#   docs/runbooks/README.md                the list of alerts, from internal/install/monitoring
+#   internal/install/permissions/files     copies of providers/*/permissions.yaml
 #
-# With --verify nothing is written: it fails, and shows the difference, if one
-# of them is not what would be generated.
+# With --verify, the script writes nothing. It shows the differences and fails if a generated file is outdated.
 #
-# The tool is built from the version that hack/tools/go.mod pins; see hack/tool.sh.
+# hack/tool.sh builds the tools from the versions that go.mod files in hack pin.
 set -eu
 
 mode=write
@@ -42,7 +42,7 @@ trap 'rm -rf "$out"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# generated lists what is generated, as paths under $root and under $out.
+# generated lists the generated files, as paths below $root and $out.
 generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md docs/reference/flags.md
 	docs/reference/conditions.md docs/reference/metrics.md docs/incidents.md"
 
@@ -64,7 +64,7 @@ done
 (cd "$root" && go run ./hack/monitoring "$out")
 generated="$generated config/monitoring docs/runbooks/README.md"
 
-# Helm reads no file outside of a chart, so that each chart has a copy of what it needs.
+# Helm reads no files outside of a chart, so each chart has copies of the files that it needs.
 charts=$out/charts
 mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/monitoring" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
@@ -84,7 +84,7 @@ for chart in machinist machinist-provider simcloud; do
 	generated="$generated charts/$chart/README.md"
 done
 
-# Go embeds no file of another module.
+# Go cannot embed files of another module.
 mkdir -p "$out/internal/install/permissions/files"
 for file in "$root"/providers/*/permissions.yaml; do
 	cp "$file" "$out/internal/install/permissions/files/$(basename "$(dirname "$file")").yaml"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs golangci-lint over every module of the workspace, and over test/ui. It is built from the version that hack/lint/go.mod pins.
+# Runs golangci-lint in all modules of the workspace and in test/ui. hack/lint/go.mod pins its version.
 set -eu
-export GOGC=400 # It needs a third less of the processor, and more memory.
+export GOGC=400 # needs a third less processor time, and more memory
 root=$(cd "$(dirname "$0")/.." && pwd)
 lint=$("$root/hack/tool.sh" lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
-# In one run, as what modules share would be loaded and checked anew in each: that took three times as much of the processor.
+# One run for all modules: separate runs need three times the processor time, because each loads the shared packages again.
 (cd "$root" && "$lint" run --config "$root/.golangci.yaml" "$@" \
 	./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...)
 (cd "$root/test/ui" && GOWORK=off "$lint" run --config "$root/.golangci.yaml" "$@" ./...)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks the Go modules of the workspace and leaves what it corrects in the working tree:
+# Checks the Go modules of the workspace, and corrects the files in the working tree. It ensures that:
 #
-# - All of them, the control plane included, require the same version of each module that they share. Only then do
-#   programs, tests and control plane share what is compiled.
-# - go.work.sum has every checksum.
-# - Each module builds alone, as its users get it.
+# - All modules, including the control plane, require the same versions of shared modules. Otherwise programs, tests and
+#   control plane cannot share compiled packages.
+# - go.work.sum contains all checksums.
+# - Each module builds without the workspace, as its users build it.
 set -eu
 cd "$(dirname "$0")/.."
 modules=$(sed -n 's/^\t\(\..*\)/\1/p; s/^\t\.$/./p' go.work | sort -u)
@@ -16,10 +16,10 @@ for module in $modules; do
 	(cd "$module" && go list -deps -test ./... >/dev/null)
 done
 [ "$before" = "$(state)" ] || {
-	echo "modules: the modules of the workspace required different versions, or go.work.sum lacked checksums: commit the changes" >&2
+	echo "modules: the modules of the workspace required different versions, or go.work.sum lacked checksums; commit the corrections" >&2
 	git --no-pager diff --stat -- go.work go.work.sum '*go.mod' '*go.sum' >&2
 	exit 1
 }
 for module in $modules; do
-	[ "$module" = ./hack/controlplane ] || (cd "$module" && GOWORK=off go list -export ./... >/dev/null) # Compiles, and links nothing.
+	[ "$module" = ./hack/controlplane ] || (cd "$module" && GOWORK=off go list -export ./... >/dev/null) # compiles without linking
 done

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Prints the path of one of Prometheus' programs, prometheus or promtool: that in PATH or, where there is none, that of
-# Debian's package, which is unpacked once and not installed, so that no service is started. To build it from source would
-# take longer than all that is tested with it. It is kept in
-# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/prometheus.
+# Prints the path of a program of Prometheus: prometheus or promtool. If PATH does not contain it, the script unpacks the
+# package of Debian once, into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/prometheus. It does not install
+# the package, so no service starts. Building from source would take longer than all tests that need the programs.
 #
 #   prometheus.sh PROGRAM
 set -eu
@@ -15,13 +14,13 @@ fi
 cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}
 dir=$cache/prometheus
 if [ ! -d "$dir" ]; then
-	command -v apt-get >/dev/null || die "install Prometheus, so that $1 is in PATH"
+	command -v apt-get >/dev/null || die "install Prometheus, so that PATH contains $1"
 	mkdir -p "$cache"
 	new=$(mktemp -d "$cache/.prometheus.XXXXXX")
 	trap 'rm -rf "$new"' EXIT
 	fetch() { (cd "$new" && apt-get download -o APT::Sandbox::User="$(id -un)" prometheus) >"$new/apt.log" 2>&1; }
-	fetch || { "$here/debian.sh" && fetch; } || { cat "$new/apt.log" >&2; die "apt does not serve the package prometheus"; }
+	fetch || { "$here/debian.sh" && fetch; } || { cat "$new/apt.log" >&2; die "apt cannot download the package prometheus"; }
 	dpkg-deb -x "$new"/prometheus_*.deb "$new/root"
-	mv -T "$new/root/usr/bin" "$dir" 2>/dev/null || [ -d "$dir" ] || die "cannot keep the programs in $cache"
+	mv -T "$new/root/usr/bin" "$dir" 2>/dev/null || [ -d "$dir" ] || die "cannot store the programs in $cache"
 fi
 echo "$dir/$1"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints the path of a tool, which is built once from the version that hack/<module>/go.mod pins:
+# Prints the path of a tool. The script builds the tool once, from the version that hack/<module>/go.mod pins:
 #
 #   hack/tool.sh <module> <package>
 #
-# A package that begins with a dot is a folder of that module; the module's own is named as it is. A file called tags in
-# the module has its build tags. The tool is kept in
-# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum, tags and the folder's files>.
+# A package that begins with a dot is a folder of that module, and a tool of the package . has the name of the module. If the
+# module has a file "tags", it contains the build tags. The tool is kept in
+# ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum, tags and the files of the folder>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 module=$root/hack/$1 package=$2 name=${2##*/}
@@ -18,15 +18,15 @@ tags=
 if [ -f "$module/tags" ]; then
 	tags=$(cat "$module/tags") sources="$sources $module/tags"
 fi
-# shellcheck disable=SC2086 # sources is a pattern, or nothing
+# shellcheck disable=SC2086 # sources is a pattern or empty
 hash=$(cat "$module/go.mod" "$module/go.sum" $sources | git hash-object --stdin | cut -c1-12)
 [ -n "$hash" ] || { echo "tool: cannot hash $module: is git in PATH?" >&2; exit 1; }
 tools=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/$hash
 if [ ! -x "$tools/$name" ]; then
-	echo "tool: building $name, once" >&2
+	echo "tool: building $name; later runs use the cached program" >&2
 	mkdir -p "$tools"
-	# It gets its name when it is complete, so that a build that was cut off is not taken for one. With GOGC the compiler
-	# needs a fifth less of the processor, and more memory.
+	# The tool gets its name when it is complete, so that an interrupted build leaves no broken tool. With GOGC=400, the
+	# compiler needs a fifth less processor time, and more memory.
 	(cd "$module" && GOWORK=off CGO_ENABLED=0 GOGC=400 go build -trimpath -tags "$tags" -ldflags "-s -w" -o "$tools/.$name.$$" "$package")
 	mv "$tools/.$name.$$" "$tools/$name"
 fi

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs govulncheck over every module of the workspace, tests included. It is built from the version that hack/tools/go.mod
-# pins. Where the database of vulnerabilities cannot be reached it says so and succeeds: nothing was checked then.
-# GOVULNDB names another database, such as a copy of it: file:///path/to/vulndb.
+# Runs govulncheck in all modules of the workspace, including tests. hack/tools/go.mod pins its version. If the vulnerability
+# database cannot be reached, the script reports that it checked nothing, and succeeds. GOVULNDB names another database, such
+# as a copy: file:///path/to/vulndb.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 db=${GOVULNDB:-https://vuln.go.dev}
 unchecked() {
-	echo "SKIPPED: nothing was checked for known vulnerabilities: the database cannot be reached"
+	echo "SKIPPED: nothing was checked for known vulnerabilities: cannot reach the vulnerability database"
 	exit 0
 }
-# To build the tool is not worth it where it has nothing to compare with.
+# Without a database, building the tool is a waste of time.
 case $db in
 http*) ! command -v curl >/dev/null || curl -sfL -m 30 -o /dev/null "$db/index/db.json" || unchecked ;;
 esac
@@ -23,7 +23,7 @@ for module in . api providers/azure providers/libvirt providers/openstack; do
 		continue
 	fi
 	cat "$log"
-	# Without this line in its output it found something, or could not read our code.
+	# If the output lacks this line, govulncheck found a vulnerability or could not load the code.
 	grep -q 'fetching vulnerabilities:' "$log" || exit 1
 	unchecked
 done

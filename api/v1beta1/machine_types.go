@@ -57,7 +57,7 @@ type MachineSpec struct {
 	// the version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a whole version of Kubernetes with a leading v, such as v1.36.3"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a complete Kubernetes version with a leading v, such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
 	// providerID is the provider's identifier of the instance. It equals spec.providerID of the Node, unless the class
@@ -66,7 +66,7 @@ type MachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
-	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self in ["", oldSelf]`,message="must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf == "" || self in ["", oldSelf]`,message="is immutable once set, except that it may be cleared while status.launch.step is Replacing or Retrying"
 	ProviderID string `json:"providerID,omitempty"`
 
 	// node contains the labels, annotations and taints of the Node.
@@ -236,7 +236,7 @@ type LifecycleHook struct {
 // +kubebuilder:printcolumn:name="Internal-IP",type=string,priority=1,JSONPath=`.status.addresses[?(@.type=="InternalIP")].address`
 // +kubebuilder:printcolumn:name="Last-Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[^.]{1,63}$')",message="metadata.name must be a DNS label of at most 63 characters"
-// +kubebuilder:validation:XValidation:rule=`self.spec.?providerID.orValue("") != "" || oldSelf.spec.?providerID.orValue("") == "" || oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"]`,message="spec.providerID must not change once it is set, except to empty while status.launch.step is Replacing or Retrying"
+// +kubebuilder:validation:XValidation:rule=`self.spec.?providerID.orValue("") != "" || oldSelf.spec.?providerID.orValue("") == "" || oldSelf.?status.?launch.?step.orValue("") in ["Replacing", "Retrying"]`,message="spec.providerID is immutable once set, except that it may be cleared while status.launch.step is Replacing or Retrying"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

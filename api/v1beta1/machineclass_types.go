@@ -22,10 +22,10 @@ const (
 // The immutability rule of providerSpec does not detect a top-level key that was renamed, because of the way CEL
 // compares such objects. The admission policy for classes detects it.
 //
-// +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: make a new class",fieldPath=".provider"
-// +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: make a new class",fieldPath=".providerSpec"
-// +kubebuilder:validation:XValidation:rule="has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef == oldSelf.userDataRef)",message="userDataRef is immutable: make a new class, or change the Secret's content",fieldPath=".userDataRef"
-// +kubebuilder:validation:XValidation:rule="has(self.values) == has(oldSelf.values) && (!has(self.values) || self.values == oldSelf.values)",message="values are immutable: make a new class, or change the content of their ConfigMaps and Secrets",fieldPath=".values"
+// +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: create another class",fieldPath=".provider"
+// +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: create another class",fieldPath=".providerSpec"
+// +kubebuilder:validation:XValidation:rule="has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef == oldSelf.userDataRef)",message="userDataRef is immutable: create another class, or change the content of the Secret",fieldPath=".userDataRef"
+// +kubebuilder:validation:XValidation:rule="has(self.values) == has(oldSelf.values) && (!has(self.values) || self.values == oldSelf.values)",message="values are immutable: create another class, or change the content of their ConfigMaps and Secrets",fieldPath=".values"
 type MachineClassSpec struct {
 	// provider is the name of the provider process that serves this class, a DNS label such as azure. Immutable.
 	// +required

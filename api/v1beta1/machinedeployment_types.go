@@ -306,7 +306,7 @@ type VersionCount struct {
 // +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
 // +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
 // +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 47 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 47 characters: the names of sets and machines are made from it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 47 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 47 characters: it is part of the names of sets and machines"
 type MachineDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

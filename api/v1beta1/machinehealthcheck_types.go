@@ -46,7 +46,7 @@ type MachineHealthCheckSpec struct {
 
 // UnhealthyNodeCondition is a Node condition that makes a machine unhealthy when it has lasted for a time.
 //
-// +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="no Node has a condition that is spelled so: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="differs from a condition of Nodes only in upper and lower case: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
 	// type of the Node condition, such as Ready. It is case-sensitive: a standard condition of Kubernetes in another
 	// spelling is refused.

@@ -178,7 +178,7 @@ type FailedMachine struct {
 // +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
 // +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
 // +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 57 characters: machine names and label values are made from it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 57 characters: it is part of machine names and label values"
 type MachineSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -22,8 +22,8 @@ const (
 
 // ProviderSpec defines which provider process runs, and how.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: make another Provider, and delete this one when no Machine needs it",fieldPath=".type"
-// +kubebuilder:validation:XValidation:rule="self.type != 'Auto' || !has(self.target) || !(has(self.target.kubeconfigSecretRef) || has(self.target.none) && self.target.none)",message="Auto detects the type from the Nodes of the cluster that the operator runs in, and target says that the machines join another one or none: name the type",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: create another Provider, and delete this one when no Machine needs it",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Auto' || !has(self.target) || !(has(self.target.kubeconfigSecretRef) || has(self.target.none) && self.target.none)",message="type must be set: Auto detects it from the Nodes of the operator's own cluster, but target names another cluster or none",fieldPath=".type"
 type ProviderSpec struct {
 	// type is the name of the provider, a DNS label such as azure or sim. If it is Auto, the type is detected from the
 	// provider IDs of the Nodes. A type that does not come with Machinist requires image.repository. Immutable.
@@ -133,7 +133,7 @@ type ProviderControl struct {
 
 // ProviderTarget defines how a provider process accesses the target cluster.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.kubeconfigSecretRef) && has(self.none) && self.none)",message="there is either no target cluster or a kubeconfig of it: remove none or kubeconfigSecretRef",fieldPath=".none"
+// +kubebuilder:validation:XValidation:rule="!(has(self.kubeconfigSecretRef) && has(self.none) && self.none)",message="none and kubeconfigSecretRef exclude each other: remove one of them",fieldPath=".none"
 type ProviderTarget struct {
 	// kubeconfigSecretRef names a Secret in the operator's namespace that contains the kubeconfig of the target cluster.
 	// +optional
@@ -264,7 +264,7 @@ type InstalledObject struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=providers,scope=Cluster,shortName=mp,categories=machinist
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters: it becomes the value of a label"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because it becomes the value of a label"
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`

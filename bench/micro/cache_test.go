@@ -35,9 +35,9 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// cached reads from a cache that has some objects. What is written appears in the cache at once.
+// cached is a client that reads from a cache with some objects. Its writes appear in the cache at once.
 type cached struct {
-	client.Client // nil: what is not overridden must not be called
+	client.Client // nil, because other methods must not be called
 	cache         cache.Cache
 	stores        map[schema.GroupVersionKind]toolscache.SharedIndexInformer
 	scheme        *runtime.Scheme
@@ -52,13 +52,13 @@ func (c cached) List(ctx context.Context, list client.ObjectList, options ...cli
 	return c.cache.List(ctx, list, options...)
 }
 
-// writes are those that were made. Some reconcilers make several at a time.
+// writes records all writes. Some reconcilers write in parallel.
 type writes struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// add returns how many there are.
+// add records a write and returns the number of writes.
 func (w *writes) add(write string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live reads what an API server would: the same, with the version of the whole.
+// live reads the same objects as cached, with a resource version of the list, as an API server would.
 type live struct{ cached }
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -100,7 +100,7 @@ func (s statuses) Patch(_ context.Context, o client.Object, _ client.Patch, _ ..
 	return s.c.store("patch status", o)
 }
 
-// cacheOf returns a client that reads objects from controller-runtime's cache, with all indexes of the processes.
+// cacheOf returns a client that reads the objects from controller-runtime's cache, with all indexes of the processes.
 func cacheOf(tb testing.TB, objects []client.Object) cached {
 	tb.Helper()
 	s := scheme()
@@ -172,20 +172,20 @@ func cacheOf(tb testing.TB, objects []client.Object) cached {
 	}
 	go func() { _ = c.Start(ctx) }()
 	if !c.WaitForCacheSync(ctx) {
-		tb.Fatal("the cache is not filled")
+		tb.Fatal("the cache did not sync")
 	}
 	return cached{cache: c, stores: stores, scheme: s, writes: &writes{}}
 }
 
-// listOnly says that a watch does not begin with a list.
+// listOnly disables watches that begin with a list.
 type listOnly struct{ *toolscache.ListWatch }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
 var sizes = []int{100, 10_000}
 
-// each runs a benchmark for each size of fleet.
-func each(b *testing.B, run func(b *testing.B, n int)) {
+// forEachSize runs a benchmark for each size of a fleet.
+func forEachSize(b *testing.B, run func(b *testing.B, n int)) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()

@@ -22,14 +22,14 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// sharing lists pointers to what the cache has, as the processes do.
-type sharing struct{ cached }
+// sharedLister lists pointers to the objects in the cache, as the processes do.
+type sharedLister struct{ cached }
 
 // Shared lists the objects of one namespace for package index.
-func (s sharing) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+func (s sharedLister) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Namespace == "" || options.LabelSelector != nil || options.FieldSelector != nil {
-		return nil, errors.New("only a namespace can be selected by")
+		return nil, errors.New("only a namespace can be selected")
 	}
 	kind, err := apiutil.GVKForObject(list, s.scheme)
 	if err != nil {
@@ -40,10 +40,10 @@ func (s sharing) Shared(_ context.Context, list client.ObjectList, o ...client.L
 }
 
 func ledgerOf(c cached, clock clock.PassiveClock) *disruption.Ledger {
-	return disruption.New(disruption.Options{Client: sharing{c}, Live: live{c}, Clock: clock, CacheVersion: seen})
+	return disruption.New(disruption.Options{Client: sharedLister{c}, Live: live{c}, Clock: clock, CacheVersion: seen})
 }
 
-// budgets are three over all machines, of which one has windows.
+// budgets returns three budgets for all machines. One of them has windows.
 func budgets() (objects []client.Object) {
 	for i, limit := range []string{"10%", "50%", "100"} {
 		b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metaOf(fmt.Sprintf("budget-%d", i), fmt.Sprintf("budget-%d", i))}
@@ -62,7 +62,7 @@ func budgets() (objects []client.Object) {
 	return objects
 }
 
-// candidatesOf are the first machines of the fleet.
+// candidatesOf returns the first n machines of the fleet.
 func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
 	b.Helper()
 	candidates := make([]disruption.Candidate, n)
@@ -76,7 +76,7 @@ func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
 	return candidates
 }
 
-// What a decision about 10 machines costs that three budgets of a fleet have to allow.
+// BenchmarkLedger measures a decision about 10 machines with three budgets.
 func BenchmarkLedger(b *testing.B) {
 	const asked = 10
 	asker := disruption.Asker{Kind: "MachineSet",
@@ -89,7 +89,7 @@ func BenchmarkLedger(b *testing.B) {
 			for b.Loop() {
 				may, _, err := ledger.Check(b.Context(), asker, candidates)
 				if err != nil || len(may) != asked {
-					b.Fatalf("%d may be disrupted, %v", len(may), err)
+					b.Fatalf("Check: got %d machines, %v, want %d", len(may), err, asked)
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func BenchmarkLedger(b *testing.B) {
 			for b.Loop() {
 				granted, err := ledger.Grant(b.Context(), asker, candidates)
 				if err != nil || len(granted) != asked {
-					b.Fatalf("%d are granted, %v", len(granted), err)
+					b.Fatalf("Grant: got %d machines, %v, want %d", len(granted), err, asked)
 				}
 				for _, g := range granted {
 					ledger.Settle(g.Machine, nil)
@@ -108,8 +108,8 @@ func BenchmarkLedger(b *testing.B) {
 	}
 }
 
-// asking are the reconcilers that ask a ledger, nil or not.
-func asking(ledger func(cached, clock.PassiveClock) *disruption.Ledger) []kind {
+// kindsWithLedger returns the reconcilers that use a ledger, which may be nil.
+func kindsWithLedger(ledger func(cached, clock.PassiveClock) *disruption.Ledger) []kind {
 	first := types.NamespacedName{Namespace: namespace, Name: deploymentName(0)}
 	return []kind{
 		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {

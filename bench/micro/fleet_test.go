@@ -17,16 +17,17 @@ import (
 
 const namespace = "default"
 
-// begun is when the fleet was made, and now when it is checked.
+// begun is the time when the fleet was created, and now is the time of the benchmark.
 var (
 	begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now   = begun.Add(time.Hour)
 )
 
-// setSize is how many machines a set of a fleet of many sets has.
+// setSize is the number of machines in each set of a fleet with many sets.
 const setSize = 100
 
-// fleet is n machines that run, in deployments of so many, as the API server has them when all is when settled.
+// fleet returns n running machines in deployments of perSet machines, in the state in which the API server has them
+// when nothing changes.
 func fleet(n, perSet int) (objects []client.Object) {
 	objects = append(objects, class())
 	for first := 0; first < n; first += perSet {
@@ -64,8 +65,8 @@ func machineName(i int) string { return fmt.Sprintf("m-%05d", i) }
 
 func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	name := machineName(i)
-	m, made := &v1beta1.Machine{ObjectMeta: metaOf(name, "machine-"+name)}, machineset.NewMachine(set, "fake")
-	m.Labels, m.Annotations, m.Finalizers = made.Labels, made.Annotations, made.Finalizers
+	m, template := &v1beta1.Machine{ObjectMeta: metaOf(name, "machine-"+name)}, machineset.NewMachine(set, "fake")
+	m.Labels, m.Annotations, m.Finalizers = template.Labels, template.Annotations, template.Finalizers
 	m.OwnerReferences = ownedBy("MachineSet", set.Name, string(set.UID))
 	m.Spec = *set.Spec.Template.Spec.DeepCopy()
 	m.Spec.ProviderID = "fake:///" + name
@@ -81,21 +82,21 @@ func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 		Applied: &v1beta1.AppliedStatus{ClassName: "small", ProviderSpecHash: "0123456789abcdef0123456789abcdef",
 			Version: "v1.36.3"},
 	}
-	for _, c := range []struct{ of, reason string }{
+	for _, c := range []struct{ conditionType, reason string }{
 		{v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched},
 		{v1beta1.ConditionRegistered, v1beta1.ReasonNodeRegistered},
 		{v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeReady}, {v1beta1.ConditionReady, v1beta1.ReasonMachineReady},
 		{v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate},
 	} {
 		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-			Type: c.of, Status: metav1.ConditionTrue, Reason: c.reason, ObservedGeneration: 1,
+			Type: c.conditionType, Status: metav1.ConditionTrue, Reason: c.reason, ObservedGeneration: 1,
 			LastTransitionTime: metav1.NewTime(begun),
 		})
 	}
 	return m
 }
 
-// node is a Node as the cache keeps it, with what the machine wants on it.
+// node returns a Node as the cache keeps it, with the machine's node template applied.
 func node(i int) *corev1.Node {
 	name := machineName(i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -118,7 +119,7 @@ func node(i int) *corev1.Node {
 
 func deploymentName(i int) string { return fmt.Sprintf("d-%d", i) }
 
-// owners are a deployment and its only set.
+// owners returns a deployment and its only set.
 func owners(i, replicas int) (*v1beta1.MachineDeployment, *v1beta1.MachineSet) {
 	name := deploymentName(i)
 	labels := map[string]string{"pool": name}

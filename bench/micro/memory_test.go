@@ -19,13 +19,14 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// What one object may take in the cache of a process, its indexes included: a little more than it does when the race
-// detector is on. At 5,000 machines each KiB is 5 MiB of what lives, and half of that again until garbage is collected.
+// These are the bytes that one object may take in the cache of a process, including its indexes: a little more than
+// it takes with the race detector. With 5,000 machines, each KiB is 5 MiB of live memory, and half of that again
+// until garbage is collected.
 var machineBudget = map[string]int{"manager": 2300, "provider": 2800}
 
 const nodeBudget = 2100
 
-// indexers are the index functions by name.
+// indexers contains the index functions by name.
 type indexers toolscache.Indexers
 
 func (i indexers) IndexFieldEverywhere(_ context.Context, _ client.Object, field string,
@@ -54,15 +55,15 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 	return nil
 }
 
-// retained returns how many bytes an object takes that a watch brought and a cache keeps.
-func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object,
+// retained returns the number of bytes that an object from a watch takes in a cache.
+func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
 	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
 	const n = 500
 	s := scheme()
 	info, ok := kruntime.SerializerInfoForMediaType(serializer.NewCodecFactory(s).SupportedMediaTypes(), mediaType)
 	if !ok {
-		t.Fatalf("nothing is known of %s", mediaType)
+		t.Fatalf("found no serializer for %s", mediaType)
 	}
 	wire := func(o client.Object) []byte {
 		kinds, _, err := s.ObjectKinds(o)
@@ -70,7 +71,7 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 			t.Fatal(err)
 		}
 		o.GetObjectKind().SetGroupVersionKind(kinds[0])
-		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: "Update", APIVersion: "v1",
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "other", Operation: "Update", APIVersion: "v1",
 			FieldsType: "FieldsV1",
 			FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:status":{"f:conditions":{}}}`)}}})
 		data, err := kruntime.Encode(info.Serializer, o)
@@ -92,7 +93,7 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 		return m.HeapAlloc
 	}
 	add := func(i int) {
-		o, _, err := info.Serializer.Decode(wire(make(i)), nil, nil)
+		o, _, err := info.Serializer.Decode(wire(newObject(i)), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,7 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 			t.Fatal(err)
 		}
 	}
-	add(n) // What is made once.
+	add(n) // This fills everything that is allocated only once.
 	before := live()
 	for i := range n {
 		add(i)
@@ -114,31 +115,31 @@ func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc
 	return each
 }
 
-// withoutManagedFields is what controller-runtime offers to save memory.
+// withoutManagedFields is the transform that controller-runtime offers to save memory.
 var withoutManagedFields = cache.TransformStripManagedFields()
 
-func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
+func TestCachedMachineAndNodeAreSmall(t *testing.T) {
 	_, set := owners(0, 1)
-	machine := func(i int) client.Object { return machineOf(set, i) }
-	reported := func(i int) client.Object { return reportedNode(i) }
-	t.Logf("with managed fields dropped and nothing else, a Machine takes %d bytes in the provider and a Node %d",
-		retained(t, kruntime.ContentTypeJSON, withoutManagedFields, machine, index.RegisterMachines),
-		retained(t, kruntime.ContentTypeProtobuf, withoutManagedFields, reported, index.RegisterTarget))
+	newMachine := func(i int) client.Object { return machineOf(set, i) }
+	newNode := func(i int) client.Object { return reportedNode(i) }
+	t.Logf("without managed fields only, a Machine takes %d bytes in the provider and a Node takes %d bytes",
+		retained(t, kruntime.ContentTypeJSON, withoutManagedFields, newMachine, index.RegisterMachines),
+		retained(t, kruntime.ContentTypeProtobuf, withoutManagedFields, newNode, index.RegisterTarget))
 	for program, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
-		each := retained(t, kruntime.ContentTypeJSON, process.Transform, machine, indexes)
+		each := retained(t, kruntime.ContentTypeJSON, process.Transform, newMachine, indexes)
 		t.Logf("a Machine takes %d bytes in the %s", each, program)
 		if budget := machineBudget[program]; each > budget {
-			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, program, budget)
+			t.Errorf("got %d bytes for a Machine in the cache of the %s, want at most %d", each, program, budget)
 		}
 	}
-	each := retained(t, kruntime.ContentTypeProtobuf, process.TransformNode, reported, index.RegisterTarget)
+	each := retained(t, kruntime.ContentTypeProtobuf, process.TransformNode, newNode, index.RegisterTarget)
 	t.Logf("a Node takes %d bytes", each)
 	if each > nodeBudget {
-		t.Errorf("a Node takes %d bytes in a cache, more than %d", each, nodeBudget)
+		t.Errorf("got %d bytes for a Node in a cache, want at most %d", each, nodeBudget)
 	}
 }
 
-// reportedNode is a Node as its kubelet reports it.
+// reportedNode returns a Node as its kubelet reports it.
 func reportedNode(i int) *corev1.Node {
 	n := node(i)
 	capacity := corev1.ResourceList{

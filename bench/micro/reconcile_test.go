@@ -23,12 +23,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// silent records no event.
+// silent records no events.
 type silent struct{}
 
 func (silent) Eventf(kruntime.Object, kruntime.Object, string, string, string, string, ...any) {}
 
-// cloud is one that is not asked for anything.
+// cloud must not be called.
 type cloud struct{ provider.Driver }
 
 func (cloud) Name() string { return "fake" }
@@ -36,17 +36,17 @@ func (cloud) Name() string { return "fake" }
 func (cloud) CreateSettle() time.Duration { return time.Minute }
 
 func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, error) {
-	return nil, errors.New("nothing is adopted")
+	return nil, errors.New("adoption is not supported")
 }
 
-// seen says that the cache is as new as can be.
+// seen returns a version that no object has, so that the cache always counts as new.
 func seen() string { return "1000000" }
 
-// kind is one of the reconcilers, and the key of one of its objects.
+// kind is a reconciler with the key of one of its objects.
 type kind struct {
-	name string
-	of   func(c cached, clock clock.PassiveClock) reconcile.Reconciler
-	key  types.NamespacedName
+	name          string
+	newReconciler func(c cached, clock clock.PassiveClock) reconcile.Reconciler
+	key           types.NamespacedName
 }
 
 func kinds() []kind {
@@ -82,14 +82,14 @@ func kinds() []kind {
 	}
 }
 
-// settled returns a function that makes one pass of a reconciler over a fleet of n machines, in sets of so many, that
-// has nothing to write any more.
-func (k kind) settled(tb testing.TB, n, perSet int) func() {
+// steadyPass returns a function that runs one pass of a reconciler for a fleet of n machines in sets of perSet
+// machines. The reconciler has nothing to write any more.
+func (k kind) steadyPass(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)
-	r := k.of(c, clock)
+	r := k.newReconciler(c, clock)
 	pass := func() {
-		// No pass is put off for having been a moment ago.
+		// The clock advances, so that no pass is skipped because of a recent one.
 		clock.SetTime(clock.Now().Add(10 * time.Second))
 		if _, err := r.Reconcile(tb.Context(), reconcile.Request{NamespacedName: k.key}); err != nil {
 			tb.Fatal(err)
@@ -98,21 +98,21 @@ func (k kind) settled(tb testing.TB, n, perSet int) func() {
 	for range 3 {
 		pass()
 	}
-	made := len(c.writes.all)
+	writesBefore := len(c.writes.all)
 	return func() {
 		pass()
-		if len(c.writes.all) > made {
-			tb.Fatalf("a write when settled: %q", c.writes.all[made:])
+		if len(c.writes.all) > writesBefore {
+			tb.Fatalf("got writes for a settled fleet: %q", c.writes.all[writesBefore:])
 		}
 	}
 }
 
-// What one event costs at most, in a fleet of sets of 100 machines.
+// BenchmarkReconcile measures the maximum cost of one event, in a fleet with sets of 100 machines.
 func BenchmarkReconcile(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {
-			each(b, func(b *testing.B, n int) {
-				pass := k.settled(b, n, setSize)
+			forEachSize(b, func(b *testing.B, n int) {
+				pass := k.steadyPass(b, n, setSize)
 				for b.Loop() {
 					pass()
 				}
@@ -121,12 +121,12 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// The same where all machines are in one set.
+// BenchmarkReconcileOneSet measures the same with all machines in one set.
 func BenchmarkReconcileOneSet(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {
-			each(b, func(b *testing.B, n int) {
-				pass := k.settled(b, n, n)
+			forEachSize(b, func(b *testing.B, n int) {
+				pass := k.steadyPass(b, n, n)
 				for b.Loop() {
 					pass()
 				}

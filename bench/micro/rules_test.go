@@ -19,25 +19,25 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// rulesBudget is how many bytes the API server may allocate to evaluate the rules of a Machine at a write: a little
-// more than it does. All of them are evaluated at every write, of the status too. To read one field of an object takes
-// as many bytes as the object has fields that it could have, which is 7 KB in a spec: so a rule reads the field first
-// that is mostly absent.
+// rulesBudget is the number of bytes that the API server may allocate to evaluate the rules of a Machine in a write:
+// a little more than it allocates now. Every write evaluates all rules, even a write of the status. Reading one field
+// of an object allocates memory for all fields that the object can have, which is 7 KB in a spec. So a rule should
+// first read the field that is usually absent.
 const rulesBudget = 85_000
 
 // machineOfASet is a Machine as a set and its provider write it.
-const machineOfASet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
+const machineOfSet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
 	"metadata":{"namespace":"default","name":"workers-f84x7jv4s-wxvvn","labels":{"pool":"workers"}},
 	"spec":{"classRef":{"name":"small"},"providerID":"sim:///1","version":"v1.36.3","node":{"labels":{"pool":"workers"}},
 		"timeouts":{"creation":"20m0s","drain":"2h0m0s","update":"20m0s","volumeDetach":"5m0s"}},
 	"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","reason":"MachineReady","message":"",
 		"observedGeneration":2,"lastTransitionTime":"2026-05-04T12:00:00Z"}]}}`
 
-func TestTheRulesOfAMachineCostAWriteLittle(t *testing.T) {
+func TestRulesOfMachineAllocateLittle(t *testing.T) {
 	schema := machineSchema(t)
 	rules := cel.NewValidator(schema, true, celconfig.PerCallLimit)
 	before := map[string]any{}
-	if err := utiljson.Unmarshal([]byte(machineOfASet), &before); err != nil {
+	if err := utiljson.Unmarshal([]byte(machineOfSet), &before); err != nil {
 		t.Fatal(err)
 	}
 	after := kruntime.DeepCopyJSON(before)
@@ -52,11 +52,11 @@ func TestTheRulesOfAMachineCostAWriteLittle(t *testing.T) {
 	})
 	t.Logf("%d bytes", got)
 	if got > rulesBudget {
-		t.Errorf("the rules of a Machine take %d bytes at each write, want at most %d", got, rulesBudget)
+		t.Errorf("got %d bytes for the rules of a Machine in each write, want at most %d", got, rulesBudget)
 	}
 }
 
-// machineProperties returns the schema of a Machine as its definition has it.
+// machineProperties returns the schema of a Machine in its definition.
 func machineProperties(t *testing.T) *apiextensions.JSONSchemaProps {
 	crds := manifests.CRDs()
 	crd := crds[slices.IndexFunc(crds, func(c *apiextensionsv1.CustomResourceDefinition) bool {
@@ -70,7 +70,7 @@ func machineProperties(t *testing.T) *apiextensions.JSONSchemaProps {
 	return internal
 }
 
-// machineSchema returns it as the API server prepares it for reading and writing.
+// machineSchema returns the schema in the form in which the API server uses it for reading and writing.
 func machineSchema(t *testing.T) *structuralschema.Structural {
 	schema, err := structuralschema.NewStructural(machineProperties(t))
 	if err != nil {

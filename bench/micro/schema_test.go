@@ -14,11 +14,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// schemaBudget is how many bytes the API server may allocate to hold a whole Machine against its schema at an update,
-// and decodingBudget to default and prune it when it is decoded, which a write does several times: a little more than
-// they take. They grow with the fields that are set, and a condition, which has six, takes 28 KB of the first; and
-// where an object is found in its former state too, with the fields set times those that it could have. So a field of
-// status that is seldom of use costs every write of every Machine.
+// schemaBudget is the number of bytes that the API server may allocate to validate a whole Machine in an update.
+// decodingBudget is the number of bytes to default and prune it at each decoding, which a write does several times.
+// Both are a little more than it allocates now.
+//
+// They grow with the fields that are set. A condition, which has six, takes 28 KB of the first budget. Comparing an
+// object with its former state grows with the set fields times the possible fields. So even a rarely used field of
+// the status costs memory in every write of every Machine.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000
@@ -37,8 +39,8 @@ const machineBeingDeleted = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machi
 			"launchTime":"2026-05-04T12:00:00Z"},
 		"lastOperation":{"type":"Delete","state":"Processing","description":"x","lastUpdateTime":"2026-05-04T12:00:00Z"}}}`
 
-// wholeMachine returns that Machine with its conditions.
-func wholeMachine(t *testing.T) map[string]any {
+// wholeMachine returns machineBeingDeleted with its conditions.
+func fullMachine(t *testing.T) map[string]any {
 	machine := map[string]any{}
 	if err := utiljson.Unmarshal([]byte(machineBeingDeleted), &machine); err != nil {
 		t.Fatal(err)
@@ -53,13 +55,13 @@ func wholeMachine(t *testing.T) map[string]any {
 	return machine
 }
 
-func TestTheSchemaOfAMachineCostsAWriteLittle(t *testing.T) {
+func TestSchemaOfMachineAllocatesLittle(t *testing.T) {
 	schema := machineSchema(t)
 	validator, _, err := validation.NewSchemaValidator(machineProperties(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := wholeMachine(t)
+	before := fullMachine(t)
 	after := kruntime.DeepCopyJSON(before)
 	validated := bytesPerRun(func() {
 		correlated := common.NewCorrelatedObject(after, before, &model.Structural{Structural: schema})
@@ -73,7 +75,7 @@ func TestTheSchemaOfAMachineCostsAWriteLittle(t *testing.T) {
 	})
 	t.Logf("%d bytes to validate, %d to decode", validated, decoded)
 	if validated > schemaBudget || decoded > decodingBudget {
-		t.Errorf("the schema of a Machine takes %d bytes at each update and %d at each decoding, want at most %d and %d",
+		t.Errorf("got %d bytes for the schema of a Machine in each update and %d in each decoding, want at most %d and %d",
 			validated, decoded, schemaBudget, decodingBudget)
 	}
 }

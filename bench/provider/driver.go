@@ -16,15 +16,15 @@ import (
 type driver struct {
 	latency time.Duration
 	hosts   *hosts
-	// every says that Get finds an instance by any ID.
-	every bool
+	// anyInstance makes Get find an instance for any ID.
+	anyInstance bool
 
 	mu        sync.Mutex
 	instances map[string]*provider.Instance // by provider ID; never changed
-	byMachine map[string]*provider.Instance // by cluster id and UID of the machine
+	byMachine map[string]*provider.Instance // by cluster ID and UID of the machine
 }
 
-// spec is the providerSpec: only which of several equal kinds of instance.
+// spec is the providerSpec. It contains only the name of an instance type; all types are equal.
 type spec struct {
 	APIVersion   string `json:"apiVersion"`
 	Kind         string `json:"kind"`
@@ -34,14 +34,14 @@ type spec struct {
 func parse(raw []byte) (s spec, err error) {
 	err = provider.DecodeSpec(raw, "bench.machinist.dev/v1", "BenchMachine", &s)
 	if err == nil && s.InstanceType == "" {
-		err = provider.InvalidField("instanceType", "it is required")
+		err = provider.InvalidField("instanceType", "is required")
 	}
 	return s, err
 }
 
 func keyOf(cluster string, uid types.UID) string { return cluster + "/" + string(uid) }
 
-// wait is the time that the cloud takes.
+// wait waits for the latency of the cloud.
 func (d *driver) wait(ctx context.Context) error {
 	if d.latency <= 0 {
 		return ctx.Err()
@@ -106,12 +106,12 @@ func (d *driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	if req.ProviderID == "" {
 		in = d.byMachine[keyOf(req.ClusterID, req.Machine.UID)]
 	}
-	if in == nil && d.every && req.ProviderID != "" {
+	if in == nil && d.anyInstance && req.ProviderID != "" {
 		return &provider.Instance{ProviderID: req.ProviderID, State: provider.StateRunning, NodeName: req.Machine.Name,
 			ClusterID: req.ClusterID, MachineUID: req.Machine.UID}, nil
 	}
 	if in == nil {
-		return nil, provider.Errorf(provider.NotFound, "there is no instance %q of machine %s", req.ProviderID,
+		return nil, provider.Errorf(provider.NotFound, "instance %q of machine %s does not exist", req.ProviderID,
 			req.Machine.UID)
 	}
 	copied := *in

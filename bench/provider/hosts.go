@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// hosts tells who plays the hosts which instances come and go. It never keeps a call to the cloud waiting.
+// hosts reports new and deleted instances to the bench. It never delays a call of the cloud.
 type hosts struct{ lines chan string }
 
-// backlog is more than calls are under way in any benchmark that fits one machine.
+// backlog is more than the number of parallel calls in any benchmark on one machine.
 const backlog = 1 << 16
 
 func dial(socket string) (*hosts, error) {
@@ -27,8 +27,8 @@ func dial(socket string) (*hosts, error) {
 				err = w.Flush()
 			}
 			if err != nil {
-				// Without hosts no node ever joins: the benchmark is over.
-				fmt.Fprintln(os.Stderr, "Error: tell the hosts:", err)
+				// Without the bench, no node can join, so the benchmark cannot continue.
+				fmt.Fprintln(os.Stderr, "Error: report an instance:", err)
 				os.Exit(1)
 			}
 		}
@@ -36,6 +36,6 @@ func dial(socket string) (*hosts, error) {
 	return h, nil
 }
 
-func (h *hosts) report(what, providerID, node string) {
-	h.lines <- what + " " + providerID + " " + node + "\n"
+func (h *hosts) report(change, providerID, node string) {
+	h.lines <- change + " " + providerID + " " + node + "\n"
 }

@@ -1,5 +1,5 @@
-// Command provider is the provider process of the benchmark: Machinist's own, around a cloud that is a map in its
-// memory and answers after a set time, so that the cloud is not what is measured.
+// Command provider is the provider process of the bench: Machinist's provider with a cloud that is a map in memory
+// and answers after a set time. The cloud itself is not measured.
 package main
 
 import (
@@ -15,24 +15,24 @@ import (
 func main() {
 	var hosts string
 	var latency time.Duration
-	var every bool
+	var anyInstance bool
 	app.Main(app.Provider{
-		// It takes the place of the simulated cloud's provider.
+		// This provider replaces the provider of the simulated cloud.
 		Name: simdriver.Name,
 		AddFlags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&hosts, "hosts", "",
-				"Unix socket of who plays the instances' hosts: gets a line for each instance that comes or goes. Required")
-			fs.DurationVar(&latency, "latency", 0, "how long every call to the cloud takes")
-			fs.BoolVar(&every, "every-instance", false,
-				"have an instance for each Machine that asks for its own, whoever made it, and list none")
-			fs.StringSlice("cloud-endpoint", nil, "without meaning here")
+				"Unix socket of the bench, which receives a line for each new and each deleted instance. Required")
+			fs.DurationVar(&latency, "latency", 0, "duration of every call of the cloud")
+			fs.BoolVar(&anyInstance, "every-instance", false,
+				"return an instance for each Machine that asks for its instance, even if this process did not create it, and list none")
+			fs.StringSlice("cloud-endpoint", nil, "not used")
 		},
 		New: func() (provider.Driver, error) {
 			h, err := dial(hosts)
 			if err != nil {
 				return nil, err
 			}
-			return &driver{latency: latency, hosts: h, every: every, instances: map[string]*provider.Instance{},
+			return &driver{latency: latency, hosts: h, anyInstance: anyInstance, instances: map[string]*provider.Instance{},
 				byMachine: map[string]*provider.Instance{}}, nil
 		},
 	})

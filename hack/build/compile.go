@@ -15,11 +15,11 @@ import (
 
 // A compilation is one call of `go build`.
 type compilation struct {
-	// label names what is built, in front of each line of progress.
+	// label is the beginning of each line of progress.
 	label string
-	// dir is the folder in which the go command runs: by default the current one.
+	// dir is the folder in which the go command runs. It defaults to the current folder.
 	dir string
-	// modfile replaces the go.mod of that folder, outside of the workspace, if it is not empty.
+	// modfile replaces the go.mod of that folder, outside of the workspace, unless it is empty.
 	modfile string
 	// packages are the import paths or patterns to build.
 	packages []string
@@ -27,8 +27,8 @@ type compilation struct {
 	flags []string
 }
 
-// compile runs `go build -v` and shows its progress. Packages that the build cache has are not counted. An error ends
-// with what to do about it.
+// compile runs `go build -v` and shows its progress. It does not count packages from the build cache. An error ends
+// with advice.
 func compile(ctx context.Context, s *screen, c compilation) error {
 	stale, err := stalePackages(ctx, c)
 	if err != nil {
@@ -42,15 +42,15 @@ func compile(ctx context.Context, s *screen, c compilation) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("run the go command: %w", err)
 	}
-	said := follow(errs, newProgress(s, c.label, stale, time.Now))
+	output := follow(errs, newProgress(s, c.label, stale, time.Now))
 	if err := cmd.Wait(); err != nil {
-		return explain(said, fmt.Errorf("go build: %w", err))
+		return explain(output, fmt.Errorf("go build: %w", err))
 	}
 	return nil
 }
 
-// command is a call of the go command for the packages. Its compilers collect garbage seldom, which takes a fifth less
-// of the processor.
+// command returns a call of the go command for the packages. With GOGC=400, its compilers need a fifth less processor
+// time.
 func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	if c.modfile != "" {
 		args = append(args, "-modfile="+c.modfile)
@@ -69,7 +69,7 @@ func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// stalePackages returns the packages that have to be compiled, with the number of Go files of each as its weight.
+// stalePackages returns the packages that must be compiled. The weight of each is its number of Go files plus one.
 func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	const format = `{{if .Stale}}{{.ImportPath}} {{len .GoFiles}}{{end}}`
 	cmd := c.command(ctx, "list", "-deps", "-f", format)
@@ -92,9 +92,9 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads what `go build -v` prints. The name of a package is progress, and everything else is returned.
+// follow reads the output of `go build -v`. Names of packages count as progress, and follow returns everything else.
 func follow(from io.Reader, p *progress) string {
-	var said strings.Builder
+	var output strings.Builder
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -102,8 +102,8 @@ func follow(from io.Reader, p *progress) string {
 		if p.started(line) || strings.HasPrefix(line, "go: downloading ") {
 			continue
 		}
-		said.WriteString(line + "\n")
+		output.WriteString(line + "\n")
 	}
 	p.end()
-	return strings.TrimSpace(said.String())
+	return strings.TrimSpace(output.String())
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// module writes a Go module into a folder and moves there.
+// writeModule writes a Go module into a temporary folder and turns off the workspace.
 func writeModule(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func writeModule(t *testing.T, files map[string]string) string {
 }
 
 func TestCompileShowsProgress(t *testing.T) {
-	name := t.TempDir() // A package that no build cache has.
+	name := t.TempDir() // unique, so that no build cache has the package
 	dir := writeModule(t, map[string]string{
 		"go.mod":     "module example.com/m\n\ngo 1.26.0\n",
 		"main.go":    "package main\n\nimport \"example.com/m/sub\"\n\nfunc main() { sub.F() }\n",
@@ -40,24 +40,24 @@ func TestCompileShowsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "programs: compiled 2 packages in ") {
-		t.Errorf("compile shows %q", got)
+		t.Errorf("got the output %q, want the number of compiled packages", got)
 	}
 	if !isProgram(filepath.Join(dir, "m")) {
-		t.Error("there is no program")
+		t.Error("compile wrote no program")
 	}
 }
 
-func TestCompileReportsErrorsOfTheCode(t *testing.T) {
+func TestCompileReportsCompilerErrors(t *testing.T) {
 	dir := writeModule(t, map[string]string{
 		"go.mod": "module example.com/m\n\ngo 1.26.0\n", "main.go": "package main\n\nfunc main() { undefined() }\n",
 	})
 	err := compile(t.Context(), &screen{out: &bytes.Buffer{}}, compilation{dir: dir, packages: []string{"."}})
 	if err == nil || !strings.Contains(err.Error(), "main.go:3:15: undefined: undefined") {
-		t.Errorf("compile: %v", err)
+		t.Errorf("got the error %v, want one with file and line", err)
 	}
 }
 
-func TestExplain(t *testing.T) {
+func TestExplainAddsAdvice(t *testing.T) {
 	for output, want := range map[string]string{
 		"x\nwrite /tmp/a: no space left on device":                                "free some space and run the command again",
 		"go: go.mod requires go >= 1.26.0 (running go 1.21.0; GOTOOLCHAIN=local)": "too old",
@@ -70,13 +70,13 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestProgressEstimatesTheTimeLeft(t *testing.T) {
+func TestProgressEstimatesTimeLeft(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
 	p := newProgress(&screen{out: &out, terminal: true}, "programs", map[string]int{"small": 10, "large": 30},
 		func() time.Time { return now })
 	if now = now.Add(10 * time.Second); !p.started("small") || p.started("other") || p.started("small") {
-		t.Error("started must report the packages of the build, each once")
+		t.Error("started must report each package of the build once, and no others")
 	}
 	if want := "programs: compiled 1 of 2 packages, about 30 s left"; p.line(now) != want {
 		t.Errorf("line() = %q, want %q", p.line(now), want)
@@ -85,8 +85,8 @@ func TestProgressEstimatesTheTimeLeft(t *testing.T) {
 	if want := "programs: compiled 2 of 2 packages, linking"; p.line(now) != want {
 		t.Errorf("line() = %q, want %q", p.line(now), want)
 	}
-	if now = now.Add(3 * time.Minute); roughly(now.Sub(p.begun)) != "3 min" {
-		t.Errorf("roughly = %q", roughly(now.Sub(p.begun)))
+	if now = now.Add(3 * time.Minute); roughDuration(now.Sub(p.begun)) != "3 min" {
+		t.Errorf("roughDuration = %q, want 3 min", roughDuration(now.Sub(p.begun)))
 	}
 	p.end()
 	if want := "programs: compiled 2 packages in 3 min\n"; !strings.HasSuffix(out.String(), want) {

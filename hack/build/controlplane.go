@@ -24,7 +24,7 @@ import (
 // module is the folder of the Go module that pins the control plane.
 const module = "hack/controlplane"
 
-// sources are the packages of the programs that can be made ready.
+// sources has the Go package of each program that this command can build.
 var sources = map[string]string{
 	"etcd":                    "go.etcd.io/etcd/server/v3",
 	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -36,22 +36,22 @@ var sources = map[string]string{
 	"kube-proxy":              "k8s.io/kubernetes/cmd/kube-proxy",
 }
 
-// defaultPrograms are those of the demo and of the tests.
+// defaultPrograms are the programs that the demo and the tests run.
 var defaultPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 
-// A controlPlane makes the programs of a control plane ready in a folder of the cache.
+// A controlPlane builds or downloads the programs of a Kubernetes control plane into a folder of the cache.
 type controlPlane struct {
 	screen *screen
-	// version of Kubernetes, and etcd, which modfile pins.
+	// version and etcd are the versions of Kubernetes and etcd that modfile pins.
 	version, etcd string
 	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
 	modfile string
-	// cache has a folder for each version, named after the version and the hash of what it is built from, and a link
-	// to it that is named after the version.
+	// cache contains folder, whose name consists of the version and a hash of go.mod and go.sum. It also contains a link
+	// with the name of the version, which points to folder.
 	cache, folder string
-	// mode is "build", "download" or "auto", which downloads if it can and builds otherwise.
+	// mode is "build", "download" or "auto". In the mode auto, programs are built if the download fails.
 	mode string
-	// assets is a folder with programs that are used as they are. It may be empty.
+	// assets is a folder with existing programs, which are used as they are. It may be empty.
 	assets     string
 	downloader downloader
 }
@@ -60,7 +60,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	c := &controlPlane{screen: s, mode: getenv("CONTROLPLANE"), assets: getenv("KUBEBUILDER_ASSETS"), modfile: "go.mod"}
 	mod, err := os.ReadFile(filepath.Join(module, c.modfile))
 	if err != nil {
-		return nil, fmt.Errorf("run this in the folder of the repository: %w", err)
+		return nil, fmt.Errorf("run this command in the root folder of the repository: %w", err)
 	}
 	if c.version, err = required(mod, "k8s.io/kubernetes"); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	if other := getenv("KUBERNETES"); other != "" && other != c.version {
 		c.version, c.modfile = other, "versions/"+other+".mod"
 		if mod, err = os.ReadFile(filepath.Join(module, c.modfile)); err != nil {
-			return nil, fmt.Errorf("KUBERNETES is %q: %s/versions has the versions that can be built", other, module)
+			return nil, fmt.Errorf("KUBERNETES is %q: it must be one of the versions in %s/versions", other, module)
 		}
 	}
 	sum, err := os.ReadFile(filepath.Join(module, strings.TrimSuffix(c.modfile, ".mod")+".sum"))
@@ -104,7 +104,7 @@ func required(mod []byte, path string) (string, error) {
 	return string(match[1]), nil
 }
 
-// cacheFolder is the one of all scripts in hack.
+// cacheFolder returns the cache folder, which the scripts in hack use too.
 func cacheFolder(getenv func(string) string) (string, error) {
 	if root := getenv("MACHINIST_CACHE"); root != "" {
 		return filepath.Abs(root)
@@ -114,13 +114,13 @@ func cacheFolder(getenv func(string) string) (string, error) {
 	}
 	home := getenv("HOME")
 	if home == "" {
-		return "", errors.New("none of MACHINIST_CACHE, XDG_CACHE_HOME and HOME is set")
+		return "", errors.New("MACHINIST_CACHE, XDG_CACHE_HOME and HOME are not set")
 	}
 	return filepath.Join(home, ".cache", "machinist"), nil
 }
 
-// provide makes programs ready: those named, or the default ones. A name such as kubelet@v1.37.3 is a kubelet that
-// calls itself v1.37.3, for tests of upgrades. A program that is ready already costs nothing.
+// provide builds or downloads the named programs, or defaultPrograms, unless they exist already. A name such as
+// kubelet@v1.37.3 means a kubelet that reports the version v1.37.3, for tests of upgrades.
 func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = defaultPrograms
@@ -131,7 +131,7 @@ func (c *controlPlane) provide(ctx context.Context, names []string) error {
 			return fmt.Errorf("unknown program %q", name)
 		}
 		if version != "" && !strings.HasPrefix(version, minorOf(c.version)+".") {
-			return fmt.Errorf("%s: only another patch release of %s behaves like it", name, c.version)
+			return fmt.Errorf("%s: use another patch release of %s, because other releases behave differently", name, c.version)
 		}
 	}
 	if err := os.MkdirAll(c.folder, 0o755); err != nil {
@@ -148,33 +148,34 @@ func (c *controlPlane) provide(ctx context.Context, names []string) error {
 		if err := c.obtain(ctx, missing); err != nil {
 			return err
 		}
-		c.screen.say("control plane: %s of %s ready after %s", strings.Join(missing, ", "), c.version,
-			roughly(time.Since(begun)))
+		c.screen.print("control plane: %s of %s ready after %s", strings.Join(missing, ", "), c.version,
+			roughDuration(time.Since(begun)))
 	}
 	return c.link()
 }
 
-// lock makes a second build wait. It spares two builds the same work; a program gets its name only when it is complete.
+// lock waits until no other build runs, so that two builds do not do the same work. It also removes what an interrupted
+// build left. It does not protect readers: a program gets its name only when it is complete.
 func (c *controlPlane) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, explain(err.Error(), err)
 	}
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		c.screen.say("control plane: another build is running; waiting for it to finish")
+		c.screen.print("control plane: another build is running; waiting for it to finish")
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 	}
-	leftBehind, _ := filepath.Glob(filepath.Join(c.folder, ".partial-*"))
-	for _, path := range leftBehind {
+	leftovers, _ := filepath.Glob(filepath.Join(c.folder, ".partial-*"))
+	for _, path := range leftovers {
 		_ = os.RemoveAll(path)
 	}
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that neither the folder nor the assets have. A kubectl of a fitting version is taken
-// from PATH.
+// missing returns the programs that neither folder nor assets contains. It links kubectl from PATH if its version is
+// compatible.
 func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
@@ -193,8 +194,8 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// linkKubectl links the kubectl in PATH if Kubernetes supports it with the control plane: it is at most one minor
-// version older or newer.
+// linkKubectl links the kubectl in PATH if Kubernetes supports that version with the control plane, which allows one
+// minor version of difference.
 func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	found, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -207,12 +208,12 @@ func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	if found, err = filepath.Abs(found); err != nil {
 		return false
 	}
-	_ = os.Remove(path) // A link whose target is gone.
+	_ = os.Remove(path) // possibly a link whose target was deleted
 	return os.Symlink(found, path) == nil
 }
 
-// kubectlFits reports whether the output of `kubectl version --client --output=json` names a version that Kubernetes
-// supports with a server of the given version.
+// kubectlFits reports whether Kubernetes supports a kubectl with a server of the given version. output is what `kubectl
+// version --client --output=json` prints.
 func kubectlFits(output []byte, server string) bool {
 	var answer struct {
 		ClientVersion struct {
@@ -239,7 +240,7 @@ func minorOf(version string) string {
 	return version[:strings.LastIndex(version, ".")]
 }
 
-// obtain downloads or builds programs.
+// obtain downloads or builds programs, as mode says.
 func (c *controlPlane) obtain(ctx context.Context, names []string) error {
 	if c.mode == "build" {
 		return c.build(ctx, names)
@@ -251,7 +252,7 @@ func (c *controlPlane) obtain(ctx context.Context, names []string) error {
 	case c.mode == "download":
 		return fmt.Errorf("%w; CONTROLPLANE=build builds the control plane instead", reason)
 	}
-	c.screen.say("control plane: %v; building it instead", reason)
+	c.screen.print("control plane: %v; building it instead", reason)
 	return c.build(ctx, c.missing(ctx, names))
 }
 
@@ -261,7 +262,7 @@ func (c *controlPlane) download(ctx context.Context, names []string) error {
 	}
 	for _, name := range names {
 		if strings.Contains(name, "@") {
-			return fmt.Errorf("%s is no release", name)
+			return fmt.Errorf("%s is not a release", name)
 		}
 		if _, err := c.downloader.checksum(c.release(name)); err != nil {
 			return err
@@ -281,7 +282,7 @@ func (c *controlPlane) download(ctx context.Context, names []string) error {
 	return nil
 }
 
-// release is where a program of this version is published.
+// release returns where a program of this version is published.
 func (c *controlPlane) release(name string) release {
 	if name == "etcd" {
 		archive := "etcd-" + c.etcd + "-linux-" + runtime.GOARCH
@@ -293,8 +294,7 @@ func (c *controlPlane) release(name string) release {
 	return release{url: "https://dl.k8s.io/release/" + c.version + "/bin/linux/" + runtime.GOARCH + "/" + name}
 }
 
-// build compiles programs with one call of the go command. Programs that call themselves another version are linked
-// after that.
+// build compiles programs with one call of the go command for each version that they report.
 func (c *controlPlane) build(ctx context.Context, names []string) error {
 	byVersion := map[string][]string{}
 	for _, name := range names {
@@ -337,7 +337,7 @@ func (c *controlPlane) buildVersion(ctx context.Context, version string, names [
 		program, _, _ := strings.Cut(name, "@")
 		built := program
 		if program == "etcd" {
-			built = "server" // The go command names a program after the last part of its path that is no version.
+			built = "server" // The go command ignores the version at the end of the path.
 		}
 		to := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
 		if err := os.Rename(filepath.Join(partial, built), to); err != nil {
@@ -347,8 +347,8 @@ func (c *controlPlane) buildVersion(ctx context.Context, version string, names [
 	return nil
 }
 
-// versionFlags makes the linker write the version into Kubernetes' programs. Without them each would call itself
-// v0.0.0-master, and the API server would emulate that version.
+// versionFlags returns the linker flags that set the version of Kubernetes programs. Without them, the programs would
+// report v0.0.0-master, and the API server would emulate that version.
 func versionFlags(version string) string {
 	var flags []string
 	minor, _ := minorNumber(version)
@@ -363,8 +363,8 @@ func versionFlags(version string) string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-// link points the link that is named after the version to the folder. It is replaced in one step, because tests may be
-// reading it.
+// link points the link with the name of the version to the folder. It replaces an old link atomically, because tests
+// may read it at the same time.
 func (c *controlPlane) link() error {
 	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
 	if current, err := os.Readlink(link); err == nil && current == target {

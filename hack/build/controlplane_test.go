@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// newRepository moves to a folder with the files that newControlPlane reads, and returns its environment.
+// newRepository changes to a folder with the files that newControlPlane reads, and returns environment variables for
+// it.
 func newRepository(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +32,7 @@ func newRepository(t *testing.T) map[string]string {
 		}
 	}
 	t.Chdir(dir)
-	t.Setenv("PATH", "/nowhere") // Neither a go command nor a kubectl.
+	t.Setenv("PATH", "/nowhere") // without a go command and a kubectl
 	return map[string]string{"MACHINIST_CACHE": filepath.Join(dir, "cache")}
 }
 
@@ -45,7 +46,7 @@ func start(t *testing.T, env map[string]string) (*controlPlane, *bytes.Buffer) {
 	return c, &out
 }
 
-func TestDownloadedProgramsAreReady(t *testing.T) {
+func TestProvideDownloadsPrograms(t *testing.T) {
 	env := newRepository(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, filepath.Base(r.URL.Path))
@@ -63,15 +64,15 @@ func TestDownloadedProgramsAreReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !isProgram(filepath.Join(env["MACHINIST_CACHE"], "controlplane", "v1.37.2", "kubelet")) {
-		t.Error("the link of the version does not lead to the kubelet")
+		t.Error("the folder v1.37.2 has no kubelet")
 	}
 	server.Close()
 	if err := c.provide(t.Context(), []string{"kubelet"}); err != nil {
-		t.Errorf("a program that is ready was asked for again: %v", err)
+		t.Errorf("an existing program was downloaded again: %v", err)
 	}
 }
 
-func TestWithoutAChecksumTheModeDecides(t *testing.T) {
+func TestProvideWithoutChecksumFollowsMode(t *testing.T) {
 	env := newRepository(t)
 	env["CONTROLPLANE"] = "download"
 	c, _ := start(t, env)
@@ -84,7 +85,7 @@ func TestWithoutAChecksumTheModeDecides(t *testing.T) {
 	err = c.provide(t.Context(), []string{"kubelet"})
 	if err == nil || !strings.Contains(err.Error(), `"go": executable file not found`) ||
 		!strings.Contains(out.String(), "has no checksum of kubelet; building it instead") {
-		t.Errorf("provide in mode auto, without a go command: %v; shown: %s", err, out)
+		t.Errorf("provide in mode auto, without a go command: %v; output: %s", err, out)
 	}
 	env["CONTROLPLANE"] = "buidl"
 	_, err = newControlPlane(func(name string) string { return env[name] }, &screen{out: out})
@@ -93,19 +94,19 @@ func TestWithoutAChecksumTheModeDecides(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedBuildLeavesNothing(t *testing.T) {
+func TestLockRemovesLeftoversOfInterruptedBuild(t *testing.T) {
 	env := newRepository(t)
 	c, _ := start(t, env)
-	left := filepath.Join(c.folder, ".partial-build-1")
-	if err := os.MkdirAll(left, 0o755); err != nil {
+	leftover := filepath.Join(c.folder, ".partial-build-1")
+	if err := os.MkdirAll(leftover, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	unlock, err := c.lock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(left); !os.IsNotExist(err) {
-		t.Errorf("what an interrupted build left is still there: %v", err)
+	if _, err := os.Stat(leftover); !os.IsNotExist(err) {
+		t.Errorf("lock did not remove the folder of an interrupted build: %v", err)
 	}
 	f, err := os.Open(filepath.Join(c.folder, ".lock"))
 	if err != nil {
@@ -113,11 +114,11 @@ func TestAnInterruptedBuildLeavesNothing(t *testing.T) {
 	}
 	defer f.Close()
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		t.Error("a second build did not find the lock taken")
+		t.Error("a second build could take the lock")
 	}
 	unlock()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Errorf("the lock is still taken: %v", err)
+		t.Errorf("unlock did not release the lock: %v", err)
 	}
 }
 
@@ -128,15 +129,15 @@ func TestKubectlFits(t *testing.T) {
 	} {
 		output := fmt.Sprintf(`{"clientVersion":{"gitVersion":%q}}`, version)
 		if got := kubectlFits([]byte(output), "v1.37.2"); got != want {
-			t.Errorf("kubectlFits(%s) = %t", output, got)
+			t.Errorf("kubectlFits(%s) = %t, want %t", output, got, want)
 		}
 	}
 	if kubectlFits([]byte("Client Version: v1.37.2"), "v1.37.2") {
-		t.Error("output that is no JSON fits")
+		t.Error("kubectlFits accepts output that is not JSON")
 	}
 }
 
-func TestAKubectlInPathIsUsed(t *testing.T) {
+func TestProvideLinksKubectlFromPath(t *testing.T) {
 	env := newRepository(t)
 	c, _ := start(t, env)
 	bin := t.TempDir()
@@ -149,16 +150,16 @@ func TestAKubectlInPathIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(filepath.Join(c.folder, "kubectl")); err != nil || to != filepath.Join(bin, "kubectl") {
-		t.Errorf("the folder's kubectl leads to %q (%v)", to, err)
+		t.Errorf("kubectl is linked to %q (%v), want the one in PATH", to, err)
 	}
 }
 
-func TestOtherVersions(t *testing.T) {
+func TestNewControlPlaneSelectsVersion(t *testing.T) {
 	env := newRepository(t)
 	env["KUBERNETES"] = "v1.34.4"
 	get := func(name string) string { return env[name] }
 	if _, err := newControlPlane(get, &screen{}); err == nil || !strings.Contains(err.Error(), `KUBERNETES is "v1.34.4"`) {
-		t.Errorf("newControlPlane for a version that is not there: %v", err)
+		t.Errorf("newControlPlane for an unsupported version: %v", err)
 	}
 	if err := os.Mkdir(filepath.Join(module, "versions"), 0o755); err != nil {
 		t.Fatal(err)
@@ -171,15 +172,15 @@ func TestOtherVersions(t *testing.T) {
 	}
 	c, _ := start(t, env)
 	if c.version != "v1.34.4" || c.etcd != "v3.6.4" || !strings.HasPrefix(filepath.Base(c.folder), "v1.34.4-") {
-		t.Errorf("the control plane is %s with etcd %s in %s", c.version, c.etcd, c.folder)
+		t.Errorf("got version %s with etcd %s in %s, want v1.34.4 with v3.6.4", c.version, c.etcd, c.folder)
 	}
 }
 
-func TestUnknownPrograms(t *testing.T) {
+func TestProvideRejectsUnknownPrograms(t *testing.T) {
 	c, _ := start(t, newRepository(t))
 	for name, want := range map[string]string{
 		"kubeadmm":        `unknown program "kubeadmm"`,
-		"kubelet@v1.38.0": "only another patch release of v1.37.2",
+		"kubelet@v1.38.0": "use another patch release of v1.37.2",
 	} {
 		if err := c.provide(t.Context(), []string{name}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("provide(%s): %v, want %q", name, err, want)
@@ -187,13 +188,13 @@ func TestUnknownPrograms(t *testing.T) {
 	}
 }
 
-func TestVersionFlags(t *testing.T) {
+func TestVersionFlagsSetVersion(t *testing.T) {
 	flags := versionFlags("v1.37.3")
 	for _, want := range []string{
 		"-s -w -X ", " -X k8s.io/client-go/pkg/version.gitVersion=v1.37.3", " -X k8s.io/component-base/version.gitMinor=37",
 	} {
 		if !strings.Contains(flags, want) {
-			t.Errorf("versionFlags() = %q, which lacks %q", flags, want)
+			t.Errorf("versionFlags() = %q, want %q in it", flags, want)
 		}
 	}
 }

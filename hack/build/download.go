@@ -20,27 +20,27 @@ import (
 	"time"
 )
 
-// A release is a program that its project publishes.
+// A release is a published program.
 type release struct {
 	url string
-	// member is the path of the program in a .tar.gz archive. It is empty if url is the program itself.
+	// member is the path of the program in a .tar.gz archive. It is empty if url refers to the program itself.
 	member string
 }
 
-// A downloader fetches releases whose checksums are pinned.
+// A downloader downloads releases whose checksums are pinned.
 type downloader struct {
-	// mirror replaces the scheme and host of each address if it is not empty.
+	// mirror replaces the scheme and host of each URL unless it is empty.
 	mirror string
-	// pins are the SHA-256 checksums by URL.
+	// pins has the SHA-256 checksum of each URL.
 	pins map[string]string
-	// pinFile is where they come from.
+	// pinFile is the file that contains the checksums.
 	pinFile string
-	// connect limits the time to the beginning of an answer, and idle the time without data after that.
+	// connect limits the time until an answer begins. idle limits the time without data after that.
 	connect, idle time.Duration
 }
 
-// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR names a server that has the same paths as the official
-// ones, and CONTROLPLANE_CHECKSUMS another file of checksums.
+// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR names a server with the same paths as the official
+// servers. CONTROLPLANE_CHECKSUMS names another file of checksums.
 func newDownloader(getenv func(string) string, pinFile string) (downloader, error) {
 	d := downloader{mirror: getenv("CONTROLPLANE_MIRROR"), pinFile: pinFile, connect: 3 * time.Second, idle: 10 * time.Second}
 	if file := getenv("CONTROLPLANE_CHECKSUMS"); file != "" {
@@ -62,7 +62,7 @@ func newDownloader(getenv func(string) string, pinFile string) (downloader, erro
 	return d, nil
 }
 
-// parsePins reads lines of a SHA-256 checksum and a URL. Lines that begin with # are comments.
+// parsePins parses lines that consist of a SHA-256 checksum and a URL. Lines that begin with # are comments.
 func parsePins(text []byte) (map[string]string, error) {
 	pins := map[string]string{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -86,8 +86,8 @@ func (d downloader) checksum(r release) (string, error) {
 	return "", fmt.Errorf("%s has no checksum of %s", d.pinFile, path.Base(r.url))
 }
 
-// fetch downloads the program of a release into a file. Nothing is left of a download that fails or has another
-// checksum.
+// fetch downloads the program of a release into a file. It removes the file if the download fails or the checksum
+// differs.
 func (d downloader) fetch(ctx context.Context, s *screen, r release, file string) error {
 	want, err := d.checksum(r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (d downloader) fetch(ctx context.Context, s *screen, r release, file string
 	}
 	got, err := d.get(ctx, s, r.url, archive)
 	if err == nil && got != want {
-		err = fmt.Errorf("its SHA-256 checksum is %s, not %s", got, want)
+		err = fmt.Errorf("the SHA-256 checksum is %s, want %s", got, want)
 	}
 	if err == nil && r.member != "" {
 		err = extract(archive, r.member, file)
@@ -131,14 +131,14 @@ func (d downloader) get(ctx context.Context, s *screen, address, file string) (s
 	body := &meteredReader{from: response.Body, watchdog: watchdog, screen: s, name: path.Base(address),
 		total: response.ContentLength}
 	_, err = io.Copy(io.MultiWriter(out, sum), body)
-	s.clear()
+	s.clearLine()
 	if err = errors.Join(err, out.Close()); err != nil {
 		return "", watchdog.cause(err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// open sends the request and returns the answer with a watchdog that ends the request when no data arrives.
+// open sends the request and returns the response, with a watchdog that cancels the request when no data arrives.
 func (d downloader) open(ctx context.Context, address string) (*http.Response, *watchdog, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -169,13 +169,13 @@ func (d downloader) open(ctx context.Context, address string) (*http.Response, *
 	if response.StatusCode != http.StatusOK {
 		w.stop()
 		_ = response.Body.Close()
-		return nil, nil, fmt.Errorf("the server answers %s", response.Status)
+		return nil, nil, fmt.Errorf("the server returned %s", response.Status)
 	}
-	w.fed()
+	w.reset()
 	return response, w, nil
 }
 
-// A watchdog ends a download when no data arrives for a while.
+// A watchdog cancels a download when no data arrives for a while.
 type watchdog struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -183,15 +183,15 @@ type watchdog struct {
 	limit  time.Duration
 }
 
-// fed starts the time anew: data has arrived.
-func (w *watchdog) fed() {
+// reset restarts the timer after data arrived.
+func (w *watchdog) reset() {
 	w.timer.Stop()
 	w.timer = time.AfterFunc(w.limit, func() { w.cancel(fmt.Errorf("no data for %s", w.limit)) })
 }
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-// cause returns why the watchdog ended the download, or err if it did not.
+// cause returns why the watchdog canceled the download, or err if it did not.
 func (w *watchdog) cause(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -199,7 +199,7 @@ func (w *watchdog) cause(err error) error {
 	return err
 }
 
-// A meteredReader feeds the watchdog and shows how much has arrived.
+// A meteredReader resets the watchdog and shows how much has arrived.
 type meteredReader struct {
 	from     io.Reader
 	watchdog *watchdog
@@ -214,7 +214,7 @@ func (r *meteredReader) Read(into []byte) (int, error) {
 	n, err := r.from.Read(into)
 	if n > 0 {
 		r.arrived += int64(n)
-		r.watchdog.fed()
+		r.watchdog.reset()
 	}
 	interval := logInterval
 	if r.screen.terminal {
@@ -226,7 +226,7 @@ func (r *meteredReader) Read(into []byte) (int, error) {
 		if r.total > 0 {
 			text += fmt.Sprintf(" of %d MB", r.total>>20)
 		}
-		r.screen.show(text)
+		r.screen.update(text)
 	}
 	return n, err
 }

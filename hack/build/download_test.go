@@ -24,7 +24,7 @@ func checksumOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestFetch(t *testing.T) {
+func TestFetchVerifiesDownloads(t *testing.T) {
 	program := bytes.Repeat([]byte("program"), 1000)
 	unreachable := func(t *testing.T) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,11 +43,11 @@ func TestFetch(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		server func(*testing.T) string
-		want   string // Part of the error.
+		want   string // part of the error
 	}{
 		"good": {serve(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/release/v1.37.2/bin/linux/amd64/kubectl" {
-				t.Errorf("the mirror was asked for %s", r.URL.Path)
+				t.Errorf("the mirror got a request for %s", r.URL.Path)
 			}
 			_, _ = w.Write(program)
 		}), ""},
@@ -59,9 +59,9 @@ func TestFetch(t *testing.T) {
 			_, _ = w.Write(program[:100])
 		}), "unexpected EOF"},
 		"missing": {serve(http.NotFound), "404"},
-		"silent before the answer": {serve(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+		"no answer": {serve(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
 			"no answer within 50ms"},
-		"silent in the middle": {serve(func(w http.ResponseWriter, r *http.Request) {
+		"no more data": {serve(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(program[:100])
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
@@ -88,13 +88,13 @@ func TestFetch(t *testing.T) {
 				t.Errorf("fetch: %v, want an error about %q that names the URL", err, test.want)
 			}
 			if left, _ := os.ReadDir(folder); len(left) > 0 {
-				t.Errorf("a failed download left %v", left)
+				t.Errorf("a failed download left files: %v", left)
 			}
 		})
 	}
 }
 
-func TestFetchFromAnArchive(t *testing.T) {
+func TestFetchExtractsProgramFromArchive(t *testing.T) {
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
 	files := tar.NewWriter(zipped)
@@ -126,7 +126,7 @@ func TestFetchFromAnArchive(t *testing.T) {
 		t.Errorf("fetch: %v, and the file has %q", err, got)
 	}
 	if left, _ := os.ReadDir(folder); len(left) != 1 {
-		t.Errorf("the folder has %v, want etcd alone", left)
+		t.Errorf("the folder contains %v, want only etcd", left)
 	}
 	err = d.fetch(t.Context(), &screen{out: io.Discard}, release{url: url, member: "etcd-v3.7.0/etcdctl"}, file)
 	if err == nil || !strings.Contains(err.Error(), "the archive has no etcd-v3.7.0/etcdctl") {
@@ -134,7 +134,7 @@ func TestFetchFromAnArchive(t *testing.T) {
 	}
 }
 
-func TestParsePins(t *testing.T) {
+func TestParsePinsReadsChecksums(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	pins, err := parsePins([]byte("# comment\n\n" + sum + "  " + official + "\n"))
 	if err != nil || len(pins) != 1 || pins[official] != sum {

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// causes are failures of the go command that have nothing to do with the code, by a part of what it prints.
+// causes lists failures of the go command whose cause is not in the code. text is a part of the output.
 var causes = []struct {
 	text, advice string
 }{
-	{"no space left on device", "the disk is full: free some space and run the command again; what was compiled is kept"},
-	{"disk quota exceeded", "the disk quota is used up: free some space and run the command again; what was compiled is kept"},
+	{"no space left on device", "the disk is full: free some space and run the command again; compiled packages are kept"},
+	{"disk quota exceeded", "the disk quota is used up: free some space and run the command again; compiled packages are kept"},
 	{"requires go >=", "this version of Go is too old: install the one that go.mod names and run the command again"},
 	{"toolchain not available", "this version of Go is too old: install the one that go.mod names and run the command again"},
 	{"dial tcp", "Go modules could not be downloaded: check the network or set GOPROXY, and run the command again"},
 	{"no such host", "Go modules could not be downloaded: check the network or set GOPROXY, and run the command again"},
 	{"i/o timeout", "Go modules could not be downloaded: check the network or set GOPROXY, and run the command again"},
 	{"checksum mismatch", "a downloaded Go module is damaged: run `go clean -modcache` and then the command again"},
-	{"signal: killed", "the compiler was killed, probably for lack of memory: close other programs or set GOFLAGS=-p=1, and run the command again"},
+	{"signal: killed", "the compiler was killed, probably because memory ran out: close other programs or set GOFLAGS=-p=1, and run the command again"},
 }
 
-// explain returns what to do about a failed build, after what the go command printed.
+// explain adds advice to the error of a failed build if the output of the go command shows a known cause.
 func explain(output string, err error) error {
 	for _, c := range causes {
 		if strings.Contains(output, c.text) {
@@ -33,7 +33,7 @@ func explain(output string, err error) error {
 	return fmt.Errorf("%w\n%s", err, output)
 }
 
-// lastLine returns the last line of a text that contains part.
+// lastLine returns the last line of a text that contains a string.
 func lastLine(text, part string) string {
 	found := ""
 	for line := range strings.Lines(text) {

@@ -1,11 +1,11 @@
-// Command build builds programs with the go command and shows how far it is: packages compiled out of how many, and
+// Command build builds programs with the go command and shows its progress: how many of the packages are compiled, and
 // about how much time is left.
 //
 //	go run ./hack/build programs [-o bin] PACKAGE...   build programs of this repository
-//	go run ./hack/build controlplane [PROGRAM...]      make the programs of a Kubernetes control plane ready
+//	go run ./hack/build controlplane [PROGRAM...]      download or build the programs of a control plane
 //	go run ./hack/build pin                            write the checksums of the official release binaries
 //
-// All programs are built with the go command's default flags, so that programs and tests share the build cache.
+// All programs are built with the default flags of the go command, so that programs and tests share the build cache.
 package main
 
 import (

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-const pinHeader = `# SHA-256 checksums of official release binaries, which make controlplane downloads instead of building them.
-# go run ./hack/build pin writes this file, where the official servers can be reached.
+const pinHeader = `# SHA-256 checksums of official release binaries. The target controlplane downloads these binaries instead of building them.
+# The command "go run ./hack/build pin" writes this file. It needs access to the official servers.
 `
 
-// pin downloads the release binaries of this version and writes their checksums into the file of pins.
+// pin downloads the release binaries of this version and writes their checksums to pinFile.
 func (c *controlPlane) pin(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(sources))
 	scratch, err := os.MkdirTemp("", "machinist-pin-")
@@ -36,6 +36,6 @@ func (c *controlPlane) pin(ctx context.Context) error {
 	if err := os.WriteFile(c.downloader.pinFile, []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	c.screen.say("%s: pinned %d programs of %s for linux/%s", c.downloader.pinFile, len(names), c.version, runtime.GOARCH)
+	c.screen.print("%s: pinned %d programs of %s for linux/%s", c.downloader.pinFile, len(names), c.version, runtime.GOARCH)
 	return nil
 }

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen is where progress is shown.
+// A screen shows progress.
 type screen struct {
 	out io.Writer
-	// terminal is whether a line can be written over.
+	// terminal reports whether out is a terminal, on which a line can be overwritten.
 	terminal bool
-	// width is the length of the line that the next one has to cover.
+	// width is the length of the current line, which the next line must overwrite.
 	width int
 }
 
@@ -23,14 +23,14 @@ func newScreen(f *os.File) *screen {
 	return &screen{out: f, terminal: term.IsTerminal(int(f.Fd()))}
 }
 
-// say prints a line that stays.
-func (s *screen) say(format string, args ...any) {
-	s.clear()
+// print prints a line that stays on the screen.
+func (s *screen) print(format string, args ...any) {
+	s.clearLine()
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// show prints a line that the next one replaces on a terminal.
-func (s *screen) show(line string) {
+// update prints a line that the next line overwrites on a terminal.
+func (s *screen) update(line string) {
 	if !s.terminal {
 		fmt.Fprintln(s.out, line)
 		return
@@ -39,15 +39,15 @@ func (s *screen) show(line string) {
 	s.width = len(line)
 }
 
-func (s *screen) clear() {
+func (s *screen) clearLine() {
 	if s.width > 0 {
 		fmt.Fprintf(s.out, "\r%s\r", strings.Repeat(" ", s.width))
 		s.width = 0
 	}
 }
 
-// progress counts the packages of one build. The time left is estimated from the number of Go files, because packages
-// differ a hundredfold in size.
+// progress counts the packages of a build. It estimates the time left from the number of Go files, because the sizes of
+// packages differ by a factor of a hundred.
 type progress struct {
 	screen *screen
 	label  string
@@ -59,13 +59,14 @@ type progress struct {
 	begun, shown      time.Time
 }
 
-// Progress is shown at most this often on a terminal, and otherwise.
+// Intervals between two lines of progress, on a terminal and elsewhere.
 const (
 	terminalInterval = 200 * time.Millisecond
 	logInterval      = 30 * time.Second
 )
 
-// estimateAfter is the fraction of the files, one twentieth, after which an estimate of the time left is worth showing.
+// estimateAfter is the divisor of the number of files after which the estimate of the time left is shown: one
+// twentieth.
 const estimateAfter = 20
 
 func newProgress(s *screen, label string, stale map[string]int, now func() time.Time) *progress {
@@ -74,12 +75,12 @@ func newProgress(s *screen, label string, stale map[string]int, now func() time.
 		p.totalFiles += files
 	}
 	if p.total > 0 {
-		s.say("%s: %d packages to compile", label, p.total)
+		s.print("%s: %d packages to compile", label, p.total)
 	}
 	return p
 }
 
-// started reports whether line names a package of the build, whose compilation begins.
+// started reports whether line is the name of a package of the build, whose compilation begins.
 func (p *progress) started(line string) bool {
 	files, ok := p.stale[line]
 	if !ok {
@@ -94,12 +95,12 @@ func (p *progress) started(line string) bool {
 	}
 	if now := p.now(); now.Sub(p.shown) >= interval {
 		p.shown = now
-		p.screen.show(p.line(now))
+		p.screen.update(p.line(now))
 	}
 	return true
 }
 
-// line says how far the build is.
+// line returns the line of progress at a time.
 func (p *progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: compiled %d of %d packages", p.label, p.compiled, p.total)
 	if p.files == p.totalFiles {
@@ -110,19 +111,20 @@ func (p *progress) line(now time.Time) string {
 	}
 	elapsed := now.Sub(p.begun)
 	left := time.Duration(float64(elapsed) * float64(p.totalFiles-p.files) / float64(p.files))
-	return text + ", about " + roughly(left) + " left"
+	return text + ", about " + roughDuration(left) + " left"
 }
 
 func (p *progress) end() {
-	p.screen.clear()
+	p.screen.clearLine()
 	if p.total > 0 {
-		// Fewer than announced where a package that depends on a changed one turned out to be the same.
-		p.screen.say("%s: compiled %d packages in %s", p.label, p.compiled, roughly(p.now().Sub(p.begun)))
+		// The number may be smaller than announced: a package is not compiled again if a package that it imports changed
+		// without a difference in its output.
+		p.screen.print("%s: compiled %d packages in %s", p.label, p.compiled, roughDuration(p.now().Sub(p.begun)))
 	}
 }
 
-// roughly returns a duration in the unit that a person would use.
-func roughly(d time.Duration) string {
+// roughDuration formats a duration in seconds, or in minutes from 90 seconds on.
+func roughDuration(d time.Duration) string {
 	if d < 90*time.Second {
 		return fmt.Sprintf("%d s", int(d.Seconds()+0.5))
 	}

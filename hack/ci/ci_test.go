@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func write(t *testing.T, content string) string {
+func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -26,20 +26,20 @@ func names(targets []target) (all []string) {
 	return all
 }
 
-func TestReadTargets(t *testing.T) {
-	targets, err := readTargets(write(t, "# comment\n\nverify 2\nlong 1.5 e2e FULL=1\n"))
+func TestReadTargetsParsesLines(t *testing.T) {
+	targets, err := readTargets(writeFile(t, "# comment\n\nverify 2\nlong 1.5 e2e FULL=1\n"))
 	if err != nil || len(targets) != 2 || !slices.Equal(targets[0].args, []string{"verify"}) ||
 		!slices.Equal(targets[1].args, []string{"e2e", "FULL=1"}) || targets[1].minutes != 1.5 {
 		t.Errorf("readTargets: %+v, %v", targets, err)
 	}
 	for _, bad := range []string{"verify", "verify x", "verify 0", "# nothing"} {
-		if _, err := readTargets(write(t, bad)); err == nil {
-			t.Errorf("readTargets(%q) accepts it", bad)
+		if _, err := readTargets(writeFile(t, bad)); err == nil {
+			t.Errorf("readTargets(%q) returned no error", bad)
 		}
 	}
 }
 
-func TestPartOf(t *testing.T) {
+func TestPartOfBalancesMinutes(t *testing.T) {
 	targets := []target{{name: "a", minutes: 10}, {name: "b", minutes: 30}, {name: "c", minutes: 20}, {name: "d",
 		minutes: 5}}
 	for part, want := range map[string][]string{"1/1": {"a", "b", "c", "d"}, "1/2": {"b", "d"}, "2/2": {"a", "c"}} {
@@ -52,12 +52,12 @@ func TestPartOf(t *testing.T) {
 	}
 	for _, bad := range []string{"", "0/2", "3/2", "x"} {
 		if _, err := partOf(targets, bad, 100); err == nil {
-			t.Errorf("partOf(%q) accepts it", bad)
+			t.Errorf("partOf(%q) returned no error", bad)
 		}
 	}
 }
 
-func TestTheTargetsOfThisRepositoryFit(t *testing.T) {
+func TestRepositoryTargetsAreWithinLimit(t *testing.T) {
 	for file, limit := range map[string]float64{"targets": 35, "nightly": 10000} {
 		targets, err := readTargets(filepath.Join("../../.ci", file))
 		if err != nil {
@@ -77,16 +77,16 @@ const events = `{"Action":"run","Package":"example.com/a","Test":"TestA"}
 {"Action":"pass","Package":"example.com/a"}
 `
 
-func TestResultsOfTests(t *testing.T) {
+func TestResultCountsTests(t *testing.T) {
 	r := &result{Target: "test", Minutes: 5, Wall: 2 * time.Minute, CPU: 3 * time.Minute, Commit: "abc",
 		Notes: []string{"no network"}}
 	if err := r.add(strings.NewReader(events)); err != nil {
 		t.Fatal(err)
 	}
 	if r.Passed != 1 || r.Failed != 1 || !slices.Equal(r.Skipped, []string{"a.TestB/sub", "a.FuzzD/seed#1"}) {
-		t.Errorf("add counts %+v", r)
+		t.Errorf("got the result %+v", r)
 	}
-	allowed, err := readSkips(write(t, "a.TestB needs KVM\na.FuzzD some seeds do not apply\n"))
+	allowed, err := readSkips(writeFile(t, "a.TestB needs KVM\na.FuzzD some seeds do not apply\n"))
 	if err != nil || len(allowed.unexpected(r.Skipped, true)) != 0 {
 		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped, true), err)
 	}
@@ -100,7 +100,7 @@ func TestResultsOfTests(t *testing.T) {
 		t.Errorf("unexpected: %v", r.Unexpected)
 	}
 	folder := t.TempDir()
-	other := &result{Target: "other", Commit: "former"}
+	other := &result{Target: "other", Commit: "previous"}
 	for _, r := range []*result{r, other} {
 		if err := r.save(folder); err != nil {
 			t.Fatal(err)
@@ -120,21 +120,21 @@ func TestResultsOfTests(t *testing.T) {
 	}
 }
 
-func TestSkipsNeedAReason(t *testing.T) {
-	if _, err := readSkips(write(t, "a.TestB\n")); err == nil || !strings.Contains(err.Error(), "a.TestB has no reason") {
+func TestSkipsNeedReason(t *testing.T) {
+	if _, err := readSkips(writeFile(t, "a.TestB\n")); err == nil || !strings.Contains(err.Error(), "a.TestB has no reason") {
 		t.Errorf("readSkips: %v", err)
 	}
 }
 
-func TestNotes(t *testing.T) {
+func TestNotesOfReadsSkippedChecks(t *testing.T) {
 	notes := notesOf(strings.NewReader("a\nSKIPPED: there is no network\nb SKIPPED: x\n"))
 	if !slices.Equal(notes, []string{"there is no network"}) {
 		t.Errorf("notesOf: %q", notes)
 	}
 }
 
-// A scenario that has another name by now would silently not run.
-func TestTheShortScenariosExist(t *testing.T) {
+// A renamed scenario would silently not run.
+func TestShortScenariosExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestTheShortScenariosExist(t *testing.T) {
 	}
 	for _, name := range strings.Split(list, "|") {
 		if !strings.Contains(all.String(), "\nfunc "+name+"(t *testing.T)") {
-			t.Errorf("there is no scenario %s", name)
+			t.Errorf("E2E_SHORT names the scenario %s, which does not exist", name)
 		}
 	}
 }

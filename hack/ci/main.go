@@ -1,12 +1,12 @@
-// Command ci runs make targets one after the other and prints what each took: time by the clock, time of the processor,
-// tests run and tests skipped.
+// Command ci runs make targets one after the other. At the end it prints a table with the time, the processor time, and
+// the numbers of run and skipped tests of each target.
 //
-//	go run ./hack/ci                                          what a change has to pass (.ci/targets)
+//	go run ./hack/ci                                          targets that every change must pass (.ci/targets)
 //	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
-//	go run ./hack/ci -table -results dist/nightly             the table of the results that a folder has
+//	go run ./hack/ci -table -results dist/nightly             print the table of the results in a folder
 //
-// It fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all targets
-// exceed the limit. With -results, the results of several runs for the same commit are merged into one table.
+// The command fails if a target fails, if a test is skipped without being named in .ci/skips, or if the minutes of all
+// targets exceed the limit. With -results, it merges the results of several runs on the same commit into one table.
 package main
 
 import (
@@ -34,12 +34,12 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	targetFile := flag.String("targets", ".ci/targets", "file of the targets and of the minutes that each may take")
-	skipFile := flag.String("skips", ".ci/skips", "file of the tests that may be skipped")
+	targetFile := flag.String("targets", ".ci/targets", "file with the targets and the minutes that each may take")
+	skipFile := flag.String("skips", ".ci/skips", "file with the tests that may be skipped")
 	limit := flag.Float64("limit", 35, "minutes that the targets of one part may take together")
 	partFlag := flag.String("part", "1/1", "part of the targets to run, such as 2/3")
-	tableOnly := flag.Bool("table", false, "run nothing and print the table of the results")
-	folder := flag.String("results", "", "folder in which the results of several parts are merged")
+	tableOnly := flag.Bool("table", false, "print the table of the results without running targets")
+	folder := flag.String("results", "", "folder that collects the results of several parts")
 	flag.Parse()
 
 	targets, err := readTargets(*targetFile)
@@ -83,7 +83,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		if r.Failure != "" && *partFlag == "1/1" {
-			break // What comes after it would only delay the answer.
+			break // report the failure without delay
 		}
 	}
 	results, err := loadResults(*folder, commit)
@@ -97,7 +97,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// commitOf returns the commit of the working tree, with the suffix -dirty if it has changes.
+// commitOf returns the current commit. It has the suffix -dirty if the working tree has changes.
 func commitOf(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {

@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// A result is what a target took and what its tests came to.
+// A result describes a run of a target: its duration and the results of its tests.
 type result struct {
 	Target, Commit string
-	// Minutes is what the target may take.
+	// Minutes is the limit of the target.
 	Minutes   float64
 	Wall, CPU time.Duration
-	// Passed and Failed count tests, subtests included. Skipped are the names of those that were skipped, with the last
-	// element of the package's path in front. Unexpected are those of them that may not be skipped.
+	// Passed and Failed count tests, including subtests. Skipped has the names of skipped tests, as the last element of
+	// the package path, a dot and the name. Unexpected are the skipped tests that may not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
-	// Notes are the checks that scripts left out, with the reason.
+	// Notes are the checks that scripts skipped, with the reason.
 	Notes []string
-	// Failure is how make ended if it failed.
+	// Failure is the exit status of make if it failed.
 	Failure string
 }
 
-// count adds up the events that `go test -json` wrote into the files of a folder.
+// count counts the results that `go test -json` wrote into the files of a folder.
 func (r *result) count(folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *result) save(folder string) error {
 	return os.WriteFile(resultPath(folder, r.Target), text, 0o644)
 }
 
-// loadResults returns the results of a commit, in the order in which the targets ended.
+// loadResults returns the results of a commit, sorted by the time at which the targets ended.
 func loadResults(folder, commit string) ([]*result, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
@@ -113,7 +113,7 @@ func printTable(out io.Writer, results []*result) {
 	var total result
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "target\tminutes\tlimit\tCPU minutes\tpassed\tfailed\tskipped\tresult\t")
-	row := func(r *result, outcome string) {
+	printRow := func(r *result, outcome string) {
 		fmt.Fprintf(w, "%s\t%.1f\t%g\t%.1f\t%d\t%d\t%d\t%s\t\n", r.Target, r.Wall.Minutes(), r.Minutes, r.CPU.Minutes(),
 			r.Passed, r.Failed, len(r.Skipped), outcome)
 	}
@@ -127,30 +127,30 @@ func printTable(out io.Writer, results []*result) {
 		case r.Wall.Minutes() > r.Minutes:
 			outcome = "ok, slow"
 		}
-		row(r, outcome)
+		printRow(r, outcome)
 		total.Wall, total.CPU, total.Minutes = total.Wall+r.Wall, total.CPU+r.CPU, total.Minutes+r.Minutes
 		total.Passed, total.Failed = total.Passed+r.Passed, total.Failed+r.Failed
 		total.Skipped = append(total.Skipped, r.Skipped...)
 	}
 	total.Target = "all"
-	row(&total, "")
+	printRow(&total, "")
 	_ = w.Flush()
 	for _, r := range results {
 		for _, note := range r.Notes {
 			fmt.Fprintf(out, "%s skipped a check: %s\n", r.Target, note)
 		}
 		for _, test := range r.Unexpected {
-			fmt.Fprintf(out, "%s must not skip %s; if it may, name it in .ci/skips\n", r.Target, test)
+			fmt.Fprintf(out, "%s must not skip %s; to allow that, add the test to .ci/skips\n", r.Target, test)
 		}
 	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, len(total.Skipped))
 }
 
-// skips are the tests that may be skipped, by the reason.
+// skips maps tests that may be skipped to the reason.
 type skips map[string]string
 
-// readSkips reads lines of a test and the reason why it may be skipped. A test is the last element of its package's
-// path, a dot and its name: conformance.TestX. Subtests may be skipped with it.
+// readSkips reads lines that consist of a test and the reason why it may be skipped. A test is the last element of the
+// package path, a dot and the name of the test: conformance.TestX. An entry also permits skipping subtests.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -170,11 +170,11 @@ func readSkips(path string) (skips, error) {
 	return s, nil
 }
 
-// onlyFull begins the reason of a test that is skipped without FULL=1.
+// onlyFull is the beginning of the reason of tests that run only with FULL=1.
 const onlyFull = "FULL=1 "
 
-// unexpected returns the skipped tests of which neither the name nor that of the test around them is in s. full says
-// that they ran with FULL=1.
+// unexpected returns the skipped tests that s does not permit to skip, by the name of the test without subtests. full
+// reports whether the tests ran with FULL=1.
 func (s skips) unexpected(skipped []string, full bool) (unexpected []string) {
 	for _, test := range skipped {
 		name, _, _ := strings.Cut(test, "/")

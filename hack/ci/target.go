@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// A target is a call of make, and the minutes that it may take.
+// A target is a call of make with a time limit in minutes.
 type target struct {
 	name    string
 	minutes float64
 	args    []string
 }
 
-// readTargets reads lines of a name, minutes and the arguments of make, which are the name if there are none. Lines
-// that begin with # are comments.
+// readTargets reads lines that consist of a name, minutes and the arguments of make. Without arguments, the name is the
+// argument. Lines that begin with # are comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -50,17 +50,18 @@ func readTargets(path string) ([]target, error) {
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s: there are no targets", path)
+		return nil, fmt.Errorf("%s contains no targets", path)
 	}
 	return targets, nil
 }
 
-// partOf returns the targets of part k of n, in their order. Each target goes to the part with the fewest minutes so
-// far, long ones first. No part may exceed the limit.
+// partOf returns the targets of part k of n, in the order of the file. It assigns the targets to the parts in
+// descending order of their minutes, each to the part with the fewest minutes so far. It returns an error if a part
+// exceeds the limit.
 func partOf(targets []target, part string, limit float64) ([]target, error) {
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
-		return nil, fmt.Errorf("part %q: it must be such as 2/3", part)
+		return nil, fmt.Errorf("invalid part %q: it must be a part such as 2/3", part)
 	}
 	byLength := slices.SortedStableFunc(slices.Values(targets), func(a, b target) int {
 		switch {
@@ -81,12 +82,12 @@ func partOf(targets []target, part string, limit float64) ([]target, error) {
 	}
 	if longest := slices.Max(sums); longest > limit {
 		return nil, fmt.Errorf("the targets of one part may take %g minutes, more than the limit of %g: "+
-			"shorten a target, or make more parts", longest, limit)
+			"shorten a target or use more parts", longest, limit)
 	}
 	return slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return !chosen[t.name] }), nil
 }
 
-// run calls make and shows what it prints. The results of tests are in the files that hack/gotest.sh writes.
+// run calls make and shows its output. hack/gotest.sh writes the results of the tests into files.
 func (t target) run(ctx context.Context, folder string) (*result, error) {
 	fmt.Printf("== make %s\n", strings.Join(t.args, " "))
 	records, err := os.MkdirTemp(folder, "tests-")
@@ -108,7 +109,7 @@ func (t target) run(ctx context.Context, folder string) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stderr = cmd.Stdout // Scripts whose output is a path report on stderr what they skip.
+	cmd.Stderr = cmd.Stdout // Scripts that print a path report skipped checks on stderr.
 	r := &result{Target: t.name, Minutes: t.minutes}
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {
@@ -128,7 +129,7 @@ func (t target) run(ctx context.Context, folder string) (*result, error) {
 	return r, r.count(records)
 }
 
-// notesOf returns what scripts say of checks that they left out, in lines such as "SKIPPED: there is no network".
+// notesOf returns the checks that scripts skipped, from lines such as "SKIPPED: there is no network".
 func notesOf(from io.Reader) (notes []string) {
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 16<<20)
@@ -137,6 +138,6 @@ func notesOf(from io.Reader) (notes []string) {
 			notes = append(notes, reason)
 		}
 	}
-	_, _ = io.Copy(io.Discard, from) // Where a line is too long to scan, make must not wait for a reader.
+	_, _ = io.Copy(io.Discard, from) // If a line is too long to scan, make must not block on a full pipe.
 	return notes
 }

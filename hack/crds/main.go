@@ -1,11 +1,11 @@
-// Command crds completes the CustomResourceDefinitions that controller-gen made, in place, and writes the reference of
-// the API from them:
+// Command crds completes the CustomResourceDefinitions that controller-gen generated, in place, and generates the API
+// reference from them:
 //
 //	crds <folder of CRDs> <reference>
 //
-// Markers cannot reach into imported types such as metav1.Duration or corev1.Taint, so this walks schema and Go type
-// side by side and gives every field of such a type the pattern and the bounds that it needs, wherever it occurs. It
-// fails if a string, list or map is left without a maximum.
+// Markers cannot change fields of imported types such as metav1.Duration or corev1.Taint. This command therefore walks
+// schema and Go type in parallel, and sets the pattern and the bounds of each such field. It fails if a string, list or
+// map has no maximum.
 package main
 
 import (
@@ -83,7 +83,7 @@ func refineFile(file string, scheme *runtime.Scheme) (*apiextensionsv1.CustomRes
 	return &crd, os.WriteFile(file, out, 0o644)
 }
 
-// refineRoot refines spec and status. The API server itself takes care of the rest of an object.
+// refineRoot refines spec and status. The API server validates the other fields of an object.
 func refineRoot(root *apiextensionsv1.JSONSchemaProps, goType reflect.Type) error {
 	for _, name := range []string{"spec", "status"} {
 		property, ok := root.Properties[name]
@@ -105,7 +105,7 @@ func refineRoot(root *apiextensionsv1.JSONSchemaProps, goType reflect.Type) erro
 	return nil
 }
 
-// marshal leaves out what only a server sets.
+// marshal omits the fields that only an API server sets.
 func marshal(crd *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// machineTemplate is where sets and deployments repeat the spec of a Machine.
+// machineTemplate is the path at which sets and deployments repeat the spec of a Machine.
 const machineTemplate = "spec.template.spec"
 
-// renderReference writes all that the definitions say of their fields as Markdown, one table per kind.
+// renderReference writes the fields of the definitions as Markdown, in one table for each kind.
 func renderReference(crds []*apiextensionsv1.CustomResourceDefinition) []byte {
 	var out strings.Builder
 	out.WriteString("# API reference\n\n")
 	out.WriteString("Generated from the CustomResourceDefinitions by `hack/generate.sh`. ")
-	out.WriteString("Defaults and bounds are enforced by the API server. Where a Go type is meant by a name:\n\n")
+	out.WriteString("The API server enforces defaults and bounds. The tables use these names of types:\n\n")
 	out.WriteString("- **duration**: numbers with the units h, m, s, ms, such as `1h30m` or `0.5s`, below 100000h.\n")
 	out.WriteString("- **time**: RFC 3339 with a zone, such as `2026-08-01T12:00:00Z`.\n")
 	out.WriteString("- **quantity**: a number with at most 15 digits and a unit, such as `4`, `1500m` or `16Gi`.\n")
@@ -52,7 +52,7 @@ func renderKind(out *strings.Builder, crd *apiextensionsv1.CustomResourceDefinit
 	}
 }
 
-// renderField writes a row for a field and for all below it.
+// renderField writes a row for a field and rows for the fields below it.
 func renderField(out *strings.Builder, s apiextensionsv1.JSONSchemaProps, path string, required bool) {
 	if path == machineTemplate {
 		fmt.Fprintf(out, "| `%s` | object | The same as `spec` of a [Machine](#machine). Required. |\n", path)
@@ -61,7 +61,7 @@ func renderField(out *strings.Builder, s apiextensionsv1.JSONSchemaProps, path s
 	fmt.Fprintf(out, "| `%s` | %s | %s |\n", path, cell(typeName(s)), cell(meaning(s, required)))
 	switch {
 	case strings.HasSuffix(path, ".conditions"):
-		return // every Kubernetes user knows what a condition looks like
+		return // all conditions have the same fields in Kubernetes
 	case s.Items != nil:
 		renderProperties(out, *s.Items.Schema, path+"[]")
 	default:
@@ -156,5 +156,5 @@ func bounds(s apiextensionsv1.JSONSchemaProps) []string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cell escapes what would end a cell of a table.
+// cell escapes the separator of table cells.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -15,24 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// What Go's own parsers read, and what they write again: whatever one of these admits must survive a controller that
-// reads the object and writes it back.
+// Patterns of imported types. A controller must be able to read each permitted value and write it back in a permitted
+// form.
 const (
-	// durationPattern excludes fractions of a millisecond, which would be written as µs, and durations of 100000h or more,
-	// which would be written with a digit too many. A number of hours with five digits therefore stands alone, or with
-	// minutes and seconds as Go writes them.
+	// durationPattern excludes fractions of a millisecond, which Go would write as µs. It also excludes durations of
+	// 100000h or more, which Go could write with six digits. Five digits of hours are therefore only permitted alone, or
+	// with the minutes and seconds that Go writes.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
 
-	// timePattern excludes the years 0 and 9999, which another time zone turns into a year that is not RFC 3339.
+	// timePattern excludes the years 0 and 9999: in another time zone, they can become years that RFC 3339 does not
+	// permit.
 	timePattern = `^(` + datePattern +
 		`)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	datePattern = `[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
 		`|([12][0-9](0[48]|[2468][048]|[13579][26])|(12|16|20|24|28)00)-02-29`
 	timeMaxLength = 35
 
-	// quantityPattern allows at most 15 digits and no exponent: Go's parser does not return from 1e999999999999.
+	// quantityPattern permits at most 15 digits and no exponent. Go's parser hangs on 1e999999999999.
 	quantityPattern   = `^([0-9]{1,15}|[0-9]{1,12}\.[0-9]{1,3})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$`
 	quantityMaxLength = 18
 	quantityMaximum   = 999_999_999_999_999
@@ -41,7 +42,7 @@ const (
 	intOrPercentMaxLength = 16
 )
 
-// What the API server asks of labels and taints.
+// Patterns and lengths that the API server requires of labels and taints.
 const (
 	qualifiedNamePattern   = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	qualifiedNameMaxLength = prefixMaxLength + 1 + 63
@@ -51,10 +52,10 @@ const (
 	annotationMaxLength    = 16384
 )
 
-// int64Maximum is 2^53 - 1: a JSON number beyond it loses its last digits when it is decoded as a float.
+// int64Maximum is 2^53 - 1. Larger JSON numbers lose digits when they are decoded as floats.
 const int64Maximum = 1<<53 - 1
 
-// refine bounds a schema and all below it. path names it in errors.
+// refine sets the patterns and bounds of a schema and of its fields. path is the path of the schema, for errors.
 func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -64,7 +65,7 @@ func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) err
 		refineDuration(s)
 		return nil
 	case reflect.TypeFor[metav1.Time]():
-		// With a format, the API server takes a list for a string.
+		// With a format, the API server would also accept a list.
 		s.Format, s.Pattern, s.MaxLength = "", timePattern, ptr(int64(timeMaxLength))
 		return nil
 	case reflect.TypeFor[resource.Quantity]():
@@ -137,7 +138,7 @@ func refineStruct(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path strin
 	return nil
 }
 
-// refineMap bounds keys and values: all maps are of labels, annotations or resources.
+// refineMap sets the bounds of keys and values. All maps contain labels, annotations or resources.
 func refineMap(s *apiextensionsv1.JSONSchemaProps, path string) {
 	s.XValidations = append(s.XValidations, apiextensionsv1.ValidationRule{
 		Rule:    fmt.Sprintf("self.all(k, k.matches(r'%s') && k.indexOf('/') <= %d)", qualifiedNamePattern, prefixMaxLength),
@@ -156,14 +157,15 @@ func refineDuration(s *apiextensionsv1.JSONSchemaProps) {
 	s.Pattern, s.MaxLength = durationPattern, ptr(int64(durationMaxLength))
 }
 
-// durationRule says in words what durationPattern admits.
+// durationRule checks durationPattern with a readable message.
 var durationRule = apiextensionsv1.ValidationRule{
 	Rule:    "self.matches(r'" + durationPattern + "')",
 	Message: "must be a duration below 100000h such as 90s, 5m or 1h30m: numbers with the units h, m, s and ms, without a sign",
 }
 
-// explainDurations has the API server answer a wrong duration in words instead of by the pattern. That makes each write
-// of an object more expensive, its status included, so it is not for Machines, which people seldom write.
+// explainDurations replaces durationPattern by durationRule, so that the API server explains invalid durations in
+// words. A rule makes each write of an object more expensive, including writes of its status. Machines therefore keep
+// the pattern: users seldom write them.
 func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
 	if s.Pattern == durationPattern {
 		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)
@@ -223,7 +225,7 @@ func enumerate(s *apiextensionsv1.JSONSchemaProps, property string, values ...st
 	s.Properties[property] = p
 }
 
-// fieldByJSONName finds a field of a struct, or of one inlined into it, by its name in JSON.
+// fieldByJSONName returns the field with a JSON name, of a struct or of a struct that is inlined into it.
 func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
 	for _, field := range reflect.VisibleFields(t) {
 		if tagged, _, _ := strings.Cut(field.Tag.Get("json"), ","); tagged == name {

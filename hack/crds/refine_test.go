@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWhatHasNoMaximumIsRefused(t *testing.T) {
+func TestRefineRejectsFieldsWithoutMaximum(t *testing.T) {
 	text := apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: ptr(int64(5))}
 	for _, test := range []struct {
 		name   string
@@ -30,7 +30,7 @@ func TestWhatHasNoMaximumIsRefused(t *testing.T) {
 			AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &text}}, map[string]string{},
 			"spec.x has no maxProperties"},
 		{"float", apiextensionsv1.JSONSchemaProps{Type: "number"}, 0.5, "spec.x: no rule for a Go float64"},
-		{"field that Go does not have",
+		{"field missing in Go",
 			apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"nope": text}}, struct{}{},
 			"has no field nope"},
 	} {
@@ -43,34 +43,34 @@ func TestWhatHasNoMaximumIsRefused(t *testing.T) {
 	}
 }
 
-func TestImportedTypesAreBoundedBehindPointers(t *testing.T) {
+func TestRefineSetsPatternOfPointers(t *testing.T) {
 	schema := apiextensionsv1.JSONSchemaProps{Type: "string", Format: "date-time"}
 	if err := refine(&schema, reflect.TypeFor[*metav1.Time](), "spec.x"); err != nil {
 		t.Fatal(err)
 	}
 	if schema.Pattern != timePattern || schema.Format != "" || schema.MaxLength == nil {
-		t.Errorf("got %+v", schema)
+		t.Errorf("got %+v, want the pattern of times", schema)
 	}
 }
 
-// What the pattern admits is shorter than 100000h, and it admits what Go writes of it.
-func TestDurationsSurviveGo(t *testing.T) {
+// Each permitted duration is below 100000h, and the form in which Go writes it is permitted too.
+func TestDurationPatternPermitsGoFormat(t *testing.T) {
 	pattern := regexp.MustCompile(durationPattern)
-	for _, admitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",
+	for _, permitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",
 		"99999h", "99999h59m", "99999h59m59.999s", "99999.999h", "99999s99999ms"} {
-		if !pattern.MatchString(admitted) {
-			t.Errorf("%s is refused", admitted)
+		if !pattern.MatchString(permitted) {
+			t.Errorf("the pattern refuses %s", permitted)
 		}
 	}
-	for _, refused := range []string{"", "100000h", "99999h60m", "99999h99999h", "1m99999h", "0.0001s", "1us", "-1s", "1d",
+	for _, forbidden := range []string{"", "100000h", "99999h60m", "99999h99999h", "1m99999h", "0.0001s", "1us", "-1s", "1d",
 		"1"} {
-		if pattern.MatchString(refused) {
-			t.Errorf("%s is admitted", refused)
+		if pattern.MatchString(forbidden) {
+			t.Errorf("the pattern permits %s", forbidden)
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	numbers := []string{"0", "1", "59", "60", "999", "9999", "10000", "99999", "0.001", "9999.999", "99999.999"}
-	admitted := 0
+	permitted := 0
 	for range 200_000 {
 		text := ""
 		for range 1 + r.IntN(4) {
@@ -79,13 +79,13 @@ func TestDurationsSurviveGo(t *testing.T) {
 		if !pattern.MatchString(text) {
 			continue
 		}
-		admitted++
+		permitted++
 		d, err := time.ParseDuration(text)
 		if err != nil || d >= 100_000*time.Hour || !pattern.MatchString(d.String()) {
-			t.Errorf("%s is admitted, which Go writes as %s: %v", text, d, err)
+			t.Errorf("the pattern permits %s, which Go writes as %s: %v", text, d, err)
 		}
 	}
-	if admitted < 1000 {
-		t.Errorf("only %d durations were admitted", admitted)
+	if permitted < 1000 {
+		t.Errorf("only %d random durations match the pattern, want at least 1000", permitted)
 	}
 }

@@ -1,27 +1,29 @@
 #!/bin/sh
-# Builds the disk image that test machines boot, from Debian's packages and the programs of hack/node:
+# Builds the disk image that virtual machines of tests and of the demo boot, from Debian packages and the programs of
+# hack/node:
 #
-#   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/guest/<hash of what it is made of>/disk.qcow2
+#   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/guest/<hash of the inputs>/disk.qcow2
 #
-# and points the link "current" beside that folder to it. The image has systemd, cloud-init with the data source NoCloud,
-# containerd with two images (registry.test/pause:1 and registry.test/web:1) and no kubelet: user data brings that. It
-# boots by BIOS, prints its journal on the serial port, and its root file system grows with the disk.
+# and points the link "current" next to that folder to it. The image contains systemd, cloud-init with the data source
+# NoCloud, and containerd with two images (registry.test/pause:1 and registry.test/web:1). It contains no kubelet, because
+# user data installs it. The image boots with BIOS and prints its journal on the serial port. Its root file system grows with
+# the disk.
 #
-# Packages come from where this machine's apt has those of Debian. Run it as root. Interrupting is safe.
+# The packages come from the Debian sources of apt on this machine. Run this script as root. Interrupting it is safe.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/guest
 release=bookworm
-# Free space of the root file system. More comes with a larger disk.
+# Free space in the root file system, in MiB. A larger disk adds more.
 spare_mib=256
 
 say() { echo "guest: $*"; }
 die() { echo "guest: $*" >&2; exit 1; }
 
-[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "the image is built on Linux of x86-64 only"
-command -v apt-get >/dev/null || die "the image is built on Debian only: apt-get is missing"
-[ "$(id -u)" = 0 ] || die "run this as root: it makes a root file system"
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || die "the image can only be built on Linux on x86-64"
+command -v apt-get >/dev/null || die "the image can only be built on Debian: apt-get is missing"
+[ "$(id -u)" = 0 ] || die "run this script as root: it creates a root file system"
 
 begun=$(date +%s)
 need() { # PACKAGE FILE
@@ -51,7 +53,7 @@ node=$(dirname "$cache")/node
 ctr=$("$here/../tool.sh" node github.com/containerd/containerd/v2/cmd/ctr)
 web=$("$here/../tool.sh" node ./web)
 
-# Debian's sources of this machine's apt, each as "URI SUITE COMPONENT".
+# sources prints the Debian sources of apt on this machine, each as "URI SUITE COMPONENT".
 sources() {
 	apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
 		sed -n "s/^Debian $release[a-z-]* //p" | sort -u
@@ -68,11 +70,11 @@ dir=$cache/$hash
 mkdir -p "$dir"
 exec 9>"$cache/.lock"
 if ! flock -n 9; then
-	say "another build is running; waiting for it"
+	say "another build is running; waiting for it to finish"
 	flock 9
 fi
 
-point() { # Not ln -sf: that removes the old link first.
+point() { # ln -sf would remove the old link first.
 	ln -s "$hash" "$cache/.current.$$"
 	mv -fT "$cache/.current.$$" "$cache/current"
 }
@@ -88,11 +90,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 root=$work/root
 
-# step NAME COMMAND...: its output shows only if it fails.
+# step NAME COMMAND... prints the output of a command only if the command fails.
 step() {
 	name=$1 step_begun=$(date +%s)
 	shift
-	# In the background: on the left of || the shell would go on after a command that failed.
+	# Run in the background: on the left of ||, the shell would ignore set -e and continue after a failed command.
 	"$@" >"$work/log" 2>&1 9>&- &
 	wait $! || {
 		cat "$work/log" >&2
@@ -101,12 +103,12 @@ step() {
 	say "$name: $(($(date +%s) - step_begun)) s"
 }
 
-# Packages are kept from run to run.
+# bootstrap keeps the downloaded packages for later builds.
 bootstrap() {
 	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 	sources | sed "s|^|deb [signed-by=$keyring] |" >"$work/sources.list"
 	include=$(sed '/^#/d' "$here/packages" | paste -sd ,)
-	# dpkg need not sync: an interrupted build is thrown away.
+	# dpkg need not sync, because an interrupted build is discarded.
 	mmdebstrap --mode=root --variant=minbase --include="$include" \
 		--dpkgopt=force-unsafe-io --aptopt='Acquire::Languages "none"' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
@@ -119,14 +121,14 @@ bootstrap() {
 	rm -rf "$root"/var/cache/apt/* "$root"/var/lib/apt/lists/* "$cache"/packages/partial "$cache"/packages/lock
 }
 
-# kernel unpacks the kernel without installing it: nothing in the image renews its initial RAM file system.
+# kernel unpacks the kernel without installing it, because nothing in the image updates the initial RAM file system.
 kernel() {
 	name=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
 	[ -n "$name" ] || die "apt knows no linux-image-cloud-amd64"
 	(cd "$cache/packages" && { ls "$name"_*.deb >/dev/null 2>&1 || apt-get download "$name"; })
 	dpkg-deb -x "$(find "$cache/packages" -name "${name}_*.deb" | LC_ALL=C sort | tail -n 1)" "$work/kernel"
 	mv "$work/kernel/lib/modules" "$root/usr/lib/modules"
-	cp "$work"/kernel/boot/config-* "$root/boot/" # kubeadm reads it
+	cp "$work"/kernel/boot/config-* "$root/boot/" # kubeadm reads this file
 	version=$(ls "$root/usr/lib/modules")
 	depmod -b "$root" "$version"
 }
@@ -148,7 +150,7 @@ initrd() {
 	(cd "$initial" && find . | cpio --quiet -o -H newc) >"$work/initrd"
 }
 
-# archive FOLDER FILE: an OCI layout as the archive that ctr reads.
+# archive FOLDER FILE packs an OCI layout into an archive that ctr can import.
 archive() { tar -C "$1" --owner=0 --group=0 -cf "$2" .; }
 
 install_files() {
@@ -159,7 +161,7 @@ install_files() {
 	"$node/layout" registry.test/web:1 "$work/web" "$(readlink -f "$web"):/web"
 	archive "$work/pause" "$root/usr/local/share/images/pause.tar"
 	archive "$work/web" "$root/usr/local/share/images/web.tar"
-	# Each machine makes its own.
+	# Each machine generates its own ID.
 	: >"$root/etc/machine-id"
 	echo guest >"$root/etc/hostname"
 	printf '127.0.0.1 localhost\n::1 localhost\n' >"$root/etc/hosts"
@@ -172,7 +174,7 @@ install_files() {
 	rm -rf "$root"/var/log/* "$root"/tmp/*
 }
 
-# The first partition is for the boot loader, the second has the root file system and can grow.
+# The first partition contains the boot loader. The second contains the root file system and can grow.
 boot_mib=32
 disk() {
 	mkfs_size=$(($(du -sm --apparent-size "$root" | cut -f1) * 11 / 10 + spare_mib))

@@ -1,5 +1,5 @@
-// Helm 3, the command, with which the charts are linted and installed. A module of its own: its Kubernetes libraries
-// are older than ours.
+// The helm command of Helm 3, which tests use to lint and install the charts. It is a separate module because its
+// Kubernetes libraries are older than ours.
 module machinist.dev/machinist/hack/helm3
 
 go 1.26.0

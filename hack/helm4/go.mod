@@ -1,6 +1,6 @@
-// Helm 4, the command, with which the charts are linted and installed. A module of its own, so that the programs have
-// nothing of it. What it shares with ours has the same versions, so that it is compiled once: with others, this takes eight
-// times as much of the processor.
+// The helm command of Helm 4, which tests use to lint and install the charts. It is a separate module, so that
+// Machinist does not depend on Helm. Its versions of shared modules are the same as in Machinist. With other versions,
+// these modules would be compiled twice, which takes eight times the processor time.
 module machinist.dev/machinist/hack/helm4
 
 go 1.26.0

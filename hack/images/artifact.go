@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// artifact is a file in the form in which a registry stores it: the manifest of an image without a configuration. It
+// artifact is a file in the form in which a registry stores it: an image manifest without a configuration. It
 // implements partial.CompressedImageCore.
 type artifact struct {
 	manifest []byte
@@ -20,7 +20,7 @@ type artifact struct {
 
 var emptyConfig = []byte("{}")
 
-// attach makes the artifact of a bill of materials. Its subject is the image.
+// attach creates the artifact of a bill of materials. Its subject is the image.
 func (b *build) attach(title string, content []byte, image v1.Image) (v1.Image, error) {
 	subject, err := partial.Descriptor(image)
 	if err != nil {

@@ -19,27 +19,28 @@ const billType = "application/vnd.cyclonedx+json"
 
 // bill is the bill of materials (SBOM) of a program for one platform.
 type bill struct {
-	// name is that of its file beside the layout.
+	// name is the name of its file in the folder sbom.
 	name    string
 	content []byte
-	// artifact is the same as an OCI artifact that refers to the image: a registry lists it among the image's referrers.
+	// artifact contains the bill as an OCI artifact that refers to the image. A registry lists it as a referrer of the
+	// image.
 	artifact v1.Image
 }
 
-// bill lists the modules that a binary contains. They are read from the binary itself.
+// bill creates the bill of materials of a binary. It reads the modules from the binary itself.
 func (b *build) bill(p program, platform v1.Platform, path string, image v1.Image) (bill, error) {
-	made := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
+	result := bill{name: fmt.Sprintf("%s_%s_%s.cdx.json", p.name, platform.OS, platform.Architecture)}
 	generator, err := bin.NewGenerator(path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true),
 		bin.WithVersionOverride(b.source.version))
 	if err != nil {
-		return made, err
+		return result, err
 	}
 	bom, err := generator.Generate()
 	if err != nil {
-		return made, fmt.Errorf("bill of materials: %w", err)
+		return result, fmt.Errorf("bill of materials: %w", err)
 	}
 	if err := b.nameOwnModules(bom, path); err != nil {
-		return made, err
+		return result, err
 	}
 	properties := append(*bom.Metadata.Properties, cyclonedx.Property{Name: "cdx:gomod:build:vcs:revision",
 		Value: b.source.stamp()})
@@ -49,21 +50,21 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 		Type: cyclonedx.ComponentTypeApplication, Name: "cyclonedx-gomod", Version: generatorVersion()}}}
 	digest, err := image.Digest()
 	if err != nil {
-		return made, err
+		return result, err
 	}
 	bom.SerialNumber = serialNumber(digest)
 	var text bytes.Buffer
 	encoder := cyclonedx.NewBOMEncoder(&text, cyclonedx.BOMFileFormatJSON)
 	if err := encoder.SetPretty(true).EncodeVersion(bom, cyclonedx.SpecVersion1_6); err != nil {
-		return made, fmt.Errorf("bill of materials: %w", err)
+		return result, fmt.Errorf("bill of materials: %w", err)
 	}
-	made.content = text.Bytes()
-	made.artifact, err = b.attach(made.name, made.content, image)
-	return made, err
+	result.content = text.Bytes()
+	result.artifact, err = b.attach(result.name, result.content, image)
+	return result, err
 }
 
-// nameOwnModules gives those modules their names and the version that are in the repository too: a go.mod replaces them
-// by relative folders, by which the generator calls them.
+// nameOwnModules corrects the names and versions of modules of this repository. A go.mod replaces these modules by
+// relative folders, and the generator uses the folder as name.
 func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -78,28 +79,28 @@ func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 			if c.Name != m.Replace.Path {
 				continue
 			}
-			before := c.BOMRef
+			old := c.BOMRef
 			c.Name, c.Version = m.Path, b.source.version
 			c.PackageURL = "pkg:golang/" + m.Path + "@" + b.source.version + "?type=module"
 			c.BOMRef = c.PackageURL
-			rename(bom, before, c.BOMRef)
+			replaceReference(bom, old, c.BOMRef)
 		}
 	}
 	return nil
 }
 
-// rename replaces a reference to a component.
-func rename(bom *cyclonedx.BOM, before, after string) {
+// replaceReference replaces references to a component.
+func replaceReference(bom *cyclonedx.BOM, from, to string) {
 	for i, d := range *bom.Dependencies {
-		if d.Ref == before {
-			(*bom.Dependencies)[i].Ref = after
+		if d.Ref == from {
+			(*bom.Dependencies)[i].Ref = to
 		}
 		if d.Dependencies == nil {
 			continue
 		}
 		for j, ref := range *d.Dependencies {
-			if ref == before {
-				(*d.Dependencies)[j] = after
+			if ref == from {
+				(*d.Dependencies)[j] = to
 			}
 		}
 	}
@@ -108,21 +109,22 @@ func rename(bom *cyclonedx.BOM, before, after string) {
 			continue
 		}
 		for i, ref := range *c.Dependencies {
-			if string(ref) == before {
-				(*c.Dependencies)[i] = cyclonedx.BOMReference(after)
+			if string(ref) == from {
+				(*c.Dependencies)[i] = cyclonedx.BOMReference(to)
 			}
 		}
 	}
 }
 
-// serialNumber is a UUID that follows from the digest of an image (version 8: a custom one).
+// serialNumber returns a UUID of version 8 (custom) that is derived from the digest of an image.
 func serialNumber(digest v1.Hash) string {
 	id := sha1.Sum([]byte(digest.String()))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
-// generatorVersion is the version of the library that makes bills, as go.mod pins it. A test binary does not know it.
+// generatorVersion returns the version of the library that generates bills, which go.mod pins. In a test binary it is
+// empty.
 func generatorVersion() string {
 	info, _ := debug.ReadBuildInfo()
 	if info != nil {

@@ -12,33 +12,33 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// build is what to make images of, and how.
+// build describes which images to build.
 type build struct {
 	// root is the folder of the repository.
 	root string
 	// source is the commit that is built.
 	source source
-	// programs are those that get an image.
+	// programs are the programs that get an image.
 	programs  []program
 	platforms []v1.Platform
-	// notices returns the licence notices of everything that the programs are linked with.
+	// notices returns the licence notices of all modules that are linked into the programs.
 	notices func(context.Context) ([]byte, error)
-	// roots is the module with root certificates that every program must contain; empty for none.
+	// roots is the module with root certificates that every program must contain, or empty.
 	roots string
 	log   io.Writer
 }
 
-// publicRoots brings the certificates of public authorities: an image has no others.
+// publicRoots contains the certificates of public authorities. An image contains no other certificates.
 const publicRoots = "golang.org/x/crypto/x509roots/fallback"
 
 func buildCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("images build", flag.ContinueOnError)
 	root := flags.String("root", "../..", "folder of the repository")
-	out := flags.String("out", "", "folder that gets the layout; what was there before is replaced (default ROOT/dist/images)")
+	out := flags.String("out", "", "folder for the layout; an existing layout is replaced (default ROOT/dist/images)")
 	version := flags.String("version", "",
-		"version of the programs, and tag of the images (default: the tag that git describes the commit by, or v0.0.0-COMMIT)")
+		"version of the programs and tag of the images (default: the output of git describe, or v0.0.0-COMMIT)")
 	push := flags.String("push", "", "registry and prefix to push the images to, such as registry.example.com/machinist")
-	again := flags.Bool("again", false, "build a second time, from a clone in another folder, and compare the digests")
+	again := flags.Bool("again", false, "build a second time from a clone in another folder, and compare the digests")
 	var platforms, only listValue
 	flags.Var(&platforms, "platforms", "platforms, separated by commas (default linux/amd64,linux/arm64)")
 	flags.Var(&only, "programs", "programs, separated by commas (default: all)")
@@ -46,7 +46,7 @@ func buildCommand(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of images build", flags.Arg(0))
+		return fmt.Errorf("images build does not accept the argument %q", flags.Arg(0))
 	}
 	if *out == "" {
 		*out = filepath.Join(*root, "dist", "images")
@@ -75,7 +75,7 @@ func buildCommand(ctx context.Context, args []string) error {
 	return l.push(ctx, destination, os.Stdout)
 }
 
-// newBuild returns what to build from a repository.
+// newBuild returns a build of programs of a repository.
 func newBuild(ctx context.Context, root, version string, platforms, only []string) (*build, error) {
 	b := &build{root: root, roots: publicRoots, log: os.Stderr}
 	b.notices = func(ctx context.Context) ([]byte, error) { return notices(ctx, root) }
@@ -92,7 +92,7 @@ func newBuild(ctx context.Context, root, version string, platforms, only []strin
 	return b, nil
 }
 
-// parsePlatforms returns the platforms by their names.
+// parsePlatforms parses the names of platforms.
 func parsePlatforms(names []string) ([]v1.Platform, error) {
 	if len(names) == 0 {
 		names = []string{"linux/amd64", "linux/arm64"}
@@ -101,14 +101,14 @@ func parsePlatforms(names []string) ([]v1.Platform, error) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		p, err := v1.ParsePlatform(name)
 		if err != nil || p.OS != "linux" || p.Architecture == "" || p.Variant != "" {
-			return nil, fmt.Errorf("--platforms: %q is no platform such as linux/amd64", name)
+			return nil, fmt.Errorf("--platforms: %q is not a platform such as linux/amd64", name)
 		}
 		platforms = append(platforms, *p)
 	}
 	return platforms, nil
 }
 
-// run writes the layout to out once it is complete and checked.
+// run writes the layout to out after it is complete and checked.
 func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
 	return l, l.moveTo(out)
 }
 
-// add makes the image of a program for every platform, with its bill of materials.
+// add adds the image of a program for each platform, with its bill of materials.
 func (b *build) add(l *imageLayout, p program, binaries string, licences v1.Layer) error {
 	var images []v1.Image
 	var bills []bill

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What somebody's git is configured for changes nothing here.
+	// The configuration of git on this machine must not affect the tests.
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	code := m.Run()
 	if root, err := shared(); err == nil {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// shared is a repository whose images, for both platforms, are in dist/images. Tests leave it as it is.
+// shared creates a repository, and builds its images for both platforms into dist/images. Tests must not change it.
 var shared = sync.OnceValues(func() (string, error) {
 	root, err := os.MkdirTemp("", "images-test-")
 	if err != nil {
@@ -49,7 +49,7 @@ var shared = sync.OnceValues(func() (string, error) {
 	return root, err
 })
 
-// built is the layout of the shared repository.
+// built returns the shared repository and its layout.
 func built(t *testing.T) (root string, l *imageLayout) {
 	t.Helper()
 	root, err := shared()
@@ -59,7 +59,7 @@ func built(t *testing.T) (root string, l *imageLayout) {
 	return root, &imageLayout{folder: filepath.Join(root, "dist", "images"), version: "v1.2.3"}
 }
 
-// repository is one of the test's own.
+// repository returns a new repository, which the test may change.
 func repository(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -69,8 +69,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// writeRepository makes a small repository with two programs of two modules, one more that gets no image, and one
-// commit.
+// writeRepository creates a small repository with one commit. It contains two programs in two modules, and a program
+// that gets no image.
 func writeRepository(root string) error {
 	program := func(name, about string) string {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (
@@ -115,7 +115,7 @@ func String() string { return release + " (commit " + commit[:12] + ")" }
 	return nil
 }
 
-// smallBuild is one of a small repository, whose programs are linked with nothing else.
+// smallBuild returns a build of a repository without licence notices and root certificates.
 func smallBuild(root string, platforms ...string) (*build, error) {
 	b, err := newBuild(context.Background(), root, "v1.2.3", platforms, nil)
 	if err != nil {
@@ -153,13 +153,13 @@ func entriesOf(t *testing.T, l *imageLayout) []entry {
 	return entries
 }
 
-func TestALayoutHasAnImageOfEachProgramForBothPlatforms(t *testing.T) {
+func TestLayoutContainsImagesOfBothPlatforms(t *testing.T) {
 	_, l := built(t)
-	whole, err := layout.ImageIndexFromPath(l.folder)
+	index, err := layout.ImageIndexFromPath(l.folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := whole.IndexManifest(); err != nil {
+	if _, err := index.IndexManifest(); err != nil {
 		t.Fatal(err)
 	}
 	var programs []string
@@ -173,15 +173,15 @@ func TestALayoutHasAnImageOfEachProgramForBothPlatforms(t *testing.T) {
 			platforms = append(platforms, d.Platform.String())
 		}
 		if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
-			t.Errorf("%s has the platforms %v", e.program, platforms)
+			t.Errorf("%s has the platforms %v, want linux/amd64 and linux/arm64", e.program, platforms)
 		}
 	}
 	if !slices.Equal(programs, []string{"acme:v1.2.3", "hello:v1.2.3"}) {
-		t.Errorf("got %v", programs)
+		t.Errorf("got the programs %v, want acme and hello with the tag v1.2.3", programs)
 	}
 }
 
-func TestAnImageRunsItsProgramAsAnUnprivilegedUser(t *testing.T) {
+func TestImageRunsProgramAsUnprivilegedUser(t *testing.T) {
 	root, l := built(t)
 	e := entriesOf(t, l)[1]
 	image, err := e.index.Image(e.platforms[0].Digest)
@@ -197,7 +197,7 @@ func TestAnImageRunsItsProgramAsAnUnprivilegedUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/hello"}) {
-		t.Errorf("it runs %v as %s", config.Config.Entrypoint, config.Config.User)
+		t.Errorf("the image runs %v as %s, want /hello as 65532:65532", config.Config.Entrypoint, config.Config.User)
 	}
 	manifest, err := image.Manifest()
 	if err != nil {
@@ -222,12 +222,12 @@ func TestAnImageRunsItsProgramAsAnUnprivilegedUser(t *testing.T) {
 	}
 	if len(files) != 3 || string(files["LICENSE"]) != "the licence\n" ||
 		string(files["THIRD_PARTY_NOTICES"]) != "the notices\n" {
-		t.Errorf("the image has %d files", len(files))
+		t.Errorf("the image has %d files, want the program and two files with licences", len(files))
 	}
 }
 
-// The time of the build, the folder and what an earlier build left change nothing.
-func TestTheSameCommitHasTheSameDigests(t *testing.T) {
+// The digests must not depend on the time of the build, the folder and the output of an earlier build.
+func TestBuildOfSameCommitHasSameDigests(t *testing.T) {
 	root, l := built(t)
 	clone := filepath.Join(t.TempDir(), "another", "folder")
 	if _, err := git(t.Context(), root, "clone", "--quiet", root, clone); err != nil {
@@ -247,11 +247,11 @@ func TestTheSameCommitHasTheSameDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.sameAs(changed); err == nil || !strings.Contains(err.Error(), "acme, hello") {
-		t.Errorf("images of another time are the same: %v", err)
+		t.Errorf("got %v for images with another time, want an error about acme and hello", err)
 	}
 }
 
-func TestABillOfMaterialsNamesTheMainModule(t *testing.T) {
+func TestBillOfMaterialsNamesMainModule(t *testing.T) {
 	_, l := built(t)
 	content, err := os.ReadFile(filepath.Join(l.folder, billFolder, "acme_linux_arm64.cdx.json"))
 	if err != nil {
@@ -263,7 +263,7 @@ func TestABillOfMaterialsNamesTheMainModule(t *testing.T) {
 	}
 	main := bom.Metadata.Component
 	if main.Name != "machinist.dev/machinist/providers/acme" || main.Version != "v1.2.3" {
-		t.Errorf("the bill is about %s %s", main.Name, main.Version)
+		t.Errorf("the bill describes %s %s, want machinist.dev/machinist/providers/acme v1.2.3", main.Name, main.Version)
 	}
 	var names []string
 	for _, c := range *bom.Components {
@@ -271,15 +271,15 @@ func TestABillOfMaterialsNamesTheMainModule(t *testing.T) {
 	}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"machinist.dev/machinist", "std"}) {
-		t.Errorf("the components are %v", names)
+		t.Errorf("got the components %v, want machinist.dev/machinist and std", names)
 	}
 	if bytes.Contains(content, []byte("../..")) {
-		t.Errorf("the bill names folders of the repository:\n%s", content)
+		t.Errorf("the bill contains relative folders:\n%s", content)
 	}
 }
 
-// Whoever pulls gets what the layout has; a registry lists the bill of materials among the image's referrers.
-func TestAPushedImageIsPulledAgain(t *testing.T) {
+// Clients of a registry must get the images of the layout, and the bill of materials as a referrer.
+func TestPushedImagesCanBePulled(t *testing.T) {
 	_, l := built(t)
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), quiet()))
 	defer server.Close()
@@ -292,12 +292,12 @@ func TestAPushedImageIsPulledAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(printed.String(), "/some/prefix/hello:v1.2.3@sha256:") {
-		t.Errorf("it prints %q", printed.String())
+		t.Errorf("push printed %q, want the reference of hello", printed.String())
 	}
-	pulledIsSame(t, l, string(to))
+	expectPullable(t, l, string(to))
 }
 
-func pulledIsSame(t *testing.T, l *imageLayout, prefix string) {
+func expectPullable(t *testing.T, l *imageLayout, prefix string) {
 	t.Helper()
 	for _, e := range entriesOf(t, l) {
 		repository, err := name.NewRepository(prefix + "/" + e.program)
@@ -331,7 +331,7 @@ func pulledIsSame(t *testing.T, l *imageLayout, prefix string) {
 	}
 }
 
-func TestALayoutIsServedAsARegistry(t *testing.T) {
+func TestServeServesLayoutAsRegistry(t *testing.T) {
 	_, l := built(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -341,7 +341,7 @@ func TestALayoutIsServedAsARegistry(t *testing.T) {
 	}()
 	select {
 	case a := <-address:
-		pulledIsSame(t, l, a)
+		expectPullable(t, l, a)
 		pushElsewhere(t, l, a+"/mirror")
 	case err := <-ended:
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestALayoutIsServedAsARegistry(t *testing.T) {
 	}
 }
 
-// pushElsewhere shows that the registry also takes images, and that the layout stays as it is.
+// pushElsewhere pushes images to the registry, and checks that the layout does not change.
 func pushElsewhere(t *testing.T, l *imageLayout, prefix string) {
 	t.Helper()
 	other := buildOf(t, repository(t), "linux/arm64")
@@ -364,9 +364,9 @@ func pushElsewhere(t *testing.T, l *imageLayout, prefix string) {
 	if err := other.push(t.Context(), to, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	pulledIsSame(t, other, prefix)
+	expectPullable(t, other, prefix)
 	if after := blobsOf(t, l); after != before {
-		t.Errorf("the layout has %d blobs after a push, it had %d", after, before)
+		t.Errorf("a push changed the number of blobs in the layout from %d to %d", before, after)
 	}
 }
 

@@ -21,14 +21,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// check reads the layout again and fails on an image that is not as promised: see image.check.
+// check reads the layout and returns an error if an image is not as expected.
 func (b *build) check(ctx context.Context, l *imageLayout) error {
 	entries, err := read(l.folder)
 	if err != nil {
 		return err
 	}
 	if len(entries) != len(b.programs) {
-		return fmt.Errorf("the layout has %d images of %d programs", len(entries), len(b.programs))
+		return fmt.Errorf("the layout has %d images, want %d", len(entries), len(b.programs))
 	}
 	for _, e := range entries {
 		if err := b.checkEntry(ctx, l, e); err != nil {
@@ -43,7 +43,7 @@ func (b *build) checkEntry(ctx context.Context, l *imageLayout, e entry) error {
 		return err
 	}
 	if len(e.platforms) != len(b.platforms) || len(e.artifacts) != len(b.platforms) {
-		return fmt.Errorf("it has %d platforms and %d bills of materials, want %d of each", len(e.platforms), len(e.artifacts),
+		return fmt.Errorf("found %d platforms and %d bills of materials, want %d of each", len(e.platforms), len(e.artifacts),
 			len(b.platforms))
 	}
 	for i, d := range e.platforms {
@@ -52,7 +52,7 @@ func (b *build) checkEntry(ctx context.Context, l *imageLayout, e entry) error {
 			return err
 		}
 		if d.Platform == nil || !d.Platform.Equals(b.platforms[i]) {
-			return fmt.Errorf("the platform is %s, want %s", d.Platform, b.platforms[i])
+			return fmt.Errorf("got the platform %s, want %s", d.Platform, b.platforms[i])
 		}
 		platform := b.platforms[i]
 		if err := errors.Join(checkConfig(image, e.program, platform), b.checkFiles(ctx, image, e.program, platform),
@@ -63,22 +63,23 @@ func (b *build) checkEntry(ctx context.Context, l *imageLayout, e entry) error {
 	return nil
 }
 
-// checkConfig fails on an image that would not run as everybody expects.
+// checkConfig returns an error if the platform, the user or the entry point is wrong.
 func checkConfig(image v1.Image, program string, platform v1.Platform) error {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return err
 	}
 	if config.OS != platform.OS || config.Architecture != platform.Architecture {
-		return fmt.Errorf("it is for %s/%s", config.OS, config.Architecture)
+		return fmt.Errorf("the image is for %s/%s", config.OS, config.Architecture)
 	}
 	if config.Config.User != user || !slices.Equal(config.Config.Entrypoint, []string{"/" + program}) {
-		return fmt.Errorf("it runs %v as %q, want /%s as %q", config.Config.Entrypoint, config.Config.User, program, user)
+		return fmt.Errorf("the image runs %v as %q, want /%s as %q", config.Config.Entrypoint, config.Config.User, program, user)
 	}
 	return nil
 }
 
-// checkFiles fails on an image with other files than three, and on a program that is not what its name says.
+// checkFiles returns an error if the image does not contain exactly the program and two files with licences, or if the
+// program is wrong.
 func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, platform v1.Platform) error {
 	files, err := extract(image)
 	if err != nil {
@@ -86,11 +87,11 @@ func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, 
 	}
 	for _, name := range []string{"LICENSE", "THIRD_PARTY_NOTICES", program} {
 		if len(files[name]) == 0 {
-			return fmt.Errorf("it lacks the file %s", name)
+			return fmt.Errorf("the image lacks the file %s", name)
 		}
 	}
 	if len(files) != 3 {
-		return fmt.Errorf("it has %d files, want the program and two of licences", len(files))
+		return fmt.Errorf("the image has %d files, want the program and two files with licences", len(files))
 	}
 	if err := checkStatic(files[program], platform); err != nil {
 		return fmt.Errorf("the program: %w", err)
@@ -100,7 +101,7 @@ func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, 
 		return fmt.Errorf("the program: %w", err)
 	}
 	if b.roots != "" && !contains(info, b.roots) {
-		return fmt.Errorf("the program lacks root certificates: nothing in it imports %s", b.roots)
+		return fmt.Errorf("the program lacks root certificates: none of its packages imports %s", b.roots)
 	}
 	if platform.OS != runtime.GOOS || platform.Architecture != runtime.GOARCH {
 		return nil
@@ -117,7 +118,8 @@ func contains(info *buildinfo.BuildInfo, module string) bool {
 	return false
 }
 
-// checkStatic fails on a program that needs a loader or libraries, of which an image has none.
+// checkStatic returns an error if a program needs a dynamic loader, because images contain none, or is for another
+// platform.
 func checkStatic(binary []byte, platform v1.Platform) error {
 	file, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
@@ -125,17 +127,17 @@ func checkStatic(binary []byte, platform v1.Platform) error {
 	}
 	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[platform.Architecture]
 	if machine != 0 && file.Machine != machine {
-		return fmt.Errorf("it is for %s", file.Machine)
+		return fmt.Errorf("the program is for %s", file.Machine)
 	}
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("it needs a dynamic loader")
+			return errors.New("the program needs a dynamic loader")
 		}
 	}
 	return nil
 }
 
-// checkVersion runs a program of this machine's platform with nothing around it.
+// checkVersion runs a program for the platform of this machine, and checks what --version prints.
 func (b *build) checkVersion(ctx context.Context, binary []byte, program string) error {
 	folder, err := os.MkdirTemp("", "images-check-")
 	if err != nil {
@@ -157,7 +159,8 @@ func (b *build) checkVersion(ctx context.Context, binary []byte, program string)
 	return nil
 }
 
-// checkBill fails on a bill of materials that is not about the program, and on an artifact that is not the file.
+// checkBill returns an error if a bill of materials does not describe the program, or if the attached artifact differs
+// from the file.
 func (b *build) checkBill(l *imageLayout, e entry, platform v1.Platform) error {
 	name := fmt.Sprintf("%s_%s_%s.cdx.json", e.program, platform.OS, platform.Architecture)
 	content, err := os.ReadFile(filepath.Join(l.folder, billFolder, name))
@@ -169,7 +172,7 @@ func (b *build) checkBill(l *imageLayout, e entry, platform v1.Platform) error {
 	case err != nil:
 		return err
 	case !bytes.Equal(attached, content):
-		return fmt.Errorf("%s is not what is attached to the image", name)
+		return fmt.Errorf("%s differs from the artifact that is attached to the image", name)
 	}
 	var bom cyclonedx.BOM
 	if err := cyclonedx.NewBOMDecoder(bytes.NewReader(content), cyclonedx.BOMFileFormatJSON).Decode(&bom); err != nil {
@@ -177,12 +180,12 @@ func (b *build) checkBill(l *imageLayout, e entry, platform v1.Platform) error {
 	}
 	if bom.Metadata == nil || bom.Metadata.Component == nil || bom.Metadata.Component.Version != b.source.version ||
 		!strings.HasPrefix(bom.Metadata.Component.Name, "machinist.dev/machinist") {
-		return fmt.Errorf("%s is not about version %s of a module of machinist.dev/machinist", name, b.source.version)
+		return fmt.Errorf("%s does not describe version %s of a module of machinist.dev/machinist", name, b.source.version)
 	}
 	return nil
 }
 
-// attached returns the bill of materials that refers to the image for a platform.
+// attached returns the bill of materials that refers to the image of a platform.
 func (e entry) attached(platform v1.Platform) ([]byte, error) {
 	for _, d := range e.platforms {
 		if !d.Platform.Equals(platform) {
@@ -208,7 +211,7 @@ func (e entry) attached(platform v1.Platform) ([]byte, error) {
 			return io.ReadAll(content)
 		}
 	}
-	return nil, errors.New("no bill of materials refers to it")
+	return nil, errors.New("no bill of materials refers to the image")
 }
 
 // extract returns the files of an image.

@@ -8,21 +8,19 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// programTags leave out gRPC's own pages about traces, for which the linker would keep 10 MB of code. The Makefile has
-// them too.
+// programTags exclude gRPC's trace pages, for which the linker would keep 10 MB of code. bench uses the same tag.
 const programTags = "grpcnotrace"
 
-// versionPackage has the variables that `--version` of the programs prints.
+// versionPackage contains the variables that --version of the programs prints.
 const versionPackage = "machinist.dev/machinist/internal/platform/version"
 
 func binaryPath(folder string, platform v1.Platform, p program) string {
 	return filepath.Join(folder, platform.OS, platform.Architecture, p.name)
 }
 
-// compile writes the programs for a platform below a folder. The variables that it sets are those by which a
-// developer's environment would change the result. Each module is built by its own go.mod, as its users do, and not in
-// the workspace. The commit is set here, because the Go command would record it in a clone and not in a working tree of
-// one.
+// compile builds the programs for a platform in a folder. It overrides the environment variables that could change the
+// result. Each module is built with its own go.mod instead of the workspace, as its users build it. compile sets the
+// commit, because the go command records it in a clone but not in a linked working tree.
 func (b *build) compile(ctx context.Context, platform v1.Platform, folder string) error {
 	into, err := filepath.Abs(filepath.Join(folder, platform.OS, platform.Architecture))
 	if err != nil {
@@ -54,7 +52,7 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	return nil
 }
 
-// notices returns the licence notices of what the programs of all modules are linked with.
+// notices returns the licence notices of all modules that are linked into the programs.
 func notices(ctx context.Context, root string) ([]byte, error) {
 	modules, err := filepath.Glob(filepath.Join(root, "providers", "*", "go.mod"))
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// user is who the programs run as. Nothing in an image belongs to it, so a program cannot change its own file.
+// user is the user and group of the programs. It owns no files in an image, so a program cannot change its own file.
 const user = "65532:65532"
 
-// Standard keys of annotations; labels have the same.
+// Standard keys of annotations and labels.
 const (
 	keyPrefix  = "org.opencontainers.image."
 	keyTitle   = keyPrefix + "title"
 	keyRefName = keyPrefix + "ref.name"
 )
 
-// annotations are those of a program's image and of its index.
+// annotations returns the annotations of the image of a program and of its index.
 func (b *build) annotations(p program) map[string]string {
 	return map[string]string{
 		keyTitle:                  p.name,
@@ -44,16 +44,16 @@ func (b *build) annotations(p program) map[string]string {
 	}
 }
 
-// file is one in the root folder of an image.
+// file is a file in the root folder of an image.
 type file struct {
 	name string
 	mode int64
-	// content, or path of a file on this machine.
+	// content is the content of the file. If path is set, it is read from that file of this machine.
 	content []byte
 	path    string
 }
 
-// licenceLayer is the layer that all images share.
+// licenceLayer returns the layer with the licences, which all images share.
 func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 	licence, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {
@@ -67,7 +67,8 @@ func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 		{name: "THIRD_PARTY_NOTICES", mode: 0o444, content: texts}})
 }
 
-// layer packs files. Neither its bytes nor those of its archive depend on anything but the names, modes and content.
+// layer packs files into a layer. Its bytes depend only on the names, modes and contents of the files, and on the time
+// of the source.
 func (b *build) layer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)
@@ -100,7 +101,7 @@ func (b *build) layer(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 }
 
-// image is a program's for one platform.
+// image returns the image of a program for one platform.
 func (b *build) image(p program, platform v1.Platform, path string, licences v1.Layer) (v1.Image, error) {
 	binary, err := b.layer([]file{{name: p.name, mode: 0o555, path: path}})
 	if err != nil {
@@ -111,7 +112,7 @@ func (b *build) image(p program, platform v1.Platform, path string, licences v1.
 			Comment: what}
 	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	// Most images of a release share the first layer, so that a node has it once.
+	// The images of a release share the first layer, so a node stores it once.
 	image, err = mutate.Append(image,
 		mutate.Addendum{Layer: licences, History: history("licences")},
 		mutate.Addendum{Layer: binary, History: history(p.name)})
@@ -132,7 +133,7 @@ func (b *build) image(p program, platform v1.Platform, path string, licences v1.
 	return mutate.Annotations(image, b.annotations(p)).(v1.Image), nil
 }
 
-// index has a program's images for all platforms.
+// index returns the index of the images of a program for all platforms.
 func (b *build) index(p program, images []v1.Image) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for i, image := range images {
@@ -141,7 +142,7 @@ func (b *build) index(p program, images []v1.Image) (v1.ImageIndex, error) {
 	}
 	annotated, ok := mutate.Annotations(index, maps.Clone(b.annotations(p))).(v1.ImageIndex)
 	if !ok {
-		return nil, fmt.Errorf("the index of %s cannot be annotated", p.name)
+		return nil, fmt.Errorf("annotate the index of %s", p.name)
 	}
 	return annotated, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func quiet() registry.Option { return registry.Logger(log.New(io.Discard, "", 0)) }
 
-// hostPlatform is the one whose programs can be run here, if this is Linux.
+// hostPlatform returns the platform whose programs this machine can run, if it runs Linux.
 func hostPlatform() string { return "linux/" + runtime.GOARCH }
 
 func platformOf(t *testing.T, name string) v1.Platform {
@@ -27,22 +27,22 @@ func platformOf(t *testing.T, name string) v1.Platform {
 	return *p
 }
 
-func TestBadInputIsRejectedByItsName(t *testing.T) {
+func TestErrorsNameInvalidInput(t *testing.T) {
 	root := repository(t)
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
 		{nil, "name a command"},
-		{[]string{"bake"}, `"bake" is no command`},
-		{[]string{"build", "--root", root, "all"}, `"all" is no flag`},
-		{[]string{"build", "--root", root, "--platforms", "windows/amd64"}, `"windows/amd64" is no platform`},
-		{[]string{"build", "--root", root, "--programs", "hello,nothing"}, `"nothing" is none of acme, hello`},
+		{[]string{"bake"}, `unknown command "bake"`},
+		{[]string{"build", "--root", root, "all"}, `does not accept the argument "all"`},
+		{[]string{"build", "--root", root, "--platforms", "windows/amd64"}, `"windows/amd64" is not a platform`},
+		{[]string{"build", "--root", root, "--programs", "hello,nothing"}, `"nothing" is not one of acme, hello`},
 		{[]string{"build", "--root", root, "--version", "v1+2"}, `"v1+2" cannot be the tag`},
-		{[]string{"build", "--root", root, "--push", "registry.example.com/Upper"}, `"registry.example.com/Upper" is no registry`},
-		{[]string{"build", "--root", root, "--push", "//"}, `"//" is no registry`},
+		{[]string{"build", "--root", root, "--push", "registry.example.com/Upper"}, `"registry.example.com/Upper" is not a registry`},
+		{[]string{"build", "--root", root, "--push", "//"}, `"//" is not a registry`},
 		{[]string{"build", "--root", t.TempDir()}, "not a git repository"},
-		{[]string{"serve", "--listen", "0.0.0.0:0"}, "is no address of loopback"},
+		{[]string{"serve", "--listen", "0.0.0.0:0"}, "is not a loopback address"},
 		{[]string{"serve", "--listen", "127.0.0.1"}, "missing port"},
 		{[]string{"serve", "--layout", t.TempDir()}, "read the layout"},
 	} {
@@ -52,14 +52,14 @@ func TestBadInputIsRejectedByItsName(t *testing.T) {
 	}
 }
 
-func TestOnlyALayoutIsReplaced(t *testing.T) {
+func TestRunReplacesOnlyLayouts(t *testing.T) {
 	root := repository(t)
 	b := newTestBuild(t, root, "linux/amd64")
 	precious := t.TempDir()
 	if err := os.WriteFile(filepath.Join(precious, "file"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.run(t.Context(), precious); err == nil || !strings.Contains(err.Error(), "is no image layout") {
+	if _, err := b.run(t.Context(), precious); err == nil || !strings.Contains(err.Error(), "is not an image layout") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(precious, "file")); err != nil {
@@ -67,8 +67,8 @@ func TestOnlyALayoutIsReplaced(t *testing.T) {
 	}
 }
 
-// A program without them works on its author's machine, and in its image reaches no cloud.
-func TestAProgramWithoutRootCertificatesIsRejected(t *testing.T) {
+// Such a program works on the machine of its author, but cannot connect to a cloud from its image.
+func TestCheckRejectsProgramWithoutRootCertificates(t *testing.T) {
 	root := repository(t)
 	b := newTestBuild(t, root, "linux/amd64")
 	b.roots = publicRoots
@@ -78,9 +78,9 @@ func TestAProgramWithoutRootCertificatesIsRejected(t *testing.T) {
 	}
 }
 
-func TestAProgramThatReportsAnotherVersionIsRejected(t *testing.T) {
+func TestCheckRejectsProgramWithWrongVersion(t *testing.T) {
 	root := repository(t)
-	path := filepath.Join(root, "internal", "version", "version.go")
+	path := filepath.Join(root, "internal", "platform", "version", "version.go")
 	source, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -95,21 +95,21 @@ func TestAProgramThatReportsAnotherVersionIsRejected(t *testing.T) {
 	}
 }
 
-func TestAProgramThatNeedsALoaderIsRejected(t *testing.T) {
+func TestCheckRejectsProgramThatNeedsLoader(t *testing.T) {
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		t.Skip("there is no /bin/sh")
 	}
 	if err := checkStatic(shell, platformOf(t, hostPlatform())); err == nil {
-		t.Error("/bin/sh passes as a static program")
+		t.Error("/bin/sh was accepted as a static program")
 	}
 	if err := checkStatic([]byte("#!/bin/sh"), platformOf(t, hostPlatform())); err == nil {
-		t.Error("a script passes as a program")
+		t.Error("a script was accepted as a program")
 	}
 }
 
-// Every program of the project but those of a developer's machine has an image, and a sentence about it.
-func TestEveryProgramOfTheProjectHasAnImage(t *testing.T) {
+// Each program has an image and a description, except programs that only run on the machines of developers.
+func TestEveryProgramHasImage(t *testing.T) {
 	programs, err := findPrograms("../..", nil)
 	if err != nil {
 		t.Fatal(err)

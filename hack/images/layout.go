@@ -14,15 +14,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// imageLayout is an OCI image layout. The index in it has one entry for each program, an index of platforms, by the
-// name PROGRAM:VERSION, and one for each bill of materials. The bills are also files in the folder sbom of the layout,
-// for tools that do not ask a registry.
+// imageLayout is an OCI image layout. For each program, its index has an entry with the name PROGRAM:VERSION, which is
+// an index of platforms, and an entry for each bill of materials. The folder sbom of the layout contains the bills as
+// files, for tools that do not use a registry.
 type imageLayout struct {
 	folder  string
 	version string
 }
 
-// billFolder is not part of the layout's format, which leaves other files alone.
+// billFolder is the folder of the bills of materials. The format of layouts permits other files.
 const billFolder = "sbom"
 
 func newLayout(folder, version string) (*imageLayout, error) {
@@ -30,7 +30,7 @@ func newLayout(folder, version string) (*imageLayout, error) {
 	return &imageLayout{folder: folder, version: version}, err
 }
 
-// add writes the image of a program.
+// add adds the image of a program.
 func (l *imageLayout) add(p program, index v1.ImageIndex, bills []bill) error {
 	named := layout.WithAnnotations(map[string]string{keyRefName: p.name + ":" + l.version})
 	if err := layout.Path(l.folder).AppendIndex(index, named); err != nil {
@@ -51,10 +51,10 @@ func (l *imageLayout) add(p program, index v1.ImageIndex, bills []bill) error {
 	return nil
 }
 
-// moveTo replaces what is at a path by the layout.
+// moveTo moves the layout to a path, and replaces a layout that exists there.
 func (l *imageLayout) moveTo(path string) error {
 	if _, err := layout.FromPath(path); err != nil && !isAbsentOrEmpty(path) {
-		return fmt.Errorf("%s is no image layout, and is not replaced by one", path)
+		return fmt.Errorf("%s is not an image layout, and was not replaced", path)
 	}
 	if err := os.RemoveAll(path); err != nil {
 		return err
@@ -71,36 +71,36 @@ func isAbsentOrEmpty(path string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// entry is a program's image in a layout.
+// entry is the image of a program in a layout.
 type entry struct {
 	program, tag string
 	index        v1.ImageIndex
 	digest       v1.Hash
-	// platforms are the descriptors of its images.
+	// platforms has the descriptors of the images.
 	platforms []v1.Descriptor
-	// artifacts refer to the images.
+	// artifacts are the bills of materials, which refer to the images.
 	artifacts []v1.Image
 }
 
 // read returns the entries of a layout.
 func read(folder string) ([]entry, error) {
-	whole, err := layout.ImageIndexFromPath(folder)
+	index, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
 		return nil, fmt.Errorf("read the layout %s: %w", folder, err)
 	}
-	manifest, err := whole.IndexManifest()
+	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, fmt.Errorf("read the layout %s: %w", folder, err)
 	}
 	var entries []entry
-	of := map[v1.Hash]int{}
+	entryOf := map[v1.Hash]int{}
 	for _, d := range manifest.Manifests {
 		name, tag, named := strings.Cut(d.Annotations[keyRefName], ":")
 		if !named {
 			continue
 		}
 		e := entry{program: name, tag: tag, digest: d.Digest}
-		if e.index, err = whole.ImageIndex(d.Digest); err != nil {
+		if e.index, err = index.ImageIndex(d.Digest); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		platforms, err := e.index.IndexManifest()
@@ -109,7 +109,7 @@ func read(folder string) ([]entry, error) {
 		}
 		e.platforms = platforms.Manifests
 		for _, p := range e.platforms {
-			of[p.Digest] = len(entries)
+			entryOf[p.Digest] = len(entries)
 		}
 		entries = append(entries, e)
 	}
@@ -117,17 +117,17 @@ func read(folder string) ([]entry, error) {
 		if d.ArtifactType != billType {
 			continue
 		}
-		artifact, err := whole.Image(d.Digest)
+		artifact, err := index.Image(d.Digest)
 		if err != nil {
 			return nil, fmt.Errorf("artifact %s: %w", d.Digest, err)
 		}
-		about, err := artifact.Manifest()
+		manifest, err := artifact.Manifest()
 		if err != nil {
 			return nil, fmt.Errorf("artifact %s: %w", d.Digest, err)
 		}
-		i, ok := of[about.Subject.Digest]
+		i, ok := entryOf[manifest.Subject.Digest]
 		if !ok {
-			return nil, fmt.Errorf("artifact %s refers to %s, which the layout does not have", d.Digest, about.Subject.Digest)
+			return nil, fmt.Errorf("artifact %s refers to %s, which is not in the layout", d.Digest, manifest.Subject.Digest)
 		}
 		entries[i].artifacts = append(entries[i].artifacts, artifact)
 	}
@@ -160,7 +160,7 @@ func (l *imageLayout) print(out io.Writer) {
 	}
 }
 
-// sameAs returns an error that names what has another digest in the other layout.
+// sameAs returns an error that names the programs whose digests differ in the other layout.
 func (l *imageLayout) sameAs(other *imageLayout) error {
 	mine, err := os.ReadFile(filepath.Join(l.folder, "index.json"))
 	if err != nil {
@@ -188,7 +188,7 @@ func (l *imageLayout) sameAs(other *imageLayout) error {
 		}
 	}
 	if differ == nil {
-		return errors.New("a second build has other bills of materials")
+		return errors.New("a second build has different bills of materials")
 	}
-	return fmt.Errorf("a second build has other digests for %s", strings.Join(differ, ", "))
+	return fmt.Errorf("a second build has different digests for %s", strings.Join(differ, ", "))
 }

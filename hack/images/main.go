@@ -1,11 +1,12 @@
-// Command images builds the container images of the project's programs, and serves them as a registry.
+// Command images builds the container images of the programs in this repository, and serves them as a registry.
 //
 //	images build [--out dist/images] [--version v1.2.3] [--platforms linux/amd64,linux/arm64] [--push registry/prefix]
 //	images serve [--layout dist/images]... [--address-file FILE]
 //
-// build writes one OCI image layout with an image for each program and platform. An image contains the program, its
-// licence and those of what it is linked with, and nothing else: no shell, no user database, no temporary folder. The
-// same commit and the same version of Go give the same digests, because all times are those of the commit.
+// build writes an OCI image layout with an image for each program and platform. An image contains only the program, its
+// licence, and the licences of the modules that are linked into it. It has no shell, no user database and no temporary
+// folder. The same commit and the same version of Go give the same digests, because all times are the time of the
+// commit.
 package main
 
 import (
@@ -42,11 +43,11 @@ func run(ctx context.Context, args []string) error {
 	case "serve":
 		return serveCommand(ctx, args[1:])
 	default:
-		return fmt.Errorf("%q is no command: use build or serve", args[0])
+		return fmt.Errorf("unknown command %q: use build or serve", args[0])
 	}
 }
 
-// listValue is a flag with values that are separated by commas; it may be given several times.
+// listValue is a flag whose values are separated by commas. The flag can be repeated.
 type listValue []string
 
 func (l *listValue) String() string { return strings.Join(*l, ",") }

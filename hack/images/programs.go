@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// program is a main package that gets an image of its own, which is named after it.
+// program is a main package with its own image, which has the name of the program.
 type program struct {
 	name string
-	// module is the folder of its Go module, relative to the repository; folder is that of the package.
+	// module is the folder of its Go module, and folder is the folder of the package, both relative to the repository.
 	module, folder string
-	// description is the first sentence of the package's documentation.
+	// description is the first sentence of the documentation of the package.
 	description string
 }
 
-// withoutImage are the programs that run on a developer's machine only, and why.
+// withoutImage are the programs that only run on the machines of developers, with the reason.
 var withoutImage = map[string]string{
 	"machinist-demo":            "starts a control plane from local binaries",
 	"machinist-demo-azure-fake": "starts a control plane from local binaries",
@@ -28,8 +28,8 @@ var withoutImage = map[string]string{
 	"fakeazure":                 "serves on loopback, for the demo and for tests",
 }
 
-// findPrograms returns the programs below cmd and providers/*/cmd, sorted by their names: all that have an image, or
-// those that are asked for.
+// findPrograms returns the programs below cmd and providers/*/cmd, sorted by name: all programs that have an image, or
+// only the requested ones.
 func findPrograms(root string, only []string) ([]program, error) {
 	found := map[string]program{}
 	for _, pattern := range []string{"cmd/*/main.go", "providers/*/cmd/*/main.go"} {
@@ -60,12 +60,12 @@ func findPrograms(root string, only []string) ([]program, error) {
 	}
 	names := slices.Sorted(maps.Keys(found))
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s has no programs below cmd", root)
+		return nil, fmt.Errorf("%s has no programs in cmd", root)
 	}
 	if len(only) > 0 {
 		for _, name := range only {
 			if !slices.Contains(names, name) {
-				return nil, fmt.Errorf("--programs: %q is none of %s", name, strings.Join(names, ", "))
+				return nil, fmt.Errorf("--programs: %q is not one of %s", name, strings.Join(names, ", "))
 			}
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(only, name) })
@@ -77,7 +77,7 @@ func findPrograms(root string, only []string) ([]program, error) {
 	return programs, nil
 }
 
-// moduleOf returns the folder with the go.mod that a package belongs to.
+// moduleOf returns the folder with the go.mod of a package.
 func moduleOf(root, folder string) (string, error) {
 	for module := folder; ; module = filepath.Dir(module) {
 		_, err := os.Stat(filepath.Join(root, module, "go.mod"))
@@ -85,12 +85,12 @@ func moduleOf(root, folder string) (string, error) {
 		case err == nil:
 			return module, nil
 		case module == ".":
-			return "", fmt.Errorf("%s belongs to no Go module: %w", folder, err)
+			return "", fmt.Errorf("%s does not belong to a Go module: %w", folder, err)
 		}
 	}
 }
 
-// describe returns the sentence that a program's documentation begins with, without the words that name the program.
+// describe returns the first sentence of the documentation of a program, without the name of the program.
 func describe(path, name string) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {
@@ -99,7 +99,7 @@ func describe(path, name string) (string, error) {
 	text := strings.Join(strings.Fields(file.Doc.Text()), " ")
 	text, ok := strings.CutPrefix(text, "Command "+name+" ")
 	if !ok {
-		return "", fmt.Errorf("%s: its documentation must begin with \"Command %s\"", path, name)
+		return "", fmt.Errorf("%s: the documentation must begin with \"Command %s\"", path, name)
 	}
 	sentence, _, _ := strings.Cut(text, ". ")
 	sentence = strings.TrimSuffix(sentence, ".")

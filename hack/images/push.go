@@ -11,16 +11,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// prefix is where images are pushed to: a registry, and the part of repositories' names before the program's.
+// prefix is the destination of a push: a registry, and the beginning of the names of repositories.
 type prefix string
 
-// parsePrefix checks a prefix before hours are spent on building. The empty one means: not pushed.
+// parsePrefix parses a prefix, before time is spent on building. If the prefix is empty, nothing is pushed.
 func parsePrefix(text string) (prefix, error) {
 	if text == "" {
 		return "", nil
 	}
 	if _, err := name.NewRepository(text+"/machinist", name.StrictValidation); err != nil {
-		return "", fmt.Errorf("--push: %q is no registry and prefix such as registry.example.com/machinist: %w", text, err)
+		return "", fmt.Errorf("--push: %q is not a registry and prefix such as registry.example.com/machinist: %w", text, err)
 	}
 	return prefix(text), nil
 }
@@ -29,8 +29,8 @@ func (p prefix) repository(program string) (name.Repository, error) {
 	return name.NewRepository(string(p)+"/"+program, name.StrictValidation)
 }
 
-// push writes the images and their bills of materials to a registry, with the credentials that Docker and Podman use.
-// A registry on this machine is spoken to without TLS.
+// push pushes the images and their bills of materials to a registry, with the credentials of Docker and Podman. It uses
+// no TLS for a registry on this machine.
 func (l *imageLayout) push(ctx context.Context, to prefix, out io.Writer) error {
 	entries, err := read(l.folder)
 	if err != nil {

@@ -20,17 +20,17 @@ import (
 func serveCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("images serve", flag.ContinueOnError)
 	var layouts listValue
-	flags.Var(&layouts, "layout", "image layout to serve; may be given several times (default ../../dist/images)")
-	listen := flags.String("listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
+	flags.Var(&layouts, "layout", "image layout to serve; can be repeated (default ../../dist/images)")
+	listen := flags.String("listen", "127.0.0.1:0", "address to serve on; port 0 selects a free port")
 	anywhere := flags.Bool("allow-non-loopback", false,
-		"serve on an address that others can reach; there is no encryption, and everybody may push")
-	addressFile := flags.String("address-file", "", "file that gets the address once everything is served")
+		"serve on an address that other machines can reach, without encryption and authentication")
+	addressFile := flags.String("address-file", "", "file to which the address is written when all images are served")
 	verbose := flags.Bool("verbose", false, "print the requests")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of images serve", flags.Arg(0))
+		return fmt.Errorf("images serve does not accept the argument %q", flags.Arg(0))
 	}
 	if len(layouts) == 0 {
 		layouts = listValue{filepath.Join("..", "..", "dist", "images")}
@@ -40,7 +40,7 @@ func serveCommand(ctx context.Context, args []string) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if ip := net.ParseIP(host); !*anywhere && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--listen: %q is no address of loopback, and --allow-non-loopback is not set", *listen)
+		return fmt.Errorf("--listen: %q is not a loopback address, and --allow-non-loopback is not set", *listen)
 	}
 	requests := io.Discard
 	if *verbose {
@@ -51,7 +51,7 @@ func serveCommand(ctx context.Context, args []string) error {
 		if *addressFile == "" {
 			return nil
 		}
-		// The file appears with its content, so that whoever waits for it reads the whole address.
+		// The file is renamed after it is written, so that a process that waits for it never reads a part of the address.
 		if err := os.WriteFile(*addressFile+".new", []byte(address), 0o644); err != nil {
 			return err
 		}
@@ -59,8 +59,8 @@ func serveCommand(ctx context.Context, args []string) error {
 	})
 }
 
-// serve is a registry with the images of layouts until ctx ends. Their blobs are read from the layouts; what is pushed
-// meanwhile is gone at the end.
+// serve runs a registry with the images of layouts until ctx ends. It reads their blobs from the layouts. Images that
+// clients push are deleted at the end.
 func serve(ctx context.Context, layouts []string, listen string, requests io.Writer,
 	ready func(address string) error) error {
 	pushed, err := os.MkdirTemp("", "images-registry-")
@@ -97,7 +97,7 @@ func serve(ctx context.Context, layouts []string, listen string, requests io.Wri
 	return nil
 }
 
-// blobs are those of layouts, and of a folder for those that are pushed.
+// blobs contains the blobs of layouts, and a folder for pushed blobs.
 type blobs struct {
 	all    []registry.BlobHandler
 	pushed registry.BlobPutHandler

@@ -14,16 +14,16 @@ import (
 
 // source is the commit that images are built from.
 type source struct {
-	// version is what the programs say their version is, and the tag of the images.
+	// version is the version that the programs report, and the tag of the images.
 	version string
 	commit  string
-	// time is in the images wherever there is a time: that of the commit, or SOURCE_DATE_EPOCH.
+	// time is the only time in the images: the time of the commit, or SOURCE_DATE_EPOCH.
 	time time.Time
-	// modified: there are changes that are not committed.
+	// modified reports whether the working tree has changes.
 	modified bool
 }
 
-// stamp is the commit as the programs report it.
+// stamp returns the commit as the programs report it.
 func (s source) stamp() string {
 	if s.modified {
 		return s.commit + "-dirty"
@@ -31,10 +31,10 @@ func (s source) stamp() string {
 	return s.commit
 }
 
-// tag is a tag of an image.
+// tag matches valid tags of images.
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// readSource returns what git knows about the folder.
+// readSource returns the source of a repository, according to git.
 func readSource(ctx context.Context, root, version string) (source, error) {
 	var s source
 	var err error
@@ -55,7 +55,7 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	}
 	epoch, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return s, fmt.Errorf("%s: %q is no number of seconds since 1970", where, seconds)
+		return s, fmt.Errorf("%s: %q is not a number of seconds since 1970", where, seconds)
 	}
 	s.time = time.Unix(epoch, 0).UTC()
 	if s.version = version; version == "" {
@@ -67,7 +67,7 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	return s, nil
 }
 
-// defaultVersion is the tag of the commit, if it or one before it has one.
+// defaultVersion returns the version that git describe derives from tags, or a version with the commit.
 func (s source) defaultVersion(ctx context.Context, root string) string {
 	described, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--dirty")
 	if err == nil {
@@ -85,7 +85,7 @@ func git(ctx context.Context, folder string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// output runs a command in a folder and returns what it prints; its error has what the command says about it.
+// output runs a command in a folder and returns its output. An error contains what the command printed on stderr.
 func output(ctx context.Context, folder string, env []string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
@@ -98,7 +98,8 @@ func output(ctx context.Context, folder string, env []string, name string, args 
 	return out, nil
 }
 
-// compareWithClone builds the commit a second time, in a folder of another name, and fails on a digest that differs.
+// compareWithClone builds the commit a second time, in a folder with another name, and returns an error if a digest
+// differs.
 func (b *build) compareWithClone(ctx context.Context, first *imageLayout, platforms, only []string) error {
 	if b.source.modified {
 		return fmt.Errorf("--again compares two builds of a commit, but %s has changes that are not committed", b.root)

@@ -1,7 +1,7 @@
-// Command incidents writes docs/incidents.md from test/incidents: what happened to the users of other systems, what
-// Machinist does in that case, and the run that shows it.
+// Command incidents generates docs/incidents.md from test/incidents: what happened to users of other systems, what
+// Machinist does in the same situation, and the tests that show it.
 //
-// It is called in the root of the repository by hack/generate.sh with the file to write.
+// hack/generate.sh calls it in the root folder of the repository, with the file to write.
 package main
 
 import (
@@ -54,7 +54,7 @@ lost answers at each step. ` + "`make simulate`" + ` runs all scenarios. All oth
 |---|---|
 `
 
-// commands are how the tests of a folder are run.
+// commands are the commands that run the tests of a folder.
 var commands = []struct{ folder, command string }{
 	{"test/e2e", "make e2e"},
 	{"test/install", "make e2e-install FULL=1"},
@@ -62,7 +62,7 @@ var commands = []struct{ folder, command string }{
 	{"providers/openstack/e2e", "make e2e-openstack FULL=1"},
 }
 
-// document returns the page.
+// document returns the content of the page.
 func document(root string, all []incidents.Incident) (string, error) {
 	files, err := incidents.Files(root, all)
 	if err != nil {
@@ -75,17 +75,17 @@ func document(root string, all []incidents.Incident) (string, error) {
 	}
 	b.WriteString("\n## Themes\n\n")
 	for _, theme := range incidents.Themes() {
-		if n := len(of(theme, all)); n > 0 {
+		if n := len(incidentsOf(theme, all)); n > 0 {
 			fmt.Fprintf(&b, "- [%s](#%s): %d\n", theme, anchor(string(theme)), n)
 		}
 	}
 	for _, theme := range incidents.Themes() {
-		those := of(theme, all)
-		if len(those) == 0 {
+		entries := incidentsOf(theme, all)
+		if len(entries) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s\n", theme)
-		for _, i := range those {
+		for _, i := range entries {
 			entry, err := describe(i, files)
 			if err != nil {
 				return "", err
@@ -96,18 +96,19 @@ func document(root string, all []incidents.Incident) (string, error) {
 	return b.String(), nil
 }
 
-func of(theme incidents.Theme, all []incidents.Incident) []incidents.Incident {
+// incidentsOf returns the incidents of a theme.
+func incidentsOf(theme incidents.Theme, all []incidents.Incident) []incidents.Incident {
 	return slices.DeleteFunc(slices.Clone(all), func(i incidents.Incident) bool { return i.Theme != theme })
 }
 
-// anchor is how a heading is linked to.
+// anchor returns the anchor of a heading.
 func anchor(heading string) string { return strings.ReplaceAll(strings.ToLower(heading), " ", "-") }
 
-// describe returns the part of the page about one incident.
+// describe returns the section of an incident.
 func describe(i incidents.Incident, files map[incidents.Proof]string) (string, error) {
 	repository, number, ok := strings.Cut(i.Reference, "#")
 	if !ok {
-		return "", fmt.Errorf("%q is no reference", i.Reference)
+		return "", fmt.Errorf("invalid reference %q: it must have the form OWNER/REPOSITORY#NUMBER", i.Reference)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n### %s\n\n[%s](https://github.com/%s/issues/%s)\n\n%s\n\n**Machinist:** %s\n\n", i.Title,
@@ -126,7 +127,7 @@ func name(p incidents.Proof) string {
 	return test
 }
 
-// command returns how one run is made.
+// command returns the command that runs a test.
 func command(p incidents.Proof) string {
 	if p.Scenario != "" {
 		return "go run ./test/simulate --scenario " + p.Scenario

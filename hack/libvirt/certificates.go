@@ -12,32 +12,33 @@ import (
 	"time"
 )
 
-// pair is a certificate and its key, in PEM.
+// pair is a certificate and its key in PEM.
 type pair struct{ certificate, key []byte }
 
-// certificates are those of one hypervisor.
+// certificates are the certificates of a hypervisor. stranger is signed by another authority, which libvirtd does not
+// trust.
 type certificates struct {
 	ca                       []byte
 	server, client, stranger pair
 }
 
-// makeCertificates makes two authorities, one of them a stranger's.
-func makeCertificates() (certificates, error) {
+// newCertificates creates two authorities and the certificates that they sign.
+func newCertificates() (certificates, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return certificates{}, err
 	}
-	others, err := newAuthority()
+	foreign, err := newAuthority()
 	if err != nil {
 		return certificates{}, err
 	}
 	all := certificates{ca: ca.pem}
-	for _, one := range []struct {
-		of   *pair
-		by   *authority
-		name string
-	}{{&all.server, ca, "libvirtd"}, {&all.client, ca, "machinist"}, {&all.stranger, others, "machinist"}} {
-		if *one.of, err = one.by.sign(one.name); err != nil {
+	for _, c := range []struct {
+		result    *pair
+		authority *authority
+		name      string
+	}{{&all.server, ca, "libvirtd"}, {&all.client, ca, "machinist"}, {&all.stranger, foreign, "machinist"}} {
+		if *c.result, err = c.authority.sign(c.name); err != nil {
 			return certificates{}, err
 		}
 	}
@@ -50,7 +51,7 @@ type authority struct {
 	pem         []byte
 }
 
-// validity is long enough for any test.
+// validity sets a period of validity that is long enough for tests.
 func validity(template *x509.Certificate) *x509.Certificate {
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(7 * 24 * time.Hour)
@@ -73,7 +74,7 @@ func newAuthority() (*authority, error) {
 	return &authority{certificate: template, key: key, pem: pemOf("CERTIFICATE", der)}, nil
 }
 
-// sign makes a certificate for a server on loopback, which is also one of a client.
+// sign returns a certificate for servers on the loopback address and for clients.
 func (a *authority) sign(name string) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 //go:embed config
 var configFiles embed.FS
 
-// configure writes all files of the hypervisor's folder.
+// configure writes the files of the hypervisor.
 func (h *Hypervisor) configure() error {
 	for _, dir := range []string{"etc/pki", "etc/storage/autostart", "etc/qemu/networks/autostart", "lib", "cache", "log",
 		"run", "pool", "small"} {
@@ -38,7 +38,7 @@ func (h *Hypervisor) configure() error {
 			return err
 		}
 	}
-	// What is linked from these folders starts with libvirtd.
+	// libvirtd starts the pools and networks that these folders link to.
 	for path, target := range map[string]string{
 		"etc/storage/autostart/" + Pool + ".xml":          "/etc/libvirt/storage/" + Pool + ".xml",
 		"etc/storage/autostart/" + SmallPool + ".xml":     "/etc/libvirt/storage/" + SmallPool + ".xml",
@@ -67,7 +67,7 @@ func (h *Hypervisor) configure() error {
 		files[name] = append(bytes.TrimRight(system, "\n"), "\n"+line...)
 	}
 	for name, content := range files {
-		// Everybody may read passwd.
+		// All users must be able to read passwd.
 		if err := os.WriteFile(filepath.Join(h.dir, name), content, 0o644); err != nil {
 			return err
 		}
@@ -87,10 +87,10 @@ func (h *Hypervisor) writeTemplate(name, path string, values map[string]any) err
 	return os.WriteFile(filepath.Join(h.dir, path), text.Bytes(), 0o600)
 }
 
-// randomUUID tells hypervisors of one system apart.
+// randomUUID returns a UUID that distinguishes hypervisors on one system.
 func randomUUID() string {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // Never fails.
+	_, _ = rand.Read(id[:]) // never fails
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }

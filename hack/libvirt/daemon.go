@@ -16,12 +16,12 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// environment is that of all processes: nothing of the caller's can change what they do.
+// environment returns the environment of all processes. Variables of the caller must not affect them.
 func environment() []string {
 	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root"}
 }
 
-// startKeeper makes the namespaces and mounts what belongs there.
+// startKeeper creates the namespaces and their mounts.
 func (h *Hypervisor) startKeeper(ctx context.Context) error {
 	h.keeper = &child.Process{
 		Name: "keeper", Path: "/usr/bin/unshare", Dir: h.dir, Env: environment(),
@@ -45,18 +45,18 @@ func (h *Hypervisor) startKeeper(ctx context.Context) error {
 	})
 }
 
-// inside returns the arguments of nsenter that run a command in the namespaces.
+// inside returns the arguments with which nsenter runs a command in the namespaces.
 func (h *Hypervisor) inside(command ...string) []string {
 	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
 }
 
-// Launch starts libvirtd, which does not run, and returns when it serves.
+// Launch starts libvirtd, which must not be running, and returns when it serves requests.
 func (h *Hypervisor) Launch(ctx context.Context) error {
 	h.daemon = &child.Process{
 		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
 		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
 	}
-	// libvirtd removes neither when it is killed, and nobody listens at the socket.
+	// libvirtd does not remove these files when it is killed.
 	for _, stale := range []string{h.Socket(), filepath.Join(h.dir, "run", "libvirtd.pid")} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -66,7 +66,7 @@ func (h *Hypervisor) Launch(ctx context.Context) error {
 		return err
 	}
 	err := h.daemon.Await(ctx, func(ctx context.Context) error {
-		// virsh would wait for an answer.
+		// virsh would wait for the socket.
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", h.Socket())
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (h *Hypervisor) Launch(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends libvirtd as a crash would. Its domains run on.
+// Kill kills libvirtd to simulate a crash. Its domains continue to run.
 func (h *Hypervisor) Kill() error { return h.daemon.Kill() }
 
 // Restart kills libvirtd and starts it again.
@@ -95,13 +95,13 @@ func (h *Hypervisor) Restart(ctx context.Context) error {
 	return h.Launch(ctx)
 }
 
-// Pause lets libvirtd do nothing until Resume: it takes connections and does not answer.
+// Pause stops the process of libvirtd until Resume: it accepts connections but does not answer.
 func (h *Hypervisor) Pause() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGSTOP) }
 
-// Resume ends Pause.
+// Resume continues the process of libvirtd after Pause.
 func (h *Hypervisor) Resume() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGCONT) }
 
-// Stop ends libvirtd, all domains and all that runs for them. The folder stays.
+// Stop ends libvirtd, all domains and all of their processes. The folder remains.
 func (h *Hypervisor) Stop() error {
 	if h.stopped {
 		return nil
@@ -112,7 +112,7 @@ func (h *Hypervisor) Stop() error {
 		errs = append(errs, h.daemon.Kill())
 	}
 	if h.keeper != nil {
-		// The kernel ends all of the PID namespace before its first process counts as gone.
+		// The kernel ends all processes of the PID namespace before the first process has ended.
 		errs = append(errs, h.keeper.Kill())
 	}
 	if h.subnet != nil {
@@ -121,12 +121,12 @@ func (h *Hypervisor) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Virsh runs libvirt's own client against this hypervisor and returns its output.
+// Virsh runs the virsh command against this hypervisor and returns its output.
 func (h *Hypervisor) Virsh(ctx context.Context, args ...string) (string, error) {
 	return h.VirshAt(ctx, h.URI(), args...)
 }
 
-// VirshAt is Virsh for another of libvirtd's drivers, such as that of SimulatedURI.
+// VirshAt is like Virsh for another URI, such as SimulatedURI.
 func (h *Hypervisor) VirshAt(ctx context.Context, uri string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", uri, "--quiet"}, args...)...)
 	cmd.Env = environment()

@@ -11,9 +11,10 @@ import (
 	"syscall"
 )
 
-// Import copies an image, such as a qcow2 file, into Pool, as a volume of that name that others can be based on.
+// Import copies an image, such as a qcow2 file, into Pool. The new volume has the given name and can be the base of
+// other volumes.
 func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
-	// The pool must not show the half of a volume.
+	// Copy to another path first, because the pool must not show an incomplete volume.
 	to := filepath.Join(h.dir, "import-"+volume)
 	out, err := exec.CommandContext(ctx, "cp", "--sparse=always", "--reflink=auto", image, to).CombinedOutput()
 	if err != nil {
@@ -26,7 +27,7 @@ func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
 	return err
 }
 
-// KillGuest ends the QEMU of a domain at once, as a crash would.
+// KillGuest kills the QEMU of a domain to simulate a crash.
 func (h *Hypervisor) KillGuest(uuid string) error {
 	pid, err := h.GuestPID(uuid)
 	if err != nil {
@@ -35,7 +36,7 @@ func (h *Hypervisor) KillGuest(uuid string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// GuestPID returns the process of a domain's QEMU.
+// GuestPID returns the process ID of the QEMU of a domain.
 func (h *Hypervisor) GuestPID(uuid string) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -46,7 +47,7 @@ func (h *Hypervisor) GuestPID(uuid string) (int, error) {
 		if err != nil {
 			continue
 		}
-		// A process that has just ended has none.
+		// The file is missing if the process has just ended.
 		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if bytes.HasPrefix(args, []byte("/usr/bin/qemu-system-")) && bytes.Contains(args, []byte("\x00-uuid\x00"+uuid+"\x00")) {
 			return pid, nil

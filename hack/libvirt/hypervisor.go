@@ -14,28 +14,28 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// What is in every Hypervisor.
+// Names of the pools and the network of each Hypervisor.
 const (
-	// Pool is a storage pool, a folder without a limit.
+	// Pool is a storage pool in a folder without a size limit.
 	Pool = "machines"
 	// SmallPool is a storage pool of 32 MiB.
 	SmallPool = "small"
-	// Network is a network with DHCP at the bridge Hypervisor.Bridge.
+	// Network is a network with DHCP on the bridge Hypervisor.Bridge.
 	Network = "nodes"
 )
 
-// Options are those of Start.
+// Options are the options of Start.
 type Options struct {
-	// Dir is the folder with all that the hypervisor has: configuration, logs, volumes. It is created, and has to be
-	// empty. Its path has at most 80 bytes, because there are sockets in it.
+	// Dir is the folder for all files of the hypervisor: configuration, logs and volumes. Start creates it. It must be
+	// empty, and its path must not be longer than 80 bytes, because it contains sockets.
 	Dir string
 
-	// Output gets a line for each step. Nil discards them.
+	// Output receives a line for each step. If it is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Hypervisor is a libvirtd with its domains. Its methods may be called by one goroutine at a time, but for Virsh,
-// Import and those that return what does not change.
+// Hypervisor is a libvirtd with its domains. Only one goroutine may call its methods at a time, except Virsh, Import
+// and methods that return constant values.
 type Hypervisor struct {
 	dir     string
 	subnet  *subnet
@@ -50,7 +50,7 @@ type Hypervisor struct {
 	stopped bool
 }
 
-// Start installs what is missing, starts a libvirtd and returns when it serves. Stop it in the end.
+// Start installs missing packages, starts a libvirtd and returns when it serves requests. The caller must call Stop.
 func Start(ctx context.Context, o Options) (*Hypervisor, error) {
 	h := &Hypervisor{output: o.Output}
 	if h.output == nil {
@@ -81,7 +81,7 @@ func (h *Hypervisor) start(ctx context.Context) error {
 	if h.subnet, err = reserveSubnet(); err != nil {
 		return err
 	}
-	if h.certs, err = makeCertificates(); err != nil {
+	if h.certs, err = newCertificates(); err != nil {
 		return err
 	}
 	if err := h.configure(); err != nil {
@@ -93,7 +93,7 @@ func (h *Hypervisor) start(ctx context.Context) error {
 	return h.Launch(ctx)
 }
 
-// emptyDir creates a folder and returns its absolute path.
+// emptyDir creates a folder, unless it exists and is empty, and returns its absolute path.
 func emptyDir(dir string) (string, error) {
 	const longest = 80
 	dir, err := filepath.Abs(dir)
@@ -101,7 +101,7 @@ func emptyDir(dir string) (string, error) {
 		return "", err
 	}
 	if len(dir) > longest {
-		return "", fmt.Errorf("the path %s has more than %d bytes", dir, longest)
+		return "", fmt.Errorf("the path %s is longer than %d bytes", dir, longest)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
@@ -111,34 +111,34 @@ func emptyDir(dir string) (string, error) {
 		return "", err
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("the folder %s is not empty: give libvirt one of its own", dir)
+		return "", fmt.Errorf("the folder %s is not empty: use an empty folder for libvirt", dir)
 	}
 	return dir, nil
 }
 
-// Dir returns the folder of the hypervisor. Logs are in the folder "log" of it.
+// Dir returns the folder of the hypervisor. Its subfolder "log" contains the logs.
 func (h *Hypervisor) Dir() string { return h.dir }
 
-// Socket returns the path of libvirtd's unix socket.
+// Socket returns the path of the Unix socket of libvirtd.
 func (h *Hypervisor) Socket() string { return filepath.Join(h.dir, "run", "libvirt-sock") }
 
-// URI names the hypervisor by its unix socket, for the driver "qemu:///system".
+// URI returns the URI of the driver "qemu:///system" on the Unix socket.
 func (h *Hypervisor) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
-// SimulatedURI names the hypervisor that libvirt simulates by its driver "test:///default", by the unix socket. Nothing
-// runs there, and it forgets all as soon as no connection to it is open.
+// SimulatedURI returns the URI of the driver "test:///default" on the Unix socket: a hypervisor that libvirt simulates.
+// It runs no domains, and loses its state when the last connection to it is closed.
 func (h *Hypervisor) SimulatedURI() string { return "test+unix:///default?socket=" + h.Socket() }
 
-// TCPAddress is where libvirtd takes connections without any authentication, on loopback.
+// TCPAddress returns the loopback address at which libvirtd accepts connections without authentication.
 func (h *Hypervisor) TCPAddress() string { return fmt.Sprintf("127.0.0.1:%d", h.tcp) }
 
-// TCPURI names the hypervisor by TCPAddress.
+// TCPURI returns the URI of TCPAddress.
 func (h *Hypervisor) TCPURI() string { return "qemu+tcp://" + h.TCPAddress() + "/system" }
 
-// TLSURI names the hypervisor by a port on loopback with TLS. Who connects needs ClientCertificate.
+// TLSURI returns the URI of a port on the loopback address with TLS. A client needs ClientCertificate.
 func (h *Hypervisor) TLSURI() string { return fmt.Sprintf("qemu+tls://127.0.0.1:%d/system", h.tls) }
 
-// CA returns the certificate of the authority that signed all others, in PEM.
+// CA returns the certificate of the authority that signed the certificates of libvirtd and its client, in PEM.
 func (h *Hypervisor) CA() []byte { return h.certs.ca }
 
 // ClientCertificate returns a certificate that libvirtd accepts, and its key, in PEM.
@@ -146,7 +146,7 @@ func (h *Hypervisor) ClientCertificate() (certificate, key []byte) {
 	return h.certs.client.certificate, h.certs.client.key
 }
 
-// StrangerCertificate returns a certificate of another authority, and its key, in PEM.
+// StrangerCertificate returns a certificate that another authority signed, and its key, in PEM.
 func (h *Hypervisor) StrangerCertificate() (certificate, key []byte) {
 	return h.certs.stranger.certificate, h.certs.stranger.key
 }
@@ -157,7 +157,7 @@ func (h *Hypervisor) PoolPath() string { return filepath.Join(h.dir, "pool") }
 // Bridge returns the name of the bridge of Network.
 func (h *Hypervisor) Bridge() string { return h.subnet.bridge() }
 
-// BridgeAddress returns the system's address on Network: guests reach what listens there.
+// BridgeAddress returns the address of the system on Network. Guests can connect to servers at this address.
 func (h *Hypervisor) BridgeAddress() netip.Addr { return h.subnet.host() }
 
 // Subnet returns the addresses of Network.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// patience bounds what must happen soon, on a busy machine too.
+// patience is the time limit of conditions, long enough for a busy machine.
 const patience = 2 * time.Minute
 
 func start(t *testing.T) *Hypervisor {
@@ -42,7 +42,7 @@ func start(t *testing.T) *Hypervisor {
 
 const domainUUID = "6f2b1c3e-0000-4000-8000-00000000000"
 
-// define starts a domain without a disk: its firmware runs.
+// define creates and starts a domain without a disk, in which only the firmware runs.
 func define(t *testing.T, h *Hypervisor, number int) (uuid string) {
 	t.Helper()
 	uuid = fmt.Sprint(domainUUID, number)
@@ -62,12 +62,12 @@ func define(t *testing.T, h *Hypervisor, number int) (uuid string) {
 	return uuid
 }
 
-func stateIs(t *testing.T, h *Hypervisor, uuid, state string) {
+func expectState(t *testing.T, h *Hypervisor, uuid, state string) {
 	t.Helper()
 	eventually(t, func() error {
 		got, err := h.Virsh(t.Context(), "domstate", uuid)
 		if err == nil && got != state {
-			err = fmt.Errorf("domain %s is %s, want it %s", uuid, got, state)
+			err = fmt.Errorf("domain %s is %s, want %s", uuid, got, state)
 		}
 		return err
 	})
@@ -85,13 +85,13 @@ func eventually(t *testing.T, condition func() error) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("still not after %v: %v", patience, err)
+			t.Fatalf("condition not met after %v: %v", patience, err)
 		case <-ticker.C:
 		}
 	}
 }
 
-func TestDomainsOutliveLibvirtdAndNotTheHypervisor(t *testing.T) {
+func TestDomainsSurviveRestartButNotStop(t *testing.T) {
 	h := start(t)
 	uuid := define(t, h, 1)
 	pid, err := h.GuestPID(uuid)
@@ -101,14 +101,14 @@ func TestDomainsOutliveLibvirtdAndNotTheHypervisor(t *testing.T) {
 	if err := h.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stateIs(t, h, uuid, "running")
+	expectState(t, h, uuid, "running")
 	if again, err := h.GuestPID(uuid); err != nil || again != pid {
-		t.Errorf("the guest's process was %d and is %d, %v", pid, again, err)
+		t.Errorf("got the process %d after the restart, want %d (%v)", again, pid, err)
 	}
 	if err := h.KillGuest(uuid); err != nil {
 		t.Fatal(err)
 	}
-	stateIs(t, h, uuid, "shut off")
+	expectState(t, h, uuid, "shut off")
 	if _, err := h.Virsh(t.Context(), "start", uuid); err != nil {
 		t.Fatal(err)
 	}
@@ -116,28 +116,28 @@ func TestDomainsOutliveLibvirtdAndNotTheHypervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pid, err := h.GuestPID(uuid); err == nil {
-		t.Errorf("after Stop, process %d runs the guest", pid)
+		t.Errorf("process %d still runs the guest after Stop", pid)
 	}
 	if _, err := net.InterfaceByName(h.Bridge()); err == nil {
-		t.Errorf("after Stop, there is the bridge %s", h.Bridge())
+		t.Errorf("the bridge %s still exists after Stop", h.Bridge())
 	}
 }
 
-func TestHypervisorsRunSideBySide(t *testing.T) {
+func TestHypervisorsAreIndependent(t *testing.T) {
 	before := forwarding(t)
 	one, other := start(t), start(t)
 	if one.Subnet() == other.Subnet() {
-		t.Errorf("both have the subnet %s", one.Subnet())
+		t.Errorf("both hypervisors have the subnet %s", one.Subnet())
 	}
 	define(t, one, 1)
 	define(t, other, 2)
 	for n, h := range map[string]*Hypervisor{"1": one, "2": other} {
 		if got, err := h.Virsh(t.Context(), "list", "--all", "--name"); err != nil || got != "guest-"+n {
-			t.Errorf("hypervisor %s has the domains %q, %v", n, got, err)
+			t.Errorf("hypervisor %s has the domains %q, want guest-%s (%v)", n, got, n, err)
 		}
 	}
 	if after := forwarding(t); after != before {
-		t.Errorf("net.ipv4.ip_forward of the system was %q and is %q", before, after)
+		t.Errorf("net.ipv4.ip_forward of the system changed from %q to %q", before, after)
 	}
 }
 
@@ -150,7 +150,7 @@ func forwarding(t *testing.T) string {
 	return string(content)
 }
 
-func TestAPausedLibvirtdDoesNotAnswer(t *testing.T) {
+func TestPausedLibvirtdDoesNotAnswer(t *testing.T) {
 	h := start(t)
 	if err := h.Pause(); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestAPausedLibvirtdDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if got, err := h.Virsh(ctx, "version"); err == nil {
-		t.Errorf("it answers %q", got)
+		t.Errorf("got the answer %q from a paused libvirtd", got)
 	}
 	if err := h.Resume(); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestAPausedLibvirtdDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestTLSTakesOnlyItsOwnClients(t *testing.T) {
+func TestTLSRefusesForeignClients(t *testing.T) {
 	h := start(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(h.CA())
@@ -197,11 +197,11 @@ func TestTLSTakesOnlyItsOwnClients(t *testing.T) {
 		t.Error(err)
 	}
 	if err := connect(h.StrangerCertificate()); err == nil {
-		t.Error("libvirtd accepts a stranger")
+		t.Error("libvirtd accepts a certificate of another authority")
 	}
 }
 
-func TestAnImageBecomesAVolume(t *testing.T) {
+func TestImportCreatesVolume(t *testing.T) {
 	h := start(t)
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
@@ -211,6 +211,6 @@ func TestAnImageBecomesAVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := h.Virsh(t.Context(), "vol-info", "--pool", Pool, "base"); err != nil || !strings.Contains(got, "1.00 MiB") {
-		t.Errorf("the volume is %q, %v", got, err)
+		t.Errorf("got the volume %q, want one of 1.00 MiB (%v)", got, err)
 	}
 }

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Installs what package libvirt runs, from Debian, where something of it is missing: libvirt's daemon with its drivers for
-# QEMU, networks and storage, virsh, QEMU for x86 and dnsmasq. As root. No service is started, and none is set up to be:
-# the packages of the daemon alone bring none.
+# Installs the programs that package libvirt runs, from Debian packages, if one is missing: the libvirt daemon with its
+# drivers for QEMU, networks and storage, virsh, QEMU for x86, and dnsmasq. Needs root. The packages start no services.
 #
 #   install.sh
 set -eu
@@ -30,18 +29,18 @@ need iproute2 ip
 need mount mount
 need util-linux nsenter unshare
 if [ -n "$missing" ]; then
-	# One word each, however many of a package's files were missing.
+	# Name each package once, even if several of its files are missing.
 	missing=$(echo "$missing" | tr ' ' '\n' | sort -u | tr '\n' ' ')
-	command -v apt-get >/dev/null || die "install the counterparts of Debian's packages $missing"
+	command -v apt-get >/dev/null || die "install the equivalents of Debian's packages $missing"
 	[ "$(id -u)" = 0 ] || die "install as root: apt-get install --no-install-recommends $missing"
 	say "installing $missing"
 	export DEBIAN_FRONTEND=noninteractive
-	# Of several that install at once, apt turns away all but one: the lock is that of hack/debian.sh, which is not there
-	# where a program brings this script along.
+	# apt fails while another process installs packages, so wait for the lock. It is the lock of hack/debian.sh, which is not
+	# available if this script is embedded in a program.
 	exec 9>/run/machinist-debian.lock
 	flock 9
 	# shellcheck disable=SC2086 # a list
 	{ apt-get update -q && apt-get -o DPkg::Lock::Timeout=300 install -qy --no-install-recommends $missing; } >&2 ||
-		die "installing failed"
+		die "the installation of packages failed"
 fi
 [ "$(id -u)" = 0 ] || die "libvirtd needs root here, for bridges and namespaces"

@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// subnet is a bridge with its addresses, which no other hypervisor of the system has while lock is open.
+// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses it.
 type subnet struct {
 	number byte
 	lock   *os.File
 }
 
-// reservations is the folder of the locks. It is one for all processes, wherever they have their temporary files: a
-// bridge that nobody has locked is removed.
+// reservations is the folder of the locks. All processes share it, because a process removes a bridge that is not
+// locked.
 const reservations = "/run/machinist-libvirt"
 
-// reserveSubnet reserves the first subnet that is free. The reservation ends with this process.
+// reserveSubnet reserves the first free subnet. The reservation ends with this process.
 func reserveSubnet() (*subnet, error) {
 	if err := os.MkdirAll(reservations, 0o700); err != nil {
 		return nil, fmt.Errorf("reserve a subnet: %w", err)
@@ -64,7 +64,7 @@ func (s *subnet) host() netip.Addr { return s.address(1) }
 
 func (s *subnet) prefix() netip.Prefix { return netip.PrefixFrom(s.address(0), 24) }
 
-// taken reports whether an interface of the system has an address in the subnet.
+// taken reports whether a network interface of the system has an address in the subnet.
 func (s *subnet) taken() (bool, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -78,10 +78,10 @@ func (s *subnet) taken() (bool, error) {
 	return false, nil
 }
 
-// removeBridge removes the bridge that a killed process left.
+// removeBridge removes a bridge that a killed process left.
 func (s *subnet) removeBridge() error {
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
-		return nil //nolint:nilerr // There is none.
+		return nil //nolint:nilerr // The bridge does not exist.
 	}
 	if out, err := exec.Command("ip", "link", "delete", s.bridge(), "type", "bridge").CombinedOutput(); err != nil {
 		return fmt.Errorf("remove the bridge %s: %w: %s", s.bridge(), err, strings.TrimSpace(string(out)))

@@ -1,10 +1,10 @@
-// Command modules makes a module proxy out of the work tree: a folder with the project's Go modules as the go command
-// would download them once the version is tagged. It prints the version, which is the one that the modules require of
-// each other.
+// Command modules creates a module proxy from the working tree. The proxy is a folder with the Go modules of this
+// repository, as the go command would download them after the version is tagged. The command prints the version, at
+// which the modules require each other.
 //
 //	modules <root of the repository> <folder of the proxy>
 //
-// With GOPROXY=file://<folder of the proxy>, a module outside of this repository can be built against them.
+// With GOPROXY=file://<folder of the proxy>, a module outside of this repository can use these modules.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// folders are those of the modules that others may require, each after the ones that it requires.
+// folders are the folders of the published modules. Each module comes after the modules that it requires.
 var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack"}
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 
 func run(root, proxy string) (version string, err error) {
 	mods := make([]*modfile.File, len(folders))
-	ours := map[string]bool{}
+	own := map[string]bool{}
 	for i, folder := range folders {
 		path := filepath.Join(root, folder, "go.mod")
 		content, err := os.ReadFile(path)
@@ -52,9 +52,9 @@ func run(root, proxy string) (version string, err error) {
 		if mods[i], err = modfile.Parse(path, content, nil); err != nil {
 			return "", err
 		}
-		ours[mods[i].Module.Mod.Path] = true
+		own[mods[i].Module.Mod.Path] = true
 	}
-	if version, err = versionOf(mods, ours); err != nil {
+	if version, err = versionOf(mods, own); err != nil {
 		return "", err
 	}
 	for i, folder := range folders {
@@ -66,27 +66,27 @@ func run(root, proxy string) (version string, err error) {
 	return version, nil
 }
 
-// versionOf returns the version that the modules require of each other, which must be the same everywhere.
-func versionOf(mods []*modfile.File, ours map[string]bool) (version string, err error) {
+// versionOf returns the version at which the modules require each other. It must be the same everywhere.
+func versionOf(mods []*modfile.File, own map[string]bool) (version string, err error) {
 	for _, mod := range mods {
 		for _, r := range mod.Require {
 			switch {
-			case !ours[r.Mod.Path]:
+			case !own[r.Mod.Path]:
 			case version == "":
 				version = r.Mod.Version
 			case r.Mod.Version != version:
-				err = errors.Join(err, fmt.Errorf("%s requires %s; another module requires %s of ours",
+				err = errors.Join(err, fmt.Errorf("%s requires %s, but another module requires version %s of our modules",
 					mod.Syntax.Name, r.Mod, version))
 			}
 		}
 	}
 	if module.IsPseudoVersion(version) {
-		err = errors.Join(err, fmt.Errorf("the modules require %s of each other, which can be no tag", version))
+		err = errors.Join(err, fmt.Errorf("the modules require each other at %s, which is a pseudo-version: use a version that can be tagged", version))
 	}
 	return version, err
 }
 
-// publish writes the files by which the go command downloads a version of a module.
+// publish writes the files that the go command downloads for a version of a module.
 func publish(root, folder, proxy string, m module.Version) error {
 	files, err := filesOf(root, folder)
 	if err != nil {
@@ -107,7 +107,7 @@ func publish(root, folder, proxy string, m module.Version) error {
 	if err != nil {
 		return err
 	}
-	// The go command compares no times here; the same tree gives the same files.
+	// The time has no effect here. A constant makes the output reproducible.
 	info, err := json.Marshal(struct {
 		Version string
 		Time    time.Time
@@ -118,8 +118,8 @@ func publish(root, folder, proxy string, m module.Version) error {
 		os.WriteFile(filepath.Join(versions, "list"), []byte(m.Version+"\n"), 0o644))
 }
 
-// filesOf returns what a tag would have of a module: all that git does not ignore. A module without a licence has the
-// repository's, as the go command adds it.
+// filesOf returns the files of a module as a tag would contain them: all files that git does not ignore. If a module
+// has no licence, it gets the LICENSE of the repository, as the go command does.
 func filesOf(root, folder string) (files []zip.File, err error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = filepath.Join(root, folder)
@@ -132,7 +132,7 @@ func filesOf(root, folder string) (files []zip.File, err error) {
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		f := file{name, filepath.Join(root, folder, name)}
 		if _, err := f.Lstat(); errors.Is(err, fs.ErrNotExist) {
-			continue // It was deleted, and that is not committed yet.
+			continue // a deletion that is not committed yet
 		}
 		files = append(files, f)
 		licensed = licensed || name == "LICENSE"

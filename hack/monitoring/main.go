@@ -1,8 +1,8 @@
-// Command monitoring writes the files that follow from the alerts and dashboards in internal/install/monitoring:
+// Command monitoring generates files from the alerts and dashboards in internal/install/monitoring:
 //
 //	go run ./hack/monitoring <root of the output>
 //
-//	config/monitoring/rules.yaml             a plain rule file for Prometheus
+//	config/monitoring/rules.yaml             a rule file for Prometheus
 //	config/monitoring/prometheusrule.yaml    the same for the Prometheus operator
 //	config/monitoring/dashboards/*.json      dashboards for Grafana
 //	docs/runbooks/README.md                  the list of alerts

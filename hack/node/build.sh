@@ -1,14 +1,13 @@
 #!/bin/sh
-# Makes ready what test/realnode runs in addition to the control plane (hack/controlplane): kubelet, kube-proxy and
-# kubeadm, and of the modules that go.mod beside this script pins containerd, its shim for runc, and CoreDNS. Links to
-# these are in
+# Builds the programs that test/realnode runs. hack/controlplane provides kubelet, kube-proxy, kubeadm and the control plane.
+# go.mod in this folder pins containerd, its shim for runc, and CoreDNS. Links to the programs of the node are in
 #
 #   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/node
 #
-# Its folder images-of-kubeadm has an OCI layout of each image that kubeadm uses, made of these programs.
+# The subfolder images-of-kubeadm contains an OCI layout of each image that kubeadm uses, built from these programs.
 #
-# runc, the CNI plugins and the tools that kubelet and kube-proxy call are Debian's: they are installed if one is missing,
-# as root.
+# runc, the CNI plugins and the tools that kubelet and kube-proxy call come from Debian. The script installs missing
+# packages, as root.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,7 +34,7 @@ need nftables nft
 need conntrack conntrack
 need mount mount
 if [ -n "$missing" ]; then
-	# One word each, however many of a package's files were missing.
+	# Name each package once, even if several of its files are missing.
 	missing=$(echo "$missing" | tr ' ' '\n' | sort -u | tr '\n' ' ')
 	# shellcheck disable=SC2086 # a list
 	"$here/../debian.sh" $missing
@@ -43,7 +42,7 @@ fi
 
 (cd "$here/../.." && go run ./hack/build controlplane etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy kubeadm)
 mkdir -p "$cache"
-# tool MODULE PACKAGE NAME
+# tool MODULE PACKAGE NAME builds a program and links it.
 tool() {
 	begun=$(date +%s)
 	path=$("$here/../tool.sh" "$1" "$2")
@@ -57,21 +56,21 @@ tool images . images # the registry
 
 tool node ./pause pause
 tool node ./layout layout
-# The image of the process that every pod has.
+# The image of the first process of each pod.
 "$cache/layout" pause:1 "$cache/pause-image" "$(readlink -f "$cache/pause")"
 
-# The images that kubeadm asks for, by the names that it gives them.
+# The images that kubeadm pulls, with their names.
 programs=$(dirname "$cache")/controlplane/$(sed -n 's/^.*k8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' "$here/../controlplane/go.mod")
 image() { # NAME:TAG FILE[:PATH]...
 	folder=$cache/images-of-kubeadm/$(echo "$1" | tr '/:' '__')
-	made=$(for file in "$@"; do readlink -f "${file%%:*}"; done | git hash-object --stdin)
-	[ "$(cat "$folder/made" 2>/dev/null)" != "$made" ] || return 0
+	inputs=$(for file in "$@"; do readlink -f "${file%%:*}"; done | git hash-object --stdin)
+	[ "$(cat "$folder/made" 2>/dev/null)" != "$inputs" ] || return 0
 	name=$1
 	shift
 	"$cache/layout" -system "$name" "$folder" "$@"
-	echo "$made" >"$folder/made"
+	echo "$inputs" >"$folder/made"
 }
-# kube-proxy calls nft or, in its older mode, iptables, whose names all lead to one program with many plugins.
+# kube-proxy calls nft or, in its older mode, iptables. The names of iptables are links to one program with many plugins.
 packet_filters() {
 	echo /usr/sbin/nft:/usr/sbin/nft /usr/sbin/xtables-nft-multi:/usr/sbin/xtables-nft-multi
 	for name in iptables ip6tables; do

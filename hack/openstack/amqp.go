@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// broker is a connection to RabbitMQ that asks who takes messages from queues. It speaks as much of AMQP 0-9-1 as that
-// needs.
+// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only the parts of AMQP 0-9-1
+// that this needs.
 type broker struct {
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-// method names one of AMQP's by its class and number.
+// method identifies a method of AMQP by its class and number.
 type method struct{ class, id uint16 }
 
 var (
@@ -36,17 +36,17 @@ var (
 	queueDeclareOK    = method{50, 11}
 )
 
-// errNoQueue says that there is no such queue: nobody has ever taken anything from it.
-var errNoQueue = errors.New("there is no such queue")
+// errNoQueue reports that a queue does not exist. A queue is created when a service first consumes from it.
+var errNoQueue = errors.New("the queue does not exist")
 
-// dialBroker connects as guest. The connection ends with ctx.
+// dialBroker connects as the user guest.
 func dialBroker(ctx context.Context, port int) (*broker, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	// A broker that starts accepts and does not answer.
+	// A broker that is still starting accepts connections but does not answer.
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		conn.Close()
 		return nil, err
@@ -61,7 +61,7 @@ func dialBroker(ctx context.Context, port int) (*broker, error) {
 
 func (b *broker) close() { b.conn.Close() }
 
-// open does the handshake.
+// open performs the handshake.
 func (b *broker) open() error {
 	if _, err := b.conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (b *broker) open() error {
 	if len(tune) < 8 {
 		return io.ErrUnexpectedEOF
 	}
-	// As it proposes, but without heartbeats.
+	// Accept the proposed values, but without heartbeats.
 	if err := b.send(0, connectionTuneOK, append(tune[:6:6], 0, 0)); err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (b *broker) open() error {
 	return err
 }
 
-// consumers returns how many take messages from a queue. A channel is of no use after an error, so each question has
-// its own.
+// consumers returns the number of consumers of a queue. Each call needs another channel, because an error closes the
+// channel.
 func (b *broker) consumers(channel uint16, queue string) (int, error) {
 	if err := b.send(channel, channelOpen, []byte{0}); err != nil {
 		return 0, err
@@ -103,8 +103,8 @@ func (b *broker) consumers(channel uint16, queue string) (int, error) {
 		return 0, err
 	}
 	const passive = 1 // do not create it
-	question := append(append([]byte{0, 0}, shortString(queue)...), passive, 0, 0, 0, 0)
-	if err := b.send(channel, queueDeclare, question); err != nil {
+	request := append(append([]byte{0, 0}, shortString(queue)...), passive, 0, 0, 0, 0)
+	if err := b.send(channel, queueDeclare, request); err != nil {
 		return 0, err
 	}
 	answer, err := b.expect(queueDeclareOK)
@@ -119,7 +119,7 @@ func (b *broker) consumers(channel uint16, queue string) (int, error) {
 
 func shortString(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 
-// The parts of a frame around its payload.
+// Bytes around the payload of a frame.
 const (
 	methodFrame = 1
 	frameEnd    = 0xCE
@@ -135,7 +135,7 @@ func (b *broker) send(channel uint16, m method, arguments []byte) error {
 	return err
 }
 
-// expect returns the arguments of the next method, which has to be the given one.
+// expect reads the next method, which must be the given one, and returns its arguments.
 func (b *broker) expect(want method) ([]byte, error) {
 	header := make([]byte, 7)
 	if _, err := io.ReadFull(b.in, header); err != nil {
@@ -146,7 +146,7 @@ func (b *broker) expect(want method) ([]byte, error) {
 		return nil, err
 	}
 	if header[0] != methodFrame || len(payload) < 5 {
-		return nil, fmt.Errorf("a frame of type %d instead of a method", header[0])
+		return nil, fmt.Errorf("got a frame of type %d, want a method", header[0])
 	}
 	got := method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
 	switch {
@@ -155,6 +155,6 @@ func (b *broker) expect(want method) ([]byte, error) {
 	case got == channelClose:
 		return nil, errNoQueue
 	default:
-		return nil, fmt.Errorf("method %v instead of %v", got, want)
+		return nil, fmt.Errorf("got the method %v, want %v", got, want)
 	}
 }

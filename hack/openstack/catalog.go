@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// entry is a service of the catalog.
+// entry is a service in the catalog.
 type entry struct{ name, kind, url string }
 
 func (s settings) catalog() []entry {
@@ -19,8 +19,8 @@ func (s settings) catalog() []entry {
 	}
 }
 
-// makeCatalog makes keystone know the services, their user, and the user and project of the tests.
-func (c *Cloud) makeCatalog(ctx context.Context) error {
+// createCatalog creates the services, their user, and the user and project of the tests in keystone.
+func (c *Cloud) createCatalog(ctx context.Context) error {
 	s := c.settings
 	admin, err := c.admin(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Cloud) makeCatalog(ctx context.Context) error {
 		err := admin.do(ctx, "POST", s.URL.Keystone+path, map[string]any{kind: fields}, &answer)
 		return answer[kind].ID, err
 	}
-	for _, entry := range s.catalog()[1:] { // the bootstrap made keystone's
+	for _, entry := range s.catalog()[1:] { // the bootstrap created the entry of keystone
 		id, err := create("/services", "service", map[string]any{"name": entry.name, "type": entry.kind})
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (c *Cloud) makeCatalog(ctx context.Context) error {
 	return nil
 }
 
-// admin logs in as the user who may do everything.
+// admin logs in as the administrator.
 func (c *Cloud) admin(ctx context.Context) (*session, error) {
 	return c.client.login(ctx, c.settings.URL.Keystone, "admin", c.settings.AdminPassword, "admin")
 }

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// CloudsYAML returns the path of the file that describes how to log in. Its clouds are machinist (the user of the
-// tests), machinist-key (the same by an application credential) and admin.
+// CloudsYAML returns the path of the clouds.yaml. Its clouds are machinist (the user of the tests), machinist-key (the
+// same user with an application credential) and admin.
 func (c *Cloud) CloudsYAML() string { return c.settings.configPath("clouds.yaml") }
 
-// Environment returns what a client needs in its environment to use one of the clouds in CloudsYAML.
+// Environment returns the environment variables with which a client uses a cloud of CloudsYAML.
 func (c *Cloud) Environment(cloud string) []string {
 	return []string{
 		"OS_CLIENT_CONFIG_FILE=" + c.CloudsYAML(),
@@ -24,8 +24,8 @@ func (c *Cloud) Environment(cloud string) []string {
 	}
 }
 
-// Client runs Debian's openstack command as the user of the tests, and returns what it prints. The option --os-cloud
-// among args chooses another cloud.
+// Client runs the openstack command of Debian as the user of the tests, and returns its output. The option --os-cloud
+// selects another cloud.
 func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.settings.clientPath(), args...)
 	cmd.Env = c.settings.environment(c.Environment("machinist")...)
@@ -38,7 +38,7 @@ func (c *Cloud) Client(ctx context.Context, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// ClientJSON runs a command that shows something, and reads its answer.
+// ClientJSON runs a command with JSON output, and decodes the output.
 func (c *Cloud) ClientJSON(ctx context.Context, into any, args ...string) error {
 	output, err := c.Client(ctx, append(args, "--format=json")...)
 	if err != nil {

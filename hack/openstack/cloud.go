@@ -13,17 +13,17 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// Options say how to start a cloud.
+// Options are the options of Start.
 type Options struct {
-	// Dir is the folder with all that the cloud has: configuration, logs, data. It is created, and has to be empty.
+	// Dir is the folder for all files of the cloud: configuration, logs and data. Start creates it. It must be empty.
 	Dir string
 
-	// Output gets a line for each step. Nil discards them.
+	// Output receives a line for each step. If it is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Cloud is a running OpenStack. Its methods may be called by one goroutine at a time, but for Client, CloudsYAML and
-// the methods that return what does not change.
+// Cloud is a running OpenStack. Only one goroutine may call its methods at a time, except Client, CloudsYAML and
+// methods that return constant values.
 type Cloud struct {
 	settings settings
 	seeded   Seeded
@@ -34,8 +34,8 @@ type Cloud struct {
 	lines    sync.Mutex
 }
 
-// Start starts a cloud and returns when it is ready, as AwaitReady says. The first start on a machine downloads
-// OpenStack and makes its databases, which takes minutes; later ones begin with a copy of them.
+// Start starts a cloud and returns when it is ready as described for AwaitReady. The first start on a machine downloads
+// OpenStack and creates its databases, which takes minutes. Later starts begin with a copy of the databases.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
 	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {
@@ -83,7 +83,7 @@ func (c *Cloud) start(ctx context.Context) error {
 	return c.startFirst(ctx, snapshot)
 }
 
-// emptyDir creates a folder and returns its absolute path.
+// emptyDir creates a folder, unless it exists and is empty, and returns its absolute path.
 func emptyDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -97,26 +97,26 @@ func emptyDir(dir string) (string, error) {
 		return "", err
 	}
 	if len(entries) > 0 {
-		return "", fmt.Errorf("the folder %s is not empty: give OpenStack one of its own", dir)
+		return "", fmt.Errorf("the folder %s is not empty: use an empty folder for OpenStack", dir)
 	}
 	return dir, nil
 }
 
-// Dir returns the folder of the cloud. The logs of a service are in the files that begin with its name.
+// Dir returns the folder of the cloud. The names of log files begin with the name of the service.
 func (c *Cloud) Dir() string { return c.settings.Dir }
 
-// Seeded returns what is in the cloud when it starts.
+// Seeded returns the objects that exist in the cloud when it starts.
 func (c *Cloud) Seeded() Seeded { return c.seeded }
 
 // AuthURL returns the URL of the identity service.
 func (c *Cloud) AuthURL() string { return c.settings.URL.Keystone }
 
-// MetadataURL returns the URL of the metadata service, as a guest's http://169.254.169.254.
+// MetadataURL returns the URL of the metadata service, which corresponds to http://169.254.169.254 in a guest.
 func (c *Cloud) MetadataURL() string { return c.settings.URL.NovaMetadata }
 
-// MetadataSecret returns the secret by which neutron's proxy proves to the metadata service which server asks: the
-// header X-Instance-ID-Signature is the HMAC-SHA256 of the server's ID with it, in hexadecimal. The headers
-// X-Instance-ID and X-Tenant-ID name the server and its project.
+// MetadataSecret returns the secret with which the proxy of neutron authenticates requests to the metadata service. The
+// header X-Instance-ID-Signature is the hexadecimal HMAC-SHA256 of the ID of the server with this secret. The headers
+// X-Instance-ID and X-Tenant-ID contain the IDs of the server and of its project.
 func (c *Cloud) MetadataSecret() string { return c.settings.MetadataSecret }
 
 // logf writes a line to the output.
@@ -128,8 +128,9 @@ func (c *Cloud) logf(format string, args ...any) {
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
-// together runs functions at the same time and returns when all have ended. The first error ends the others' context.
-func together(ctx context.Context, functions ...func(context.Context) error) error {
+// parallel runs functions in parallel and returns when all of them have ended. The first error cancels the context of
+// the others.
+func parallel(ctx context.Context, functions ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make([]error, len(functions))

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-func TestAServerLivesAndLeavesNothing(t *testing.T) {
-	p := newPerson(t, startCloud(t))
+func TestServersAreCreatedAndDeleted(t *testing.T) {
+	p := newMember(t, startCloud(t))
 
 	port := p.create(p.url.Neutron+"/v2.0/ports", "port", map[string]any{
 		"network_id":            p.seeded.Networks["nodes"].ID,
@@ -27,7 +27,7 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 	})
 	p.must("PUT", p.url.Neutron+"/v2.0/ports/"+port+"/tags/machinist", nil)
 	volume := p.create(p.cinder+"/volumes", "volume", map[string]any{"size": 1, "volume_type": "fast"})
-	p.volumeIs(volume, "available")
+	p.expectVolume(volume, "available")
 
 	fromImage := p.createServer(map[string]any{
 		"flavorRef": p.seeded.Flavors["m1.small"], "imageRef": p.seeded.Images["debian-12"],
@@ -42,51 +42,51 @@ func TestAServerLivesAndLeavesNothing(t *testing.T) {
 			"volume_size": 1, "volume_type": "fast", "boot_index": 0, "delete_on_termination": true,
 		}},
 	})
-	p.serverIs(fromImage, "ACTIVE")
-	root := p.serverIs(fromVolume, "ACTIVE").Volumes[0].ID
-	p.volumeIs(root, "in-use")
+	p.expectServer(fromImage, "ACTIVE")
+	root := p.expectServer(fromVolume, "ACTIVE").Volumes[0].ID
+	p.expectVolume(root, "in-use")
 
 	p.must("POST", p.url.Nova+"/servers/"+fromImage+"/os-volume_attachments", map[string]any{
 		"volumeAttachment": map[string]any{"volumeId": volume},
 	})
-	p.volumeIs(volume, "in-use")
+	p.expectVolume(volume, "in-use")
 	if got := p.userData(fromImage); got != "#cloud-config\n" {
-		t.Errorf("the server reads the user data %q", got)
+		t.Errorf("the metadata service returns the user data %q, want #cloud-config", got)
 	}
 	if got := p.port(port); got.DeviceID != fromImage || got.Status != "ACTIVE" {
-		t.Errorf("the port of server %s is %+v", fromImage, got)
+		t.Errorf("got the port %+v, want an active port of server %s", got, fromImage)
 	}
 
 	for _, server := range []string{fromImage, fromVolume} {
 		p.must("DELETE", p.url.Nova+"/servers/"+server, nil)
 	}
 	for _, server := range []string{fromImage, fromVolume} {
-		p.gone(p.url.Nova + "/servers/" + server)
+		p.expectNotFound(p.url.Nova + "/servers/" + server)
 	}
-	p.gone(p.cinder + "/volumes/" + root)
-	// These were made beforehand.
-	p.volumeIs(volume, "available")
+	p.expectNotFound(p.cinder + "/volumes/" + root)
+	// The volume and the port were not created with the server, so they must remain.
+	p.expectVolume(volume, "available")
 	if got := p.port(port); got.DeviceID != "" {
 		t.Errorf("the port still belongs to %s", got.DeviceID)
 	}
 	p.must("DELETE", p.url.Neutron+"/v2.0/ports/"+port, nil)
 	p.must("DELETE", p.cinder+"/volumes/"+volume, nil)
-	p.gone(p.url.Neutron + "/v2.0/ports/" + port)
-	p.gone(p.cinder + "/volumes/" + volume)
+	p.expectNotFound(p.url.Neutron + "/v2.0/ports/" + port)
+	p.expectNotFound(p.cinder + "/volumes/" + volume)
 
 	for _, flavor := range []string{"gpu", "vgpu", "impossible"} {
 		server := p.createServer(map[string]any{
 			"flavorRef": p.seeded.Flavors[flavor], "imageRef": p.seeded.Images["debian-12"], "networks": "none",
 		})
-		if got := p.serverIs(server, "ERROR").Fault.Message; !strings.Contains(got, "No valid host was found") {
-			t.Errorf("a server of flavor %s failed because of %q", flavor, got)
+		if got := p.expectServer(server, "ERROR").Fault.Message; !strings.Contains(got, "No valid host was found") {
+			t.Errorf("a server of flavor %s failed with %q, want No valid host was found", flavor, got)
 		}
 		p.must("DELETE", p.url.Nova+"/servers/"+server, nil)
-		p.gone(p.url.Nova + "/servers/" + server)
+		p.expectNotFound(p.url.Nova + "/servers/" + server)
 	}
 }
 
-func TestTheClientKnowsEveryCloud(t *testing.T) {
+func TestClientWorksWithEveryCloud(t *testing.T) {
 	c := startCloud(t)
 	for _, cloud := range []string{"machinist", "machinist-key", "admin"} {
 		var networks []struct{ Name string }
@@ -94,47 +94,47 @@ func TestTheClientKnowsEveryCloud(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(networks) != 2 {
-			t.Errorf("as %s there are the networks %v", cloud, networks)
+			t.Errorf("the cloud %s shows the networks %v, want two", cloud, networks)
 		}
 	}
 }
 
-// person is the user of the tests.
-type person struct {
-	t      *testing.T
-	cloud  *Cloud
-	by     *session
-	url    urls
-	cinder string
-	seeded Seeded
+// member is the user of the tests.
+type member struct {
+	t       *testing.T
+	cloud   *Cloud
+	session *session
+	url     urls
+	cinder  string
+	seeded  Seeded
 }
 
-func newPerson(t *testing.T, c *Cloud) *person {
+func newMember(t *testing.T, c *Cloud) *member {
 	t.Helper()
-	by, err := c.member(t.Context())
+	s, err := c.member(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &person{t: t, cloud: c, by: by, url: c.settings.URL, cinder: c.volumes(by), seeded: c.Seeded()}
+	return &member{t: t, cloud: c, session: s, url: c.settings.URL, cinder: c.volumes(s), seeded: c.Seeded()}
 }
 
-func (p *person) must(method, url string, body any) {
+func (p *member) must(method, url string, body any) {
 	p.t.Helper()
-	if err := p.by.do(p.t.Context(), method, url, body, nil); err != nil {
+	if err := p.session.do(p.t.Context(), method, url, body, nil); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *person) create(url, kind string, fields map[string]any) string {
+func (p *member) create(url, kind string, fields map[string]any) string {
 	p.t.Helper()
-	id, err := create(p.t.Context(), p.by, url, kind, fields)
+	id, err := create(p.t.Context(), p.session, url, kind, fields)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return id
 }
 
-func (p *person) createServer(fields map[string]any) string {
+func (p *member) createServer(fields map[string]any) string {
 	p.t.Helper()
 	fields["name"] = "test"
 	return p.create(p.url.Nova+"/servers", "server", fields)
@@ -146,31 +146,31 @@ type server struct {
 	Volumes []struct{ ID string } `json:"os-extended-volumes:volumes_attached"`
 }
 
-// serverIs returns the server when it has the status.
-func (p *person) serverIs(id, status string) server {
+// expectServer waits until the server has the status, and returns the server.
+func (p *member) expectServer(id, status string) server {
 	p.t.Helper()
 	var answer struct{ Server server }
 	eventually(p.t, func(ctx context.Context) error {
-		if err := p.by.do(ctx, "GET", p.url.Nova+"/servers/"+id, nil, &answer); err != nil {
+		if err := p.session.do(ctx, "GET", p.url.Nova+"/servers/"+id, nil, &answer); err != nil {
 			return err
 		}
 		if answer.Server.Status != status {
-			return fmt.Errorf("server %s is %+v, want it %s", id, answer.Server, status)
+			return fmt.Errorf("server %s is %+v, want the status %s", id, answer.Server, status)
 		}
 		return nil
 	})
 	return answer.Server
 }
 
-func (p *person) volumeIs(id, status string) {
+func (p *member) expectVolume(id, status string) {
 	p.t.Helper()
 	eventually(p.t, func(ctx context.Context) error {
 		var answer struct{ Volume struct{ Status string } }
-		if err := p.by.do(ctx, "GET", p.cinder+"/volumes/"+id, nil, &answer); err != nil {
+		if err := p.session.do(ctx, "GET", p.cinder+"/volumes/"+id, nil, &answer); err != nil {
 			return err
 		}
 		if answer.Volume.Status != status {
-			return fmt.Errorf("volume %s is %s, want it %s", id, answer.Volume.Status, status)
+			return fmt.Errorf("volume %s is %s, want %s", id, answer.Volume.Status, status)
 		}
 		return nil
 	})
@@ -181,22 +181,22 @@ type port struct {
 	DeviceID string `json:"device_id"`
 }
 
-func (p *person) port(id string) port {
+func (p *member) port(id string) port {
 	p.t.Helper()
 	var answer struct{ Port port }
-	if err := p.by.do(p.t.Context(), http.MethodGet, p.url.Neutron+"/v2.0/ports/"+id, nil, &answer); err != nil {
+	if err := p.session.do(p.t.Context(), http.MethodGet, p.url.Neutron+"/v2.0/ports/"+id, nil, &answer); err != nil {
 		p.t.Fatal(err)
 	}
 	return answer.Port
 }
 
-// gone returns when there is nothing at a URL any more.
-func (p *person) gone(url string) {
+// expectNotFound waits until a URL returns 404.
+func (p *member) expectNotFound(url string) {
 	p.t.Helper()
 	eventually(p.t, func(ctx context.Context) error {
-		switch err := p.by.do(ctx, "GET", url, nil, nil); {
+		switch err := p.session.do(ctx, "GET", url, nil, nil); {
 		case err == nil:
-			return errors.New(url + " is there still")
+			return errors.New(url + " still exists")
 		case strings.Contains(err.Error(), "404"):
 			return nil
 		default:
@@ -205,8 +205,8 @@ func (p *person) gone(url string) {
 	})
 }
 
-// userData reads what a guest reads, by the proxy's headers.
-func (p *person) userData(server string) string {
+// userData reads the user data that a guest would read, with the headers of the proxy.
+func (p *member) userData(server string) string {
 	p.t.Helper()
 	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))
 	signature.Write([]byte(server))
@@ -225,12 +225,12 @@ func (p *person) userData(server string) string {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		p.t.Fatalf("reading user data: %s, %v: %s", response.Status, err, body)
+		p.t.Fatalf("read user data: %s, %v: %s", response.Status, err, body)
 	}
 	return string(body)
 }
 
-// patience bounds what must happen soon, on a busy machine too.
+// patience is the time limit of conditions, long enough for a busy machine.
 const patience = 5 * time.Minute
 
 // eventually waits until condition returns no error.
@@ -247,7 +247,7 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("still not after %v: %v", patience, err)
+			t.Fatalf("condition not met after %v: %v", patience, err)
 		case <-ticker.C:
 		}
 	}

@@ -1,41 +1,43 @@
-// Package openstack runs a real OpenStack on loopback: Debian's keystone, placement, glance, neutron, nova and cinder
-// with MariaDB and RabbitMQ, each a process that a test can kill and start again.
+// Package openstack runs a real OpenStack on the loopback address: keystone, placement, glance, neutron, nova and
+// cinder from Debian, with MariaDB and RabbitMQ. A test can kill each process and start it again.
 //
-// A double of a cloud does what its author believes that the cloud does. Here a driver meets the real services: their
-// schemas, their messages, their states on the way and their order of events. Nothing below them is real. Nova's fake
-// driver runs servers that are only entries in a table, our mechanism driver binds every port, and our volume driver
-// makes volumes without disks (python/machinist_openstack). So no guest boots, but a test can read what the guest would
-// read, from the metadata service.
+// A double of a cloud only shows the behaviour that its author knows. With this package, a driver is tested against the
+// real services: their schemas, error messages, intermediate states and order of events. Everything below the services
+// is fake. With the fake driver of nova, servers are only entries in a table. Our mechanism driver binds every port,
+// and our volume driver creates volumes without disks (python/machinist_openstack). No guest boots, but a test can read
+// from the metadata service what a guest would read.
 //
 // # Programs
 //
-// install.sh downloads Debian's packages and unpacks them into the project's cache. It installs nothing: the system
-// keeps its packages and its configuration, and removing the folder removes all. It needs Debian 12 and apt, and root
-// only where apt has no lists yet.
+// install.sh downloads packages of Debian and unpacks them into the cache of this project. It does not install them, so
+// the packages and the configuration of the system do not change. To remove everything, delete the folder. The script
+// needs Debian 12 and apt. It needs root only if apt has no package lists.
 //
 // # Starting
 //
-// All processes run in the folder of their cloud and listen on 127.0.0.1, at ports that are chosen at each start;
-// MariaDB and its users meet at a socket in that folder. So clouds run side by side, and nothing of one is found
-// outside of its folder. They are children of this process and die with it.
+// All processes of a cloud run in its folder and listen on 127.0.0.1, on ports that are chosen at each start. Services
+// connect to MariaDB over a socket in that folder. Several clouds can therefore run at the same time, and a cloud
+// leaves no files outside of its folder. The processes are children of this process and end with it.
 //
-// The first start makes the databases, seeds them through the APIs and copies MariaDB's, keystone's and glance's files
-// into the cache: the snapshot. Every later start begins with a copy of it. Its name has a hash of all that decides
-// what is in it, so a change of these makes a new one; delete old ones at will. Ports and folders are the only
-// difference between clouds that the databases know; MariaDB corrects them when it starts (updateURLs).
+// The first start creates the databases, seeds them through the APIs, and copies the files of MariaDB, keystone and
+// glance into the cache. This copy is the snapshot. Every later start begins with a copy of the snapshot. The name of
+// the snapshot contains a hash of all files that determine its content, so a change of these files causes a new
+// snapshot. Old snapshots can be deleted at any time. In the databases, clouds differ only in ports and folders, which
+// MariaDB updates when it starts (updateURLs).
 //
-// Services start together, with few exceptions (needs): some ask another one a single time and end without its answer.
+// Services start in parallel. The exceptions are services that send a single request to another service at their start,
+// and end if it does not answer (needs).
 //
 // # Faults
 //
-// Kill ends all processes of a service as a crash would, StartService starts it again, and AwaitReady returns when the
-// cloud can be used again. To listen is not enough for that: a service that takes its work from a message queue is
-// ready when RabbitMQ knows it as a consumer, and when the database has a report of this life of it. A host that is
-// killed counts as down 15 seconds after its last report; services report every three seconds.
+// Kill kills all processes of a service to simulate a crash. StartService starts the service again, and AwaitReady
+// returns when the cloud can be used again. A listening port does not suffice for that. A service that receives work
+// from a message queue is ready when RabbitMQ has it as a consumer, and when it has written a report to the database
+// since its start. A killed host counts as down 15 seconds after its last report. Services report every three seconds.
 //
 // # Seed
 //
-// Seeded has the names and IDs of what is in every cloud: a project with a user who is no administrator, flavors (three
-// of them fit no host), images, networks, security groups, volume types, and three hosts, each alone in its
-// availability zone. Quotas are unlimited; tests that need one set it as admin.
+// Seeded contains the names and IDs of the objects in every cloud: a project with a user who is not an administrator,
+// flavors (three of them fit no host), images, networks, security groups, volume types, and three hosts, each in its
+// own availability zone. Quotas are unlimited. A test that needs a quota sets it as admin.
 package openstack

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func TestCloudSurvivesFaults(t *testing.T) {
+func TestCloudRecoversFromKilledServices(t *testing.T) {
 	c := startCloud(t)
 	for _, service := range Services() {
 		t.Run(string(service), func(t *testing.T) {
@@ -36,17 +36,17 @@ func TestCloudSurvivesFaults(t *testing.T) {
 			t.Logf("ready after %s", since(begun))
 		})
 	}
-	p := newPerson(t, c)
+	p := newMember(t, c)
 	server := p.createServer(map[string]any{
 		"flavorRef": p.seeded.Flavors["m1.small"], "imageRef": p.seeded.Images["debian-12"],
 		"networks": []map[string]any{{"uuid": p.seeded.Networks["nodes"].ID}},
 	})
-	p.serverIs(server, "ACTIVE")
+	p.expectServer(server, "ACTIVE")
 	p.must("DELETE", p.url.Nova+"/servers/"+server, nil)
-	p.gone(p.url.Nova + "/servers/" + server)
+	p.expectNotFound(p.url.Nova + "/servers/" + server)
 }
 
-// startCloud starts a cloud for a test. At the end nothing of it may run.
+// startCloud starts a cloud for a test. At the end of the test, no process of the cloud may run.
 func startCloud(t *testing.T) *Cloud {
 	t.Helper()
 	c, err := Start(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "cloud"), Output: t.Output()})
@@ -54,7 +54,7 @@ func startCloud(t *testing.T) *Cloud {
 		t.Fatal(err)
 	}
 	if len(running(t, c)) < len(Services()) {
-		t.Fatalf("the processes of the cloud are not found: only %v", running(t, c))
+		t.Fatalf("found only these processes of the cloud: %v", running(t, c))
 	}
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
@@ -68,14 +68,14 @@ func startCloud(t *testing.T) *Cloud {
 			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports.Field(i).Int())))
 			if conn, err := net.Dial("tcp", address); err == nil {
 				conn.Close()
-				t.Errorf("somebody still listens on %s, the port of %s", address, ports.Type().Field(i).Name)
+				t.Errorf("a process still listens on %s, the port of %s", address, ports.Type().Field(i).Name)
 			}
 		}
 	})
 	return c
 }
 
-// running returns the processes that have their working directory in the cloud's folder, as all of its have.
+// running returns the processes whose working directory is in the folder of the cloud, which all of its processes have.
 func running(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -88,7 +88,7 @@ func running(t *testing.T, c *Cloud) map[int]string {
 		if err != nil {
 			continue
 		}
-		// One that ends in between has no directory any more.
+		// The link is missing if the process has just ended.
 		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err == nil && (dir == c.Dir() || strings.HasPrefix(dir, c.Dir()+"/")) {
 			command, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))

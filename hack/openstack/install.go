@@ -15,9 +15,9 @@ import (
 //go:embed install.sh
 var installScript []byte
 
-// install unpacks OpenStack's programs if they are not there, and returns their folder.
+// install unpacks the programs of OpenStack unless they exist already, and returns their folder.
 func install(ctx context.Context, output io.Writer) (string, error) {
-	// The script's own content names the folder, so it runs from a file wherever this program was built.
+	// The name of the folder depends on the content of the script, so the script must run from a file.
 	dir, err := os.MkdirTemp("", "machinist-openstack-")
 	if err != nil {
 		return "", err

@@ -1,32 +1,30 @@
 #!/bin/sh
-# Unpacks the OpenStack of Debian 12 (keystone, nova, placement, glance,
-# neutron, cinder, their client, MariaDB and RabbitMQ) into
+# Unpacks the OpenStack of Debian 12 (keystone, nova, placement, glance, neutron, cinder, their client, MariaDB and RabbitMQ)
+# into
 #
 #   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/openstack/<hash>/root
 #
-# where <hash> covers this script and the packages' versions are those that the
-# machine's sources offer. The last line that it prints is that folder.
+# where <hash> is a hash of this script. The versions of the packages depend on the apt sources of this machine. The last line
+# of the output is that folder.
 #
-# Nothing is installed: the packages are downloaded and unpacked, so no file of
-# the system changes, no service starts, no package is upgraded and no root is
-# needed. Only apt's lists must be there; the script fetches them if it is root.
+# The script downloads and unpacks packages without installing them. So no file of the system changes, no service starts, no
+# package is upgraded, and the script needs no root. It only needs the package lists of apt, and updates them if it is root.
 #
-# Interrupting is safe, so is running several at once. The folder may be
-# deleted at any time.
+# You can interrupt the script, run it several times in parallel, and delete the folder at any time.
 set -eu
 
 say() { echo "openstack: $*" >&2; }
 die() { echo "openstack: $*" >&2; exit 1; }
 
-# The programs. What apt says they need beside them is unpacked too.
+# The programs. Their dependencies are unpacked too.
 wanted="python3-keystone python3-nova python3-placement python3-glance python3-neutron python3-cinder
 	python3-openstackclient python3-pymysql python3-waitress mariadb-server rabbitmq-server"
 
-# Their paste.ini are in packages whose other contents start services.
+# Packages that contain the paste.ini files of the programs. Their other files start services.
 extra="nova-common nova-api placement-common placement-api glance-common glance-api neutron-common neutron-server
 	keystone cinder-common cinder-api"
 
-# What the programs never load, or what every Debian has.
+# Dependencies that the programs never load, or that every Debian has.
 dropped='^(perl|libperl|libdbi-perl|libconfig-inifiles-perl|(lib|libpam-|libnss-)?systemd|udev$|libudev|sudo$|rsync$'
 dropped="$dropped|gawk|logrotate|open-iscsi|libisns|libopeniscsiusr|graphviz|lib(gvc|gvpr|ann|cdt|cgraph|gts|pathplan)"
 dropped="$dropped|liblab-|sphinx-common|python3-(sphinx|alabaster|snowball|mypy|rados|rbd|rgw|ceph|numpy|botocore)"
@@ -48,7 +46,7 @@ fi
 command -v flock >/dev/null || die "the command flock is needed; install util-linux"
 exec 9>"$dir/.lock"
 if ! flock -n 9; then
-	say "another run is unpacking it; waiting"
+	say "another process is unpacking OpenStack; waiting for it to finish"
 	flock 9
 fi
 if [ -d "$dir/root" ]; then
@@ -59,7 +57,7 @@ fi
 # shellcheck source=/dev/null
 release=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || release=
 [ "$release" = "debian 12" ] ||
-	die "this OpenStack is the one of Debian 12; this system is ${release:-unknown}. Run it in a Debian 12 container."
+	die "this OpenStack needs Debian 12, but this system is ${release:-unknown}: use a Debian 12 container"
 for command in apt-get dpkg-deb tar xargs; do
 	command -v "$command" >/dev/null || die "the command $command is needed and is not in PATH"
 done
@@ -68,7 +66,7 @@ case $(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2
 *) die "Debian's python3 is missing at /usr/bin/python3; run: apt-get install python3" ;;
 esac
 
-# resolve prints the packages that this machine lacks.
+# resolve prints the packages that are not installed on this machine.
 resolve() {
 	# shellcheck disable=SC2086 # a list
 	apt-get install --simulate --no-install-recommends --no-remove $wanted 2>"$dir/apt.log" |
@@ -80,11 +78,11 @@ if [ -z "$packages" ] || ! apt-cache show nova-common >/dev/null 2>&1; then
 	say "apt-get update"
 	apt-get update >"$dir/apt.log" 2>&1 || {
 		cat "$dir/apt.log" >&2
-		die "apt-get update failed: are Debian's packages within reach?"
+		die "apt-get update failed: check whether this machine can reach the package servers of Debian"
 	}
 	packages=$(resolve)
 fi
-# A machine that has them all installed still needs them unpacked.
+# Packages that are installed must be unpacked too.
 names=$(echo "$packages" | grep -v -E "$dropped" || true)
 for name in $wanted; do
 	echo "$names" | grep -q -x "$name" || names="$names $name"
@@ -105,17 +103,17 @@ say "downloading $(echo "$names $extra" | wc -w) packages"
 	apt-get download -o APT::Sandbox::User="$(id -un)" $names $extra >"$dir/apt.log" 2>&1
 ) || {
 	cat "$dir/apt.log" >&2
-	die "the packages of OpenStack cannot be downloaded (run apt-get update if apt's lists are old)"
+	die "cannot download the packages of OpenStack: if the package lists are old, run apt-get update"
 }
 
 say "unpacking"
 unpack='dpkg-deb --fsys-tarfile "$1" | tar -x -C "$0" --no-same-owner --exclude=./usr/share/doc \
 	--exclude=./usr/share/man --exclude=./usr/share/locale --exclude=./lib/systemd --exclude="*/tests"'
 find "$tmp/debs" -name '*.deb' -print0 | xargs -0 -n1 -P"$(nproc)" sh -c "$unpack" "$tmp/root" ||
-	die "unpacking failed: is the disk full?"
+	die "unpacking failed: check whether the disk is full"
 
 say "compiling"
-# What does not compile is not for this Python and is not loaded.
+# Files that do not compile are for another version of Python, and are never loaded.
 /usr/bin/python3 -m compileall -q -j "$(nproc)" "$tmp/root/usr/lib/python3/dist-packages" \
 	-s "$tmp/root" -p "$dir/root" >"$dir/compile.log" 2>&1 || true
 

@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// python is Debian's, for which its packages are made. The python3 in PATH may be another.
+// python is the Python of Debian, for which its packages are built. The python3 in PATH may be another version.
 const python = "/usr/bin/python3"
 
-// environment is that of all processes: nothing of the caller's can change what they do.
+// environment returns the environment of all processes. Variables of the caller must not affect them.
 func (s settings) environment(more ...string) []string {
 	return append([]string{
 		"PATH=" + s.Root + "/usr/sbin:" + s.Root + "/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -21,14 +21,14 @@ func (s settings) environment(more ...string) []string {
 		"PYTHONPATH=" + filepath.Join(s.Root, "usr/lib/python3/dist-packages"),
 		"PYTHONUNBUFFERED=1",
 		"PYTHONWARNINGS=ignore",
-		// Names are never looked up: every address is 127.0.0.1.
+		// All addresses are 127.0.0.1, so names need not be resolved.
 		"EVENTLET_NO_GREENDNS=yes",
 		"OS_KEYSTONE_CONFIG_FILES=" + s.configPath("keystone.conf"),
 		"OS_PLACEMENT_CONFIG_DIR=" + s.configPath(""),
 	}, more...)
 }
 
-// launch is a process of OpenStack.
+// launch returns a process that runs a program of OpenStack.
 func (s settings) launch(name, program string, args ...string) *child.Process {
 	return &child.Process{
 		Name: name, Path: python, Dir: s.Dir, Group: true, Env: s.environment(),
@@ -36,7 +36,7 @@ func (s settings) launch(name, program string, args ...string) *child.Process {
 	}
 }
 
-// processes are those of a service, in the order in which they start.
+// processes returns the processes of a service, in the order in which they start.
 func (s settings) processes(service Service) []*child.Process {
 	config := func(name string) string { return "--config-file=" + s.configPath(name) }
 	novaDatabase := []string{config("nova.conf"), config("nova-database.conf")}
@@ -69,13 +69,13 @@ func (s settings) mariaDB() *child.Process {
 	return &child.Process{
 		Name: "mariadb", Path: filepath.Join(s.Root, "usr/sbin/mariadbd"), Dir: s.Dir, Env: s.environment(),
 		Args: append(s.mariaDBArgs(),
-			// It serves in its data folder.
+			// The path of the socket is relative to the data folder.
 			"--socket="+filepath.Base(mariaDBSocket),
 			"--pid-file=mariadb.pid",
 			"--skip-networking",
 			"--init-file="+filepath.Join(s.Dir, "config", "mariadb.sql"),
 			"--max-connections=1000",
-			// The data need not survive the machine, only the process.
+			// The data must survive the end of the process, but not a crash of the machine.
 			"--innodb-flush-log-at-trx-commit=2",
 			"--innodb-flush-method=nosync",
 			"--innodb-buffer-pool-size=128M",
@@ -86,21 +86,21 @@ func (s settings) mariaDB() *child.Process {
 	}
 }
 
-// mariaDBArgs are those of the server and of what makes its data folder.
+// mariaDBArgs returns the arguments of the server and of the program that creates its data folder.
 func (s settings) mariaDBArgs() []string {
 	return []string{
 		"--no-defaults",
 		"--basedir=" + filepath.Join(s.Root, "usr"),
 		"--datadir=" + filepath.Join(s.Dir, "mariadb"),
 		"--user=root",
-		// Hundreds of small tables are smaller, and made sooner, in one file.
+		// One file is smaller than hundreds of small tables, and is created faster.
 		"--innodb-file-per-table=OFF",
 		"--character-set-server=utf8mb3",
 	}
 }
 
-// portMapper is Erlang's, on a port of its own: the one that RabbitMQ would start serves the whole machine, on all its
-// addresses, and stays.
+// portMapper returns the port mapper of Erlang, on its own port. The port mapper that RabbitMQ would start listens on
+// all addresses of the machine, and continues to run after RabbitMQ ends.
 func (s settings) portMapper() *child.Process {
 	return &child.Process{
 		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),
@@ -108,7 +108,7 @@ func (s settings) portMapper() *child.Process {
 	}
 }
 
-// erlang is the path of one of Erlang's programs.
+// erlang returns the path of a program of Erlang.
 func (s settings) erlang(program string) string {
 	found, err := filepath.Glob(filepath.Join(s.Root, "usr/lib/erlang/erts-*/bin", program))
 	if err != nil || len(found) == 0 {
@@ -117,8 +117,8 @@ func (s settings) erlang(program string) string {
 	return found[0]
 }
 
-// rabbitMQ runs in Erlang's machine without the shell scripts around it: they look for it in /usr, and leave it behind
-// when they are killed.
+// rabbitMQ returns RabbitMQ, which runs in the virtual machine of Erlang without its shell scripts. The scripts look
+// for programs in /usr, and leave RabbitMQ running when they are killed.
 func (s settings) rabbitMQ() *child.Process {
 	home := filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8")
 	if found, _ := filepath.Glob(filepath.Join(s.Root, "usr/lib/rabbitmq/lib/rabbitmq_server-*")); len(found) > 0 {
@@ -134,7 +134,7 @@ func (s settings) rabbitMQ() *child.Process {
 		Args: []string{
 			"-pa", rabbit, "-noinput", "-s", "rabbit", "boot", "-boot", "start_sasl",
 			"+W", "w", "+P", "100000", "+t", "1000000", "+zdbbl", "32000",
-			// Waiting must not cost the processor.
+			// Waiting must not take processor time.
 			"+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "+S", "2:2",
 			"-start_epmd", "false",
 			"-kernel", "inet_dist_use_interface", "{127,0,0,1}",

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// listening returns what says whether a service answers. Those that only take messages from queues always do.
+// listening returns a check that succeeds when a service answers. It always succeeds for services that only receive
+// messages from queues.
 func (c *Cloud) listening(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {
@@ -50,7 +51,8 @@ func (c *Cloud) listening(service Service) func(context.Context) error {
 	}
 }
 
-// mariaDBListens connects to the socket by the folder's descriptor, because the path may be too long for a socket.
+// mariaDBListens connects to the socket through the descriptor of its folder, because the path may be too long for a
+// socket.
 func (s settings) mariaDBListens(ctx context.Context) error {
 	dir, err := os.Open(filepath.Join(s.Dir, filepath.Dir(mariaDBSocket)))
 	if err != nil {
@@ -66,7 +68,7 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// serves returns what says whether a server answers without an error of its own.
+// serves returns a check that succeeds when a server answers without a server error.
 func (c *client) serves(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/", nil)
@@ -85,7 +87,7 @@ func (c *client) serves(url string) func(context.Context) error {
 	}
 }
 
-// consuming returns what says whether a service takes messages from its queues.
+// consuming returns a check that succeeds when services consume their queues.
 func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	return func(ctx context.Context) error {
 		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
@@ -100,7 +102,7 @@ func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 					return fmt.Errorf("queue %s: %w", queue, err)
 				}
 				if n == 0 {
-					return fmt.Errorf("nobody takes messages from queue %s", queue)
+					return fmt.Errorf("queue %s has no consumers", queue)
 				}
 			}
 		}
@@ -108,9 +110,9 @@ func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	}
 }
 
-// AwaitReady returns when the cloud can be used: every service runs and serves, takes messages from its queues, and
-// has reported to the database after it was started last; every host is part of nova's cell and up. It fails if a
-// service does not run, and when ctx is done.
+// AwaitReady returns when the cloud can be used: every service runs, serves requests, consumes its queues, and has
+// written a report to the database since its last start. Every host must be in the cell of nova and up. AwaitReady
+// returns an error if a service does not run, and when ctx is done.
 func (c *Cloud) AwaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -128,7 +130,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 			return nil
 		}
 		if time.Since(reported) > 5*time.Second {
-			c.logf("waiting: %v", notReady)
+			c.logf("waiting for OpenStack: %v", notReady)
 			reported = time.Now()
 		}
 		select {
@@ -139,7 +141,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ready says why the cloud cannot be used yet.
+// ready returns an error that states why the cloud cannot be used yet.
 func (c *Cloud) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -155,7 +157,7 @@ func (c *Cloud) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whoever reads the database of each shows that it is connected again.
+	// Each of these requests reads a database, which shows that the service is connected to it again.
 	for _, url := range []string{
 		c.settings.URL.Glance + "/v2/images?limit=1",
 		c.settings.URL.Neutron + "/v2.0/networks?limit=1",
@@ -168,7 +170,7 @@ func (c *Cloud) ready(ctx context.Context) error {
 	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin), c.backendKnown(ctx, admin))
 }
 
-// backendKnown says whether cinder's scheduler has heard of a backend: without one, volumes end in error.
+// backendKnown checks whether the scheduler of cinder knows a backend. Without one, volumes end in error.
 func (c *Cloud) backendKnown(ctx context.Context, admin *session) error {
 	var answer struct{ Pools []struct{ Name string } }
 	if err := admin.do(ctx, "GET", c.volumes(admin)+"/scheduler-stats/get_pools", nil, &answer); err != nil {
@@ -180,12 +182,12 @@ func (c *Cloud) backendKnown(ctx context.Context, admin *session) error {
 	return nil
 }
 
-// volumes is the URL of cinder for a project.
+// volumes returns the URL of cinder for a project.
 func (c *Cloud) volumes(by *session) string {
 	return strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
 }
 
-// reported says which service has not reported since it was started.
+// reported returns an error if a service has not written a report since it was started.
 func (c *Cloud) reported(ctx context.Context, admin *session) error {
 	type report struct {
 		Binary, Host, State string
@@ -221,7 +223,7 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 	return nil
 }
 
-// hostsUp says which host does not run servers.
+// hostsUp returns an error if a host does not run servers.
 func (c *Cloud) hostsUp(ctx context.Context, admin *session) error {
 	var answer struct {
 		Hypervisors []struct {
@@ -238,7 +240,7 @@ func (c *Cloud) hostsUp(ctx context.Context, admin *session) error {
 			up = up || hypervisor.Name == host(compute) && hypervisor.State == "up"
 		}
 		if !up {
-			return fmt.Errorf("host %s of %s is not up or part of no cell", host(compute), compute)
+			return fmt.Errorf("host %s of %s is not up or not in a cell", host(compute), compute)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ type client struct{ http *http.Client }
 
 func newClient() *client { return &client{http: &http.Client{Timeout: time.Minute}} }
 
-// session is somebody who has logged in.
+// session is a session of a user.
 type session struct {
 	client    *client
 	token     string
@@ -51,11 +51,11 @@ func (c *client) login(ctx context.Context, keystone, user, password, project st
 	}, nil
 }
 
-// do sends a request. A body of bytes is sent as it is, any other as JSON.
+// do sends a request. A body of the type []byte is sent unchanged, and any other body as JSON.
 func (s *session) do(ctx context.Context, method, url string, body, into any) error {
 	header := http.Header{
 		"X-Auth-Token": {s.token},
-		// Each service reads its own.
+		// Each service reads only its own part.
 		"Openstack-Api-Version": {"compute 2.93", "volume 3.60"},
 	}
 	_, err := s.client.do(ctx, method, url, header, body, into)

@@ -2,8 +2,8 @@ package openstack
 
 import "context"
 
-// RevokeTokens has Keystone take back all tokens of the user of the tests, as it does when somebody disables the user
-// for a moment. Passwords and application credentials stay good.
+// RevokeTokens lets Keystone revoke all tokens of the user of the tests, by disabling the user for a moment. Passwords
+// and application credentials stay valid.
 func (c *Cloud) RevokeTokens(ctx context.Context) error {
 	admin, err := c.admin(ctx)
 	if err != nil {

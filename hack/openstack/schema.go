@@ -10,14 +10,13 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// startFirst makes the databases, starts the services, seeds the cloud and makes the snapshot from which later clouds
-// start.
+// startFirst creates the databases, starts the services, seeds the cloud, and creates the snapshot for later starts.
 func (c *Cloud) startFirst(ctx context.Context, snapshot string) error {
-	c.logf("there is no snapshot yet: making the databases")
+	c.logf("there is no snapshot yet: creating the databases")
 	if err := c.settings.writeKeys(); err != nil {
 		return err
 	}
-	if err := c.makeDatabases(ctx); err != nil {
+	if err := c.createDatabases(ctx); err != nil {
 		return err
 	}
 	if err := c.startServices(ctx); err != nil {
@@ -32,13 +31,13 @@ func (c *Cloud) startFirst(ctx context.Context, snapshot string) error {
 	}
 	c.logf("seeded after %s", since(begun))
 	if err := c.save(ctx, snapshot); err != nil {
-		return fmt.Errorf("make a snapshot: %w", err)
+		return fmt.Errorf("create a snapshot: %w", err)
 	}
 	return c.AwaitReady(ctx)
 }
 
-// makeDatabases starts MariaDB and keystone, and makes the databases and the catalog.
-func (c *Cloud) makeDatabases(ctx context.Context) error {
+// createDatabases starts MariaDB and keystone, and creates the databases and the catalog.
+func (c *Cloud) createDatabases(ctx context.Context) error {
 	s := c.settings
 	if err := os.WriteFile(s.configPath("mariadb.sql"), nil, 0o600); err != nil {
 		return err
@@ -53,14 +52,14 @@ func (c *Cloud) makeDatabases(ctx context.Context) error {
 	if err := c.StartService(ctx, MariaDB); err != nil {
 		return err
 	}
-	if err := c.sql(ctx, "create-databases", createDatabases); err != nil {
+	if err := c.sql(ctx, "create-databases", createDatabasesSQL); err != nil {
 		return err
 	}
 	config := func(name string) string { return "--config-file=" + s.configPath(name) }
 	run := func(name, program string, args ...string) func(context.Context) error {
 		return func(ctx context.Context) error { return c.run(ctx, s.launch(name, program, args...)) }
 	}
-	return together(ctx,
+	return parallel(ctx,
 		func(ctx context.Context) error { return c.StartService(ctx, RabbitMQ) },
 		inOrder(
 			run("keystone-manage-db", "keystone-manage", config("keystone.conf"), "db_sync"),
@@ -69,7 +68,7 @@ func (c *Cloud) makeDatabases(ctx context.Context) error {
 				"--bootstrap-public-url="+s.URL.Keystone, "--bootstrap-internal-url="+s.URL.Keystone,
 				"--bootstrap-admin-url="+s.URL.Keystone),
 			func(ctx context.Context) error { return c.StartService(ctx, Keystone) },
-			c.makeCatalog,
+			c.createCatalog,
 		),
 		inOrder(
 			run("nova-manage-api-db", "nova-manage", config("nova.conf"), config("nova-database.conf"),
@@ -101,7 +100,7 @@ func inOrder(functions ...func(context.Context) error) func(context.Context) err
 	}
 }
 
-const createDatabases = `CREATE DATABASE keystone;
+const createDatabasesSQL = `CREATE DATABASE keystone;
 CREATE DATABASE placement;
 CREATE DATABASE glance;
 CREATE DATABASE neutron;
@@ -111,8 +110,8 @@ CREATE DATABASE nova_cell0;
 CREATE DATABASE cinder;
 `
 
-// mapCells makes nova's cells: cell0 for servers that no host took, and the only one with hosts. The message queue's
-// port is another one in each cloud, so nova takes it from its configuration file.
+// mapCells creates the cells of nova: cell0 for servers that were not scheduled to a host, and cell1 with all hosts.
+// The port of the message queue differs between clouds, so nova takes the URL from its configuration file.
 const mapCells = `INSERT INTO nova_api.cell_mappings
 (created_at, uuid, name, transport_url, database_connection, disabled) VALUES
 (NOW(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///',
@@ -121,7 +120,7 @@ const mapCells = `INSERT INTO nova_api.cell_mappings
 	'mysql+pymysql://root@localhost/nova?unix_socket=` + mariaDBSocket + `&charset=utf8', 0);
 `
 
-// updateURLs makes what a snapshot says about ports and folders true for this cloud.
+// updateURLs returns the statements that update ports and folders of a snapshot for this cloud.
 func (s settings) updateURLs() string {
 	statement := ""
 	for _, service := range s.catalog() {

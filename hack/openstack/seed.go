@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Seeded is what is in a cloud when it starts, by name.
+// Seeded contains the objects that exist in a cloud when it starts, by name.
 type Seeded struct {
-	Project, ProjectID string // of the user
-	User, UserID       string // has the role member
+	Project, ProjectID string // the project of the user
+	User, UserID       string // a user with the role member
 	Region             string
 
 	Flavors        map[string]string  // m1.small, m1.medium, diskless, gpu, vgpu, impossible
@@ -21,16 +21,16 @@ type Seeded struct {
 	KeyPairs       []string           // machinist
 	Zones          []string           // az-1, az-2, az-3: one host each
 
-	ApplicationCredential Credential // of the user
+	ApplicationCredential Credential // a credential of the user
 }
 
-// Network is one with its subnet.
+// Network is a network with its subnet.
 type Network struct{ ID, SubnetID, CIDR string }
 
 // Credential is an application credential.
 type Credential struct{ ID, Secret string }
 
-// seed fills the cloud.
+// seed creates the objects of Seeded.
 func (c *Cloud) seed(ctx context.Context) error {
 	admin, err := c.admin(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Cloud) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &seeding{
+	s := &seeder{
 		URL: c.settings.URL, admin: admin, member: member,
 		seeded: Seeded{
 			Project: c.settings.Project, ProjectID: member.projectID,
@@ -60,27 +60,27 @@ func (c *Cloud) seed(ctx context.Context) error {
 	return c.writeClouds()
 }
 
-type seeding struct {
+type seeder struct {
 	URL           urls
 	admin, member *session
 	seeded        Seeded
 }
 
-// created is the answer to a request that creates something.
+// created is the answer to a request that creates an object.
 type created map[string]struct {
-	ID     any    // aggregates have numbers
-	Secret string // of a credential
+	ID     any    // a number for aggregates, else a string
+	Secret string // only for credentials
 }
 
-// create creates something and returns its ID.
+// create creates an object and returns its ID.
 func create(ctx context.Context, by *session, url, kind string, fields map[string]any) (string, error) {
 	var answer created
 	err := by.do(ctx, "POST", url, map[string]any{kind: fields}, &answer)
 	return fmt.Sprint(answer[kind].ID), err
 }
 
-// zones puts each host into an availability zone of its own.
-func (s *seeding) zones(ctx context.Context) error {
+// zones assigns each host to its own availability zone.
+func (s *seeder) zones(ctx context.Context) error {
 	for _, compute := range NovaCompute() {
 		zone, err := AvailabilityZone(compute)
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *seeding) zones(ctx context.Context) error {
 	return nil
 }
 
-func (s *seeding) flavors(ctx context.Context) error {
+func (s *seeder) flavors(ctx context.Context) error {
 	for _, flavor := range []struct {
 		name                string
 		vcpus, memory, disk int // memory in MiB, disk in GiB
@@ -132,7 +132,7 @@ func (s *seeding) flavors(ctx context.Context) error {
 	return nil
 }
 
-func (s *seeding) images(ctx context.Context) error {
+func (s *seeder) images(ctx context.Context) error {
 	for _, image := range []map[string]any{
 		{"name": "debian-12", "tags": []string{"machinist"}, "os_distro": "debian"},
 		{"name": "ubuntu-22.04", "os_distro": "ubuntu"},
@@ -142,7 +142,7 @@ func (s *seeding) images(ctx context.Context) error {
 		if err := s.admin.do(ctx, "POST", s.URL.Glance+"/v2/images", image, &answer); err != nil {
 			return err
 		}
-		// No guest ever boots from it.
+		// The content is never booted.
 		content := []byte(strings.Repeat("machinist ", 1000))
 		if err := s.admin.do(ctx, "PUT", s.URL.Glance+"/v2/images/"+answer.ID+"/file", content, nil); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (s *seeding) images(ctx context.Context) error {
 	return nil
 }
 
-func (s *seeding) networks(ctx context.Context) error {
+func (s *seeder) networks(ctx context.Context) error {
 	for name, cidr := range map[string]string{"nodes": "10.80.0.0/16", "storage": "10.81.0.0/16"} {
 		network := Network{CIDR: cidr}
 		var err error
@@ -173,8 +173,8 @@ func (s *seeding) networks(ctx context.Context) error {
 	return nil
 }
 
-// securityGroups makes the group workers. Neutron made default with the first network.
-func (s *seeding) securityGroups(ctx context.Context) error {
+// securityGroups creates the group workers. Neutron creates the group default with the first network.
+func (s *seeder) securityGroups(ctx context.Context) error {
 	url := s.URL.Neutron + "/v2.0/security-groups"
 	_, err := create(ctx, s.member, url, "security_group", map[string]any{"name": "workers"})
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *seeding) securityGroups(ctx context.Context) error {
 	return nil
 }
 
-func (s *seeding) volumeTypes(ctx context.Context) error {
+func (s *seeder) volumeTypes(ctx context.Context) error {
 	url := strings.Replace(s.URL.Cinder, "$(project_id)s", s.admin.projectID, 1)
 	for _, name := range []string{"standard", "fast"} {
 		id, err := create(ctx, s.admin, url+"/types", "volume_type", map[string]any{"name": name})
@@ -204,9 +204,9 @@ func (s *seeding) volumeTypes(ctx context.Context) error {
 	return nil
 }
 
-// compute makes what nova keeps for users.
-func (s *seeding) compute(ctx context.Context) error {
-	// Its private half was thrown away: there is nobody to log in to.
+// compute creates the key pair and the server group.
+func (s *seeder) compute(ctx context.Context) error {
+	// The private key was discarded, because no guest boots.
 	const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f machinist"
 	_, err := create(ctx, s.member, s.URL.Nova+"/os-keypairs", "keypair", map[string]any{
 		"name": "machinist", "type": "ssh", "public_key": publicKey,
@@ -222,7 +222,7 @@ func (s *seeding) compute(ctx context.Context) error {
 	return err
 }
 
-func (s *seeding) applicationCredential(ctx context.Context) error {
+func (s *seeder) applicationCredential(ctx context.Context) error {
 	var answer created
 	url := s.URL.Keystone + "/users/" + s.member.userID + "/application_credentials"
 	body := map[string]any{"application_credential": map[string]any{"name": "machinist", "unrestricted": false}}

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Service is one program of the cloud that can be killed and started by itself.
+// Service is a program of the cloud that can be killed and started separately.
 type Service string
 
-// The services. Every one but RabbitMQ, which brings Erlang's port mapper, is one program, with its children.
+// The services. Each is one program with its child processes. RabbitMQ also includes the port mapper of Erlang.
 const (
 	MariaDB         Service = "mariadb"
 	RabbitMQ        Service = "rabbitmq"
@@ -28,7 +28,7 @@ const (
 	CinderVolume    Service = "cinder-volume"
 )
 
-// Services returns all services, each after those that it needs to start.
+// Services returns all services. Each comes after the services that it needs to start.
 func Services() []Service {
 	return []Service{
 		MariaDB, RabbitMQ, Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, NovaConductor, NovaScheduler,
@@ -36,25 +36,25 @@ func Services() []Service {
 	}
 }
 
-// NovaCompute returns the three services that run servers, of the zones az-1, az-2 and az-3.
+// NovaCompute returns the three services that run servers, for the zones az-1, az-2 and az-3.
 func NovaCompute() []Service { return []Service{NovaCompute1, NovaCompute2, NovaCompute3} }
 
-// AvailabilityZone returns the zone of one of NovaCompute.
+// AvailabilityZone returns the zone of a service of NovaCompute.
 func AvailabilityZone(compute Service) (string, error) {
 	i := slices.Index(NovaCompute(), compute)
 	if i < 0 {
-		return "", fmt.Errorf("%s runs no servers: it is in no availability zone", compute)
+		return "", fmt.Errorf("%s runs no servers, so it is not in an availability zone", compute)
 	}
 	return fmt.Sprintf("az-%d", i+1), nil
 }
 
-// host is the name by which nova knows one of NovaCompute.
+// host returns the name of a service of NovaCompute in nova.
 func host(compute Service) string { return "host-" + string(compute[len(compute)-1:]) }
 
-// isCompute says whether a service is one of NovaCompute.
+// isCompute reports whether a service is in NovaCompute.
 func isCompute(s Service) bool { return slices.Contains(NovaCompute(), s) }
 
-// queues are the message queues from which a service takes its work.
+// queues returns the message queues from which a service receives work.
 func queues(s Service) []string {
 	switch s {
 	case NovaConductor:

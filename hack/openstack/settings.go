@@ -20,7 +20,7 @@ var configFiles embed.FS
 //go:embed python
 var pythonFiles embed.FS
 
-// settings are all that the configuration files of a cloud depend on.
+// settings contains all values for the configuration files of a cloud.
 type settings struct {
 	Dir    string // the cloud's folder
 	Root   string // the folder with OpenStack's programs
@@ -35,18 +35,18 @@ type settings struct {
 	ApplicationCredential          *Credential
 }
 
-// ports are on loopback.
+// ports are ports of the loopback address.
 type ports struct {
 	RabbitMQ, Erlang, PortMapper                                        int
 	Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, Cinder int
 }
 
-// urls are those of the catalog.
+// urls are the URLs in the catalog.
 type urls struct {
 	Keystone, Placement, Glance, Neutron, Nova, NovaMetadata, Cinder string
 }
 
-// newSettings chooses free ports.
+// newSettings returns settings with free ports.
 func newSettings(dir, root string) (settings, error) {
 	s := settings{
 		Dir: dir, Root: root, Region: "RegionOne",
@@ -75,24 +75,24 @@ func newSettings(dir, root string) (settings, error) {
 	return s, nil
 }
 
-// mariaDBSocket is in the cloud's folder, in which all processes run: the path stays short enough for a socket
-// wherever the folder is, no port is needed, and a snapshot does not depend on where it is used.
+// mariaDBSocket is the path of the socket, relative to the folder of the cloud, in which all processes run. A relative
+// path is short enough for a socket, and a snapshot does not depend on the folder of the cloud.
 const mariaDBSocket = "mariadb/mariadb.sock"
 
-// Database is the URL of a database.
+// Database returns the URL of a database.
 func (s settings) Database(name string) string {
 	return "mysql+pymysql://root@localhost/" + name + "?unix_socket=" + mariaDBSocket + "&charset=utf8"
 }
 
-// MessageQueue is the URL of RabbitMQ.
+// MessageQueue returns the URL of RabbitMQ.
 func (s settings) MessageQueue() string {
 	return fmt.Sprintf("rabbit://guest:guest@127.0.0.1:%d/", s.Port.RabbitMQ)
 }
 
-// configPath is where a configuration file is.
+// configPath returns the path of a configuration file.
 func (s settings) configPath(name string) string { return filepath.Join(s.Dir, "config", name) }
 
-// write makes the cloud's configuration files and the folders that they name.
+// write writes the configuration files of the cloud, and creates the folders that they name.
 func (s settings) write() error {
 	for _, dir := range []string{
 		"config", "home", "nova/locks", "neutron/locks", "cinder/locks", "cinder/coordination",
@@ -139,10 +139,10 @@ func (s settings) render(from, to string, data any) error {
 	return os.WriteFile(s.configPath(to), b.Bytes(), 0o600)
 }
 
-// clientPath is the command by which people use the cloud.
+// clientPath returns the path of the script that runs the openstack command.
 func (s settings) clientPath() string { return filepath.Join(s.Dir, "openstack") }
 
-// writeClient writes a script that runs Debian's openstack command wherever it is called.
+// writeClient writes a script that runs the openstack command of Debian. It works in any folder.
 func (s settings) writeClient() error {
 	t, err := template.ParseFS(configFiles, "config/client.sh")
 	if err != nil {
@@ -173,7 +173,7 @@ func (s settings) writePython() error {
 	})
 }
 
-// writeKeys makes the keys by which keystone encrypts tokens and credentials.
+// writeKeys creates the keys with which keystone encrypts tokens and credentials.
 func (s settings) writeKeys() error {
 	for _, dir := range []string{"fernet-keys", "credential-keys"} {
 		for _, name := range []string{"0", "1"} {

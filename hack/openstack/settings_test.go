@@ -20,7 +20,7 @@ func TestConfigurationIsComplete(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "config", "*"))
 	if err != nil || len(files) != 11 {
-		t.Fatalf("the files are %v, %v", files, err)
+		t.Fatalf("got the files %v, want 11 (%v)", files, err)
 	}
 	unfilled := regexp.MustCompile(`\{\{|<no value>|(?m)=\s*$|:0\b`)
 	address := regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+\b`)
@@ -34,13 +34,13 @@ func TestConfigurationIsComplete(t *testing.T) {
 		}
 		for _, found := range address.FindAllString(string(content), -1) {
 			if found != "127.0.0.1" {
-				t.Errorf("%s has the address %s: everything is on loopback", file, found)
+				t.Errorf("%s contains the address %s, want only 127.0.0.1", file, found)
 			}
 		}
 	}
 }
 
-func TestHostsMayNotUseTheDatabase(t *testing.T) {
+func TestHostsHaveNoDatabaseURL(t *testing.T) {
 	dir := t.TempDir()
 	s, err := newSettings(dir, "/opt/openstack")
 	if err != nil {
@@ -60,13 +60,13 @@ func TestHostsMayNotUseTheDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(content), "mysql") {
-				t.Errorf("%s reads %s, which has a database", compute, file)
+				t.Errorf("%s reads %s, which contains a database URL", compute, file)
 			}
 		}
 	}
 }
 
-func TestCloudsSideBySideShareNoPort(t *testing.T) {
+func TestCloudsUseDistinctPorts(t *testing.T) {
 	var ports []int
 	for range 2 {
 		s, err := newSettings(t.TempDir(), "/opt/openstack")
@@ -78,17 +78,17 @@ func TestCloudsSideBySideShareNoPort(t *testing.T) {
 	}
 	slices.Sort(ports)
 	if unique := slices.Compact(slices.Clone(ports)); len(unique) != len(ports) {
-		t.Errorf("the ports are %v", ports)
+		t.Errorf("got the ports %v, want no duplicates", ports)
 	}
 }
 
-func TestAFolderInUseIsLeftAlone(t *testing.T) {
+func TestStartRejectsFolderWithFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Start(t.Context(), Options{Dir: dir})
 	if err == nil || !strings.Contains(err.Error(), "is not empty") {
-		t.Errorf("starting in a folder with files: %v", err)
+		t.Errorf("start in a folder with files: got %v, want an error", err)
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// makers are the files that say what is in a snapshot.
+// snapshotSources are the files that determine the content of a snapshot.
 //
 //go:embed config python schema.go catalog.go seed.go settings.go program.go
-var makers embed.FS
+var snapshotSources embed.FS
 
-// snapshotDir is where the snapshot is, if there is one: beside the programs that made it.
+// snapshotDir returns the path of the snapshot, which may not exist: a folder next to the programs of OpenStack.
 func snapshotDir(root string) (string, error) {
 	hash := sha256.New()
-	err := fs.WalkDir(makers, ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(snapshotSources, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := makers.ReadFile(path)
+		content, err := snapshotSources.ReadFile(path)
 		if err != nil {
 			return err
 		}
@@ -39,11 +39,11 @@ func snapshotDir(root string) (string, error) {
 	return filepath.Join(filepath.Dir(root), "snapshot-"+hex.EncodeToString(hash.Sum(nil))[:12]), nil
 }
 
-// parts are the folders of a cloud that a snapshot has.
-var parts = []string{"mariadb", "keystone", "glance"}
+// snapshotFolders are the folders of a cloud that a snapshot contains.
+var snapshotFolders = []string{"mariadb", "keystone", "glance"}
 
-// save makes a snapshot of the cloud, which goes on. Only MariaDB stops, because the files of a running one are never
-// complete; its users connect again.
+// save creates a snapshot of the cloud, which continues to run. It stops MariaDB for a moment, because the files of a
+// running MariaDB are not consistent. The services then connect to MariaDB again.
 func (c *Cloud) save(ctx context.Context, snapshot string) error {
 	begun := time.Now()
 	tmp, err := os.MkdirTemp(filepath.Dir(snapshot), ".snapshot-")
@@ -63,16 +63,16 @@ func (c *Cloud) save(ctx context.Context, snapshot string) error {
 			return err
 		}
 	}
-	for _, part := range parts {
-		from := os.DirFS(filepath.Join(c.settings.Dir, part))
-		if err := os.CopyFS(filepath.Join(tmp, part), from); err != nil {
+	for _, folder := range snapshotFolders {
+		from := os.DirFS(filepath.Join(c.settings.Dir, folder))
+		if err := os.CopyFS(filepath.Join(tmp, folder), from); err != nil {
 			return err
 		}
 	}
 	if err := c.StartService(ctx, MariaDB); err != nil {
 		return err
 	}
-	// Another cloud may have been faster.
+	// Another cloud may have created the same snapshot meanwhile.
 	if err := os.Rename(tmp, snapshot); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *Cloud) save(ctx context.Context, snapshot string) error {
 	return nil
 }
 
-// restore fills the cloud's folder from a snapshot.
+// restore copies a snapshot into the folder of the cloud.
 func (c *Cloud) restore(snapshot string) error {
 	begun := time.Now()
 	seeded, err := os.ReadFile(filepath.Join(snapshot, "seeded.json"))
@@ -90,12 +90,12 @@ func (c *Cloud) restore(snapshot string) error {
 	if err := json.Unmarshal(seeded, &c.seeded); err != nil {
 		return err
 	}
-	for _, part := range parts {
-		to := filepath.Join(c.settings.Dir, part)
+	for _, folder := range snapshotFolders {
+		to := filepath.Join(c.settings.Dir, folder)
 		if err := os.RemoveAll(to); err != nil {
 			return err
 		}
-		if err := os.CopyFS(to, os.DirFS(filepath.Join(snapshot, part))); err != nil {
+		if err := os.CopyFS(to, os.DirFS(filepath.Join(snapshot, folder))); err != nil {
 			return err
 		}
 	}

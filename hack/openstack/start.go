@@ -11,16 +11,16 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// grace is how long a service may take to end when it is asked to. They finish what they do, and some never end while
-// another one of them is gone.
+// grace is how long a service may take to end after a signal. Services complete their current requests, and some never
+// end while another service is missing.
 const grace = 2 * time.Second
 
-// Stop ends all services. Nothing of the cloud runs afterwards; its folder stays.
+// Stop ends all services of the cloud. The folder remains.
 func (c *Cloud) Stop() error {
 	begun := time.Now()
 	var errs []error
 	services := Services()
-	// Databases outlive those who use them.
+	// MariaDB and RabbitMQ must end after the services that use them.
 	groups := [][]Service{services[2:], services[:2]}
 	for _, group := range groups {
 		var mutex sync.Mutex
@@ -45,7 +45,7 @@ func (c *Cloud) Stop() error {
 	return nil
 }
 
-// Kill ends all processes of a service at once, as a crash would.
+// Kill kills all processes of a service to simulate a crash.
 func (c *Cloud) Kill(service Service) error {
 	processes, err := c.processes(service)
 	for _, p := range processes {
@@ -54,17 +54,17 @@ func (c *Cloud) Kill(service Service) error {
 	return err
 }
 
-// processes are those of a service.
+// processes returns the processes of a service.
 func (c *Cloud) processes(service Service) ([]*child.Process, error) {
 	processes, known := c.services[service]
 	if !known {
-		return nil, fmt.Errorf("there is no service %q; there are %v", service, Services())
+		return nil, fmt.Errorf("unknown service %q: use one of %v", service, Services())
 	}
 	return processes, nil
 }
 
-// StartService starts a service that does not run. It returns when the service listens; those that only take messages
-// from queues may not have begun to. AwaitReady waits until the cloud can be used.
+// StartService starts a service that does not run, and returns when the service listens. A service that only receives
+// messages from queues may not consume them yet. AwaitReady waits until the cloud can be used.
 func (c *Cloud) StartService(ctx context.Context, service Service) error {
 	processes, err := c.processes(service)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Cloud) Restart(ctx context.Context, service Service) error {
 	return c.StartService(ctx, service)
 }
 
-// startServices starts all services that do not run, each when those that it cannot start without are there.
+// startServices starts all services that do not run. Each starts when the services that it needs have started.
 func (c *Cloud) startServices(ctx context.Context) error {
 	started := map[Service]chan struct{}{}
 	for _, service := range Services() {
@@ -102,7 +102,7 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				select {
 				case <-started[other]:
 				case <-ctx.Done():
-					return nil // the reason is another one's error
+					return nil // another function returned an error
 				}
 			}
 			begun := time.Now()
@@ -112,7 +112,8 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				}
 			}
 			if service == NovaConductor {
-				// Hosts ask it before they take work, and wait for long if it is not there yet.
+				// Hosts send a request to the conductor when they start, and wait for a long time if it does not consume its queue
+				// yet.
 				if err := c.services[service][0].Await(ctx, c.consuming(service)); err != nil {
 					return err
 				}
@@ -122,10 +123,10 @@ func (c *Cloud) startServices(ctx context.Context) error {
 			return nil
 		})
 	}
-	return together(ctx, functions...)
+	return parallel(ctx, functions...)
 }
 
-// needs are the services that have to listen before a service starts.
+// needs returns the services that must listen before a service starts.
 func (c *Cloud) needs(service Service) []Service {
 	switch {
 	case service == MariaDB || service == RabbitMQ:
@@ -133,19 +134,19 @@ func (c *Cloud) needs(service Service) []Service {
 	case service == Keystone || service == Placement:
 		return []Service{MariaDB}
 	case service == NovaMetadata:
-		// It asks the conductor once, and ends without an answer.
+		// nova-metadata sends one request to the conductor, and ends if there is no answer.
 		return []Service{MariaDB, Keystone, NovaConductor}
 	case isCompute(service):
-		// A host that cannot report what it has, because somebody is missing, tries again after a minute.
+		// A host that cannot report its resources, because a service is missing, tries again only after a minute.
 		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
 	default:
-		// Nova's conductor and scheduler log in once, and end if they cannot. The others wait for keystone by
-		// themselves, but it comes sooner when it does not share the processors with them.
+		// The conductor and the scheduler of nova log in once, and end if that fails. The other services retry until keystone
+		// runs, but keystone starts faster if they do not use the processors.
 		return []Service{MariaDB, Keystone}
 	}
 }
 
-// run runs a program to its end.
+// run runs a program and waits until it ends.
 func (c *Cloud) run(ctx context.Context, p *child.Process) error {
 	begun := time.Now()
 	if err := p.Start(); err != nil {

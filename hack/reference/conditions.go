@@ -11,10 +11,10 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// kindsInOrder come first in the document, from the fleet to its parts.
-var kindsInOrder = []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass", "MachineHealthCheck"}
+// firstKinds come first in the document, in this order.
+var firstKinds = []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass", "MachineHealthCheck"}
 
-// conditionsDocument is about every kind that has conditions.
+// conditionsDocument returns the document about the conditions of all kinds.
 func conditionsDocument(root string) ([]byte, error) {
 	blocks, err := blocksOf(root)
 	if err != nil {
@@ -27,11 +27,11 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	var out bytes.Buffer
 	out.WriteString("# Phases, conditions and reasons\n\n")
 	out.WriteString("Generated from the constants in the code by `hack/generate.sh`. ")
-	out.WriteString("`machinist why KIND/NAME` says the same about an object that you have.\n\n")
-	out.WriteString("A reason stands in `status.conditions[].reason`. A problem that begins is also one event with ")
-	out.WriteString("the same reason; a problem that stays causes no further events. ")
-	out.WriteString("Reasons that only events have are listed apart.\n")
-	kinds := slices.Clone(kindsInOrder)
+	out.WriteString("`machinist why KIND/NAME` explains the conditions of an object in the same words.\n\n")
+	out.WriteString("The reason of a condition is in `status.conditions[].reason`. When a problem begins, there is also one event with ")
+	out.WriteString("the same reason. A problem that persists causes no further events. ")
+	out.WriteString("Reasons that only events have are listed separately.\n")
+	kinds := slices.Clone(firstKinds)
 	for _, b := range blocks {
 		if !slices.Contains(kinds, b.kind) {
 			kinds = append(kinds, b.kind)
@@ -39,7 +39,7 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	}
 	conditions := map[string]bool{}
 	for _, b := range blocks {
-		for _, r := range b.rows {
+		for _, r := range b.constants {
 			conditions[r.value] = conditions[r.value] || strings.HasPrefix(b.doc, "Conditions")
 		}
 	}
@@ -52,7 +52,7 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	return out.Bytes()
 }
 
-// merged returns the blocks of a kind: the phases first, and those with the same heading as one.
+// merged returns the blocks of a kind, phases first. It merges blocks with the same heading.
 func merged(blocks []block, kind string) (ofKind []block) {
 	for _, b := range blocks {
 		if b.kind != kind {
@@ -62,7 +62,7 @@ func merged(blocks []block, kind string) (ofKind []block) {
 		same := slices.IndexFunc(ofKind, func(other block) bool { h, _ := other.heading(); return h == heading })
 		switch {
 		case same >= 0:
-			ofKind[same].rows = slices.Concat(ofKind[same].rows, b.rows)
+			ofKind[same].constants = slices.Concat(ofKind[same].constants, b.constants)
 		case strings.HasPrefix(b.doc, "Phases"):
 			ofKind = slices.Insert(ofKind, 0, b)
 		default:
@@ -81,35 +81,36 @@ func (b block) render(out *bytes.Buffer, conditions map[string]bool,
 	}
 	if !strings.HasPrefix(b.doc, "Reasons") {
 		fmt.Fprintf(out, "| %s | Meaning |\n| --- | --- |\n", strings.TrimSuffix(heading, "s"))
-		for _, r := range b.rows {
+		for _, r := range b.constants {
 			fmt.Fprintf(out, "| `%s` | %s |\n", r.value, cell(sentence(strings.TrimPrefix(r.doc, "is "))))
 		}
 		return
 	}
-	out.WriteString("| Reason | Surfaces | What comes next, and what you can do |\n| --- | --- | --- |\n")
-	for _, r := range b.rows {
+	out.WriteString("| Reason | Surfaces | What happens next, and what you can do |\n| --- | --- | --- |\n")
+	for _, r := range b.constants {
 		fmt.Fprintf(out, "| `%s` | %s | %s |\n", r.value, cell(sentence(strings.TrimPrefix(r.doc, "surfaces "))),
 			cell(b.advice(r.value, conditions, meaningOf)))
 	}
 }
 
-// heading splits the comment of a block. The heading ends with the first comma or full stop, and lacks the kind.
+// heading splits the comment of a block into the heading, which ends with the first comma, colon or full stop, and the
+// rest. It removes the kind from the heading.
 func (b block) heading() (heading, rest string) {
 	heading, rest = strings.TrimSuffix(b.doc, "."), ""
 	if end := headingEnd.FindStringIndex(b.doc); end != nil {
 		heading, rest = b.doc[:end[0]], b.doc[end[1]:]
 	}
-	return ofKind.ReplaceAllString(heading, ""), rest
+	return kindPhrase.ReplaceAllString(heading, ""), rest
 }
 
 var (
 	headingEnd = regexp.MustCompile(`[,.:] `)
-	ofKind     = regexp.MustCompile(` (?:on|of) an? [A-Z]\w+`)
+	kindPhrase = regexp.MustCompile(` (?:on|of) an? [A-Z]\w+`)
 )
 
 var word = regexp.MustCompile(`[A-Za-z.]+`)
 
-// advice returns what machinist why says to do about a reason, where it says something.
+// advice returns the advice of machinist why for a reason, if there is any.
 func (b block) advice(reason string, conditions map[string]bool,
 	meaningOf func(condition, reason string) why.Meaning) string {
 	var about []string

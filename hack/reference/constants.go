@@ -12,39 +12,40 @@ import (
 	"strings"
 )
 
-// apiFolder has the constants of the API. A block there without a kind is about the kind of the block before it.
+// apiFolder is the folder with the constants of the API. A block there that names no kind has the kind of the block
+// before it.
 const apiFolder = "api/v1beta1"
 
-// block is a group of constants that are documented together.
+// block is a group of constants with a common comment.
 type block struct {
-	// kind is that of the objects, such as Machine.
+	// kind is the kind of the objects, such as Machine.
 	kind string
 	// doc is the comment of the group.
-	doc  string
-	rows []row
+	doc       string
+	constants []constant
 }
 
-// row is one constant.
-type row struct{ name, value, doc string }
+// constant is a constant with its comment.
+type constant struct{ name, value, doc string }
 
 var (
 	documented = regexp.MustCompile(`^(Conditions of|Reasons|Phases of) `)
 	aboutKind  = regexp.MustCompile(`\b(?:of|on|in|which) (?:\S+ of )?an? ([A-Z][A-Za-z]+)`)
-	// mustBeDocumented are the names of constants of the API that belong into such a group.
+	// mustBeDocumented matches the names of constants of the API that must be in a documented group.
 	mustBeDocumented = regexp.MustCompile(`^(Condition|Reason|Failure)[A-Z]`)
 	surfaces         = regexp.MustCompile(`^(\w+) surfaces `)
 )
 
-// reader gathers the blocks of all Go files.
+// reader collects the blocks of all Go files.
 type reader struct {
 	files token.FileSet
-	// api are the values of the API's string constants, for constants that are defined by one of them.
+	// api has the values of the string constants of the API, because other constants refer to them.
 	api    map[string]string
 	blocks []block
 }
 
-// blocksOf reads the groups of constants of all files below root, those of the API first. What the command line finds
-// by itself is a condition of nothing.
+// blocksOf reads the groups of constants in all files below root, first those of the API. It skips internal/cli, whose
+// findings are not conditions.
 func blocksOf(root string) ([]block, error) {
 	r := &reader{api: map[string]string{}}
 	api := filepath.Join(root, apiFolder)
@@ -60,7 +61,7 @@ func blocksOf(root string) ([]block, error) {
 	})
 }
 
-// folder reads the Go files of a folder and of those below it.
+// folder reads the Go files in a folder and below it.
 func (r *reader) folder(folder string, skip func(path string) bool) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -80,7 +81,7 @@ func (r *reader) file(path string, ofAPI bool) error {
 	if err != nil {
 		return err
 	}
-	if err := r.eventsOf(file); err != nil {
+	if err := r.checkEvents(file); err != nil {
 		return err
 	}
 	kind := ""
@@ -94,10 +95,10 @@ func (r *reader) file(path string, ofAPI bool) error {
 		if found := aboutKind.FindStringSubmatch(b.doc); found != nil {
 			kind = found[1]
 		} else if isDocumented && (!ofAPI || kind == "") {
-			return fmt.Errorf("%s: the comment of the constants names no kind: %q", r.files.Position(group.Pos()), b.doc)
+			return fmt.Errorf("%s: the comment of a group of constants must name a kind: %q", r.files.Position(group.Pos()), b.doc)
 		}
 		b.kind = kind
-		if b.rows, err = r.rows(group, ofAPI, isDocumented); err != nil {
+		if b.constants, err = r.constants(group, ofAPI, isDocumented); err != nil {
 			return err
 		}
 		if isDocumented {
@@ -107,27 +108,27 @@ func (r *reader) file(path string, ofAPI bool) error {
 	return nil
 }
 
-// rows returns the constants of a group. One that should be documented and is not is an error.
-func (r *reader) rows(group *ast.GenDecl, ofAPI, isDocumented bool) (rows []row, err error) {
+// constants returns the constants of a group. It returns an error for a constant that should be in a documented group.
+func (r *reader) constants(group *ast.GenDecl, ofAPI, isDocumented bool) (constants []constant, err error) {
 	for _, spec := range group.Specs {
-		constant := spec.(*ast.ValueSpec)
-		if len(constant.Names) != 1 || len(constant.Values) != 1 {
+		valueSpec := spec.(*ast.ValueSpec)
+		if len(valueSpec.Names) != 1 || len(valueSpec.Values) != 1 {
 			continue
 		}
-		name := constant.Names[0].Name
-		value, known := r.value(constant.Values[0])
+		name := valueSpec.Names[0].Name
+		value, known := r.value(valueSpec.Values[0])
 		if known && ofAPI {
 			r.api[name] = value
 		}
-		doc := text(constant.Doc)
+		doc := text(valueSpec.Doc)
 		if !group.Lparen.IsValid() {
 			doc = text(group.Doc)
 		}
-		at := r.files.Position(constant.Pos())
+		at := r.files.Position(valueSpec.Pos())
 		if !isDocumented {
 			isReason := surfaces.MatchString(doc) && strings.HasPrefix(doc, name+" ")
 			if known && (isReason || ofAPI && mustBeDocumented.MatchString(name)) {
-				return nil, fmt.Errorf("%s: %s is in no group whose comment begins with \"Conditions of\" or \"Reasons\"", at, name)
+				return nil, fmt.Errorf("%s: %s must be in a group whose comment begins with \"Conditions of\" or \"Reasons\"", at, name)
 			}
 			continue
 		}
@@ -135,12 +136,12 @@ func (r *reader) rows(group *ast.GenDecl, ofAPI, isDocumented bool) (rows []row,
 		if !known || !found {
 			return nil, fmt.Errorf("%s: %s needs a string as its value and a comment that begins with its name", at, name)
 		}
-		rows = append(rows, row{name, value, meaning})
+		constants = append(constants, constant{name, value, meaning})
 	}
-	return rows, nil
+	return constants, nil
 }
 
-// value returns the string that a constant is.
+// value returns the string value of a constant.
 func (r *reader) value(expression ast.Expr) (string, bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -153,8 +154,8 @@ func (r *reader) value(expression ast.Expr) (string, bool) {
 	return "", false
 }
 
-// eventsOf fails where an event has a reason that is no constant: nobody would document it.
-func (r *reader) eventsOf(file *ast.File) (err error) {
+// checkEvents returns an error if the reason of an event is a literal, because the reference would lack it.
+func (r *reader) checkEvents(file *ast.File) (err error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, isCall := n.(*ast.CallExpr)
 		if !isCall {
@@ -165,7 +166,7 @@ func (r *reader) eventsOf(file *ast.File) (err error) {
 			return true
 		}
 		if literal, isLiteral := call.Args[3].(*ast.BasicLit); isLiteral {
-			err = fmt.Errorf("%s: the reason %s of an event is no constant", r.files.Position(literal.Pos()), literal.Value)
+			err = fmt.Errorf("%s: the reason %s of an event must be a constant", r.files.Position(literal.Pos()), literal.Value)
 		}
 		return true
 	})

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// program is one whose flags are documented.
+// program is a program whose flags are documented.
 type program struct {
 	name string
 	// module is the folder of its Go module.
@@ -19,31 +19,31 @@ type program struct {
 	role   role
 }
 
-// role is what a program has in common with others.
+// role determines which flags a program shares with others.
 type role int
 
 const (
-	alone      role = iota
-	anyProcess      // shares the flags of every process of Machinist
-	provider        // shares those of every provider process too
+	standalone role = iota
+	anyProcess      // shares the flags of all processes
+	provider        // also shares the flags of all provider processes
 )
 
-// programs are in the order of the document.
+// programs are the documented programs, in the order of the document.
 var programs = []program{
 	{"machinist-manager", ".", anyProcess},
-	{"machinist-operator", ".", alone},
+	{"machinist-operator", ".", standalone},
 	{"machinist-provider-sim", ".", provider},
 	{"machinist-provider-azure", "providers/azure", provider},
 	{"machinist-provider-libvirt", "providers/libvirt", provider},
 	{"machinist-provider-openstack", "providers/openstack", provider},
 	{"machinist-provider-sim migrator", ".", anyProcess},
-	{"simcloud", ".", alone},
+	{"simcloud", ".", standalone},
 }
 
-// option is one flag.
-type option struct{ name, kind, initial, usage string }
+// option is a flag.
+type option struct{ name, kind, defaultValue, usage string }
 
-// flagsDocument asks every program for its flags.
+// flagsDocument runs each program with --help and returns the document about their flags.
 func flagsDocument(root string) ([]byte, error) {
 	sections := make([]section, 0, len(programs))
 	for _, p := range programs {
@@ -64,16 +64,16 @@ func flagsDocument(root string) ([]byte, error) {
 	return renderFlags(group(sections)), nil
 }
 
-// flagLine is how pflag prints a flag: its name, the type of its value, and its usage.
+// flagLine matches a flag in the output of pflag: name, type and usage.
 var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3,}(\S.*)$`)
 
-// initialValue is what pflag appends to the usage where the default is not the zero of the type.
-var initialValue = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
+// defaultSuffix matches the suffix that pflag adds to the usage if the default is not the zero value.
+var defaultSuffix = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
 
-// zeros are the defaults that pflag does not print.
+// zeros has the zero value of each type, which pflag does not print.
 var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
 
-// parseHelp reads the flags out of what cobra prints, without --help and --version.
+// parseHelp parses the flags in the output of cobra, without --help and --version.
 func parseHelp(help string) (options []option, err error) {
 	_, flags, found := strings.Cut(help, "\nFlags:\n")
 	if !found {
@@ -83,11 +83,11 @@ func parseHelp(help string) (options []option, err error) {
 	for line := range strings.Lines(flags) {
 		parts := flagLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
 		if parts == nil {
-			return nil, fmt.Errorf("%q is not a flag with its usage on one line", line)
+			return nil, fmt.Errorf("%q is not a flag with its usage on the same line", line)
 		}
-		o := option{name: parts[1], kind: cmp.Or(parts[2], "bool"), initial: zeros[parts[2]], usage: parts[3]}
-		if given := initialValue.FindStringSubmatch(o.usage); given != nil {
-			o.usage, o.initial = given[1], given[2]
+		o := option{name: parts[1], kind: cmp.Or(parts[2], "bool"), defaultValue: zeros[parts[2]], usage: parts[3]}
+		if given := defaultSuffix.FindStringSubmatch(o.usage); given != nil {
+			o.usage, o.defaultValue = given[1], given[2]
 		}
 		if o.name != "help" && o.name != "version" {
 			options = append(options, o)
@@ -96,16 +96,16 @@ func parseHelp(help string) (options []option, err error) {
 	return options, nil
 }
 
-// section is a heading of the document with a table.
+// section is a heading of the document with a table of flags.
 type section struct {
 	title   string
 	role    role
 	options []option
 }
 
-// group moves what all processes, and what all provider processes, have in common into sections of their own.
+// group moves the flags that all processes share, and those that all provider processes share, into separate sections.
 func group(sections []section) []section {
-	of := func(least role) (some []section) {
+	withRole := func(least role) (some []section) {
 		for _, s := range sections {
 			if s.role >= least {
 				some = append(some, s)
@@ -113,8 +113,8 @@ func group(sections []section) []section {
 		}
 		return some
 	}
-	every := section{title: "Every process", options: common(of(anyProcess))}
-	providers := section{title: "Every provider process", options: without(common(of(provider)), every.options)}
+	every := section{title: "Every process", options: common(withRole(anyProcess))}
+	providers := section{title: "Every provider process", options: without(common(withRole(provider)), every.options)}
 	grouped := []section{every}
 	for _, s := range sections {
 		if s.role == provider && providers.options != nil {
@@ -125,14 +125,14 @@ func group(sections []section) []section {
 			s.options = without(s.options, every.options)
 		}
 		if s.role == provider {
-			s.options = without(s.options, common(of(provider)))
+			s.options = without(s.options, common(withRole(provider)))
 		}
 		grouped = append(grouped, s)
 	}
 	return grouped
 }
 
-// common returns the flags that all sections have, with the same type, default and usage.
+// common returns the flags that all sections have with the same type, default and usage.
 func common(sections []section) (options []option) {
 	for _, o := range sections[0].options {
 		if !slices.ContainsFunc(sections[1:], func(s section) bool { return !slices.Contains(s.options, o) }) {
@@ -150,8 +150,8 @@ func renderFlags(sections []section) []byte {
 	var out bytes.Buffer
 	out.WriteString("# Flags\n\nGenerated from the programs' own definitions by `hack/generate.sh`. ")
 	out.WriteString("Every program also has `--help` and `--version`.\n\n")
-	out.WriteString("A process of Machinist is `machinist-manager` or a `machinist-provider-<name>`; a provider that is ")
-	out.WriteString("built with the SDK has the flags of every process and of every provider process too.\n")
+	out.WriteString("The processes are `machinist-manager` and each `machinist-provider-<name>`. A provider that is built with the SDK ")
+	out.WriteString("also has the flags of every process and of every provider process.\n")
 	for _, s := range sections {
 		if len(s.options) == 0 {
 			fmt.Fprintf(&out, "\n## %s\n\nIt has no flags of its own.\n", s.title)
@@ -159,17 +159,17 @@ func renderFlags(sections []section) []byte {
 		}
 		fmt.Fprintf(&out, "\n## %s\n\n| Flag | Type | Default | Meaning |\n| --- | --- | --- | --- |\n", s.title)
 		for _, o := range s.options {
-			initial := ""
-			if o.initial != "" {
-				initial = "`" + o.initial + "`"
+			defaultValue := ""
+			if o.defaultValue != "" {
+				defaultValue = "`" + o.defaultValue + "`"
 			}
-			fmt.Fprintf(&out, "| `--%s` | %s | %s | %s |\n", o.name, o.kind, initial, cell(sentence(o.usage)))
+			fmt.Fprintf(&out, "| `--%s` | %s | %s | %s |\n", o.name, o.kind, defaultValue, cell(sentence(o.usage)))
 		}
 	}
 	return out.Bytes()
 }
 
-// sentence begins with a capital letter and ends with a full stop.
+// sentence returns a text with a capital letter at the beginning and a full stop at the end.
 func sentence(text string) string {
 	text = strings.ToUpper(text[:1]) + text[1:]
 	if strings.HasSuffix(text, ".") {
@@ -178,5 +178,5 @@ func sentence(text string) string {
 	return text + "."
 }
 
-// cell escapes what would end a cell of a table, or be taken for HTML.
+// cell escapes the separator of table cells and the beginning of HTML tags.
 func cell(text string) string { return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(text) }

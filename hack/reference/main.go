@@ -1,10 +1,10 @@
-// Command reference writes the reference documentation that follows from the code:
+// Command reference generates reference documents from the code:
 //
-//	flags.md       every flag of every process, from what the programs answer to --help
+//	flags.md       all flags of all processes, from the output of --help
 //	conditions.md  phases, conditions and reasons, from the constants and their comments
 //	metrics.md     the table of metrics, from the collectors that the processes register
 //
-// It is called in the root of the repository by hack/generate.sh with the folder to write to.
+// hack/generate.sh calls it in the root folder of the repository, with the folder to write to.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 
 const root = "../.."
 
-func TestTheHelpOfAProgramIsRead(t *testing.T) {
+func TestParseHelpReadsFlags(t *testing.T) {
 	options, err := parseHelp(`Serve something.
 
 Usage:
@@ -37,17 +37,17 @@ Flags:
 		t.Errorf("got %+v, want %+v", options, want)
 	}
 	if _, err := parseHelp("\nFlags:\n      --address string   Where\n   to serve\n"); err == nil {
-		t.Error("a usage of two lines was accepted: its second line would be lost")
+		t.Error("got no error for a usage of two lines, whose second line would be lost")
 	}
 }
 
-func TestWhatProcessesHaveInCommonIsListedOnce(t *testing.T) {
-	log, qps := option{name: "log-level", initial: "info"}, option{name: "qps"}
+func TestGroupListsSharedFlagsOnce(t *testing.T) {
+	log, qps := option{name: "log-level", defaultValue: "info"}, option{name: "qps"}
 	sections := group([]section{
 		{"manager", anyProcess, []option{log, {name: "sets"}}},
 		{"provider-a", provider, []option{log, qps}},
 		{"provider-b", provider, []option{log, qps, {name: "b"}}},
-		{"cloud", alone, []option{{name: "log-level", initial: "debug"}}},
+		{"cloud", standalone, []option{{name: "log-level", defaultValue: "debug"}}},
 	})
 	var got []string
 	for _, s := range sections {
@@ -64,7 +64,7 @@ func TestWhatProcessesHaveInCommonIsListedOnce(t *testing.T) {
 	}
 }
 
-func TestEveryReasonOfTheAPIIsInTheReference(t *testing.T) {
+func TestConditionsDocumentContainsReasons(t *testing.T) {
 	document, err := conditionsDocument(root)
 	if err != nil {
 		t.Fatal(err)
@@ -78,13 +78,13 @@ func TestEveryReasonOfTheAPIIsInTheReference(t *testing.T) {
 		"| `CertificateNotApproved` |",
 	} {
 		if !strings.Contains(string(document), line) {
-			t.Errorf("it lacks %q", line)
+			t.Errorf("the document lacks %q", line)
 		}
 	}
 }
 
-// What would be missing in the reference is an error, so that make verify fails.
-func TestAReasonThatTheReferenceWouldLackIsAnError(t *testing.T) {
+// An undocumented reason is an error, so that make verify fails.
+func TestUndocumentedReasonIsError(t *testing.T) {
 	for name, code := range map[string]string{
 		"no comment of the group":    "const (\n\t// ReasonA surfaces when a.\n\tReasonA = \"A\"\n)",
 		"no group":                   "// Alone surfaces when a.\nconst Alone = \"A\"",
@@ -101,17 +101,17 @@ func TestAReasonThatTheReferenceWouldLackIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := blocksOf(folder); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
 
-func TestAMetricThatTheReferenceWouldLackIsAnError(t *testing.T) {
+func TestUnregisteredMetricIsError(t *testing.T) {
 	metrics, err := registered()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := complete(root, metrics); err != nil {
+	if err := checkComplete(root, metrics); err != nil {
 		t.Error(err)
 	}
 	if m := metrics["machinist_frozen"]; len(m.processes) != len(processes) || m.kind != "gauge" || m.labels != "reason" ||
@@ -119,7 +119,7 @@ func TestAMetricThatTheReferenceWouldLackIsAnError(t *testing.T) {
 		t.Errorf("machinist_frozen is %+v", m)
 	}
 	delete(metrics, "machinist_frozen")
-	if err := complete(root, metrics); err == nil || !strings.Contains(err.Error(), "makes machinist_frozen") {
-		t.Errorf("a metric was forgotten, and the error is %v", err)
+	if err := checkComplete(root, metrics); err == nil || !strings.Contains(err.Error(), "creates machinist_frozen") {
+		t.Errorf("got the error %v, want one about machinist_frozen", err)
 	}
 }

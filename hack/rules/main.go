@@ -1,9 +1,9 @@
-// Command rules compares the rules in spec/ with the tests: it fails on a rule without a test, and on a test of a
-// rule that does not exist.
+// Command rules compares the rules in spec/ with the tests. It fails if a rule has no test, or if a test names a rule
+// that does not exist.
 //
-// A rule is a list item that begins with its name: "- **no-create-from-stale-view**: …". A test names it in a
-// comment: "// Rule: no-create-from-stale-view." or "// Rules surge-kept, machine-ceiling: …". With -list it prints
-// each rule with the files that test it.
+// A rule is a list item that begins with its name: "- **no-create-from-stale-view**: …". A test names its rules in a
+// comment: "// Rule: no-create-from-stale-view." or "// Rules surge-kept, machine-ceiling: …". With -list, the command
+// prints each rule with the files that test it.
 package main
 
 import (
@@ -33,11 +33,11 @@ func main() {
 }
 
 func run(root string, list bool) error {
-	rules, err := defined(filepath.Join(root, "spec"))
+	rules, err := definedRules(filepath.Join(root, "spec"))
 	if err != nil {
 		return err
 	}
-	tests, err := named(root)
+	tests, err := testsOfRules(root)
 	if err != nil {
 		return err
 	}
@@ -52,13 +52,13 @@ func run(root string, list bool) error {
 var (
 	definition = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*`)
 	name       = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
-	// reference is the names of rules in a comment.
+	// reference matches the names of rules in a comment.
 	reference = regexp.MustCompile(`\b[Rr]ules?:? ([a-z0-9]+(?:-[a-z0-9]+)+(?:(?:, | and )[a-z0-9]+(?:-[a-z0-9]+)+)*)`)
 	separator = regexp.MustCompile(`, | and `)
 )
 
-// defined returns the page of each rule.
-func defined(folder string) (map[string]string, error) {
+// definedRules returns the page of each rule.
+func definedRules(folder string) (map[string]string, error) {
 	pages, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	if err != nil {
 		return nil, err
@@ -74,20 +74,20 @@ func defined(folder string) (map[string]string, error) {
 			case !name.MatchString(rule):
 				return nil, fmt.Errorf("%s: the rule %q needs a name such as no-create-from-stale-view", page, rule)
 			case rules[rule] != "":
-				return nil, fmt.Errorf("%s: the rule %s is in %s too", page, rule, rules[rule])
+				return nil, fmt.Errorf("%s: the rule %s is already defined in %s", page, rule, rules[rule])
 			default:
 				rules[rule] = page
 			}
 		}
 	}
 	if len(rules) == 0 {
-		return nil, fmt.Errorf("%s has no rules", folder)
+		return nil, fmt.Errorf("%s contains no rules", folder)
 	}
 	return rules, nil
 }
 
-// named returns the test files that name each rule.
-func named(root string) (map[string][]string, error) {
+// testsOfRules returns the test files that name each rule.
+func testsOfRules(root string) (map[string][]string, error) {
 	tests := map[string][]string{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -116,7 +116,7 @@ func named(root string) (map[string][]string, error) {
 	return tests, err
 }
 
-// rulesIn returns the names of rules in comments, which may go on in the next line.
+// rulesIn returns the names of rules in comments. A list of names can continue on the next line.
 func rulesIn(comments []*ast.CommentGroup) []string {
 	var found []string
 	for _, group := range comments {
@@ -128,7 +128,7 @@ func rulesIn(comments []*ast.CommentGroup) []string {
 	return found
 }
 
-// compare returns an error that names every rule without a test and every test of a rule that does not exist.
+// compare returns an error that names each rule without a test, and each test of a rule that does not exist.
 func compare(rules map[string]string, tests map[string][]string) error {
 	var errs []error
 	for _, rule := range slices.Sorted(maps.Keys(rules)) {

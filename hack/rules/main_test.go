@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRulesAndTestsAreCompared(t *testing.T) {
+func TestRunComparesRulesWithTests(t *testing.T) {
 	for _, tc := range []struct {
 		name, rules, test string
 		wantErr           []string
@@ -23,27 +23,27 @@ func TestRulesAndTestsAreCompared(t *testing.T) {
 			[]string{"no test names the rule a-rule"}},
 		{"a name in a string", "- **a-rule**: one\n", "var _ = \"Rule: a-rule\"", []string{"no test names the rule a-rule"}},
 		{"a number for a name", "- **M-1**: one\n", "// Rule: M-1.", []string{`the rule "M-1" needs a name`}},
-		{"a rule twice", "- **a-rule**: one\n- **a-rule**: again\n", "// Rule: a-rule.", []string{"the rule a-rule is in"}},
-		{"no rules", "nothing", "", []string{"has no rules"}},
+		{"a rule twice", "- **a-rule**: one\n- **a-rule**: again\n", "// Rule: a-rule.", []string{"the rule a-rule is already defined in"}},
+		{"no rules", "nothing", "", []string{"contains no rules"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "spec", "page.md"), tc.rules)
-			write(t, filepath.Join(root, "x_test.go"), "package x\n"+tc.test+"\n")
+			writeFile(t, filepath.Join(root, "spec", "page.md"), tc.rules)
+			writeFile(t, filepath.Join(root, "x_test.go"), "package x\n"+tc.test+"\n")
 			err := run(root, false)
 			if len(tc.wantErr) == 0 && err != nil {
-				t.Errorf("error: %v", err)
+				t.Errorf("got error %v, want none", err)
 			}
 			for _, want := range tc.wantErr {
 				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("error = %v, want one with %q", err, want)
+					t.Errorf("got error %v, want one with %q", err, want)
 				}
 			}
 		})
 	}
 }
 
-func write(t *testing.T, path, content string) {
+func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

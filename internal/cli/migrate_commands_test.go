@@ -295,7 +295,7 @@ func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	was := m.DeepCopy()
 	m.Spec.Stage = v1beta1.MigrationAdopt
 	err := explainRejection(m, f.api.Patch(context.Background(), m, client.MergeFrom(was)))
-	outcome{failed: err}.fails(t, "spec.planHash: ", "planHash is required with this stage")
+	outcome{failed: err}.fails(t, "spec.planHash: ", "planHash is required for this stage")
 	f.run("run", "old-fleet", "--commit").succeeds(t)
 	m = f.migration("old-fleet")
 	was = m.DeepCopy()

@@ -75,7 +75,6 @@ type Error struct {
 	Field string
 	// RetryAfter is the minimum time to wait before the next call, as requested by the cloud. Zero means that the cloud
 	// requested none.
-	// RetryAfter is the least time to wait that the cloud asked for; zero when it did not.
 	RetryAfter time.Duration
 	// Cause is the wrapped error, for errors.Is and errors.As. It is not shown to users.
 	Cause error

@@ -8,12 +8,11 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// Every bad manifest is refused with a message that names the field, by the guard that it is said to be refused by.
-// Of the guards this control plane has no webhooks, so it admits what only those refuse: what the controllers must
-// get along with.
+// The expected guard refuses each bad manifest with a message that names the field. The control plane of this test has no
+// webhooks, so it admits the manifests that only a webhook refuses. The controllers must tolerate such objects.
 //
 // Rules: bad-input-names-field, immutable-fields, malformed-annotations-refused.
-func TestBadManifests(t *testing.T) {
+func TestBadManifestsAreRefused(t *testing.T) {
 	awaitPolicies(t, true)
 	namespace := env.Namespace(t)
 	for _, bad := range manifests.All() {
@@ -39,16 +38,16 @@ func TestBadManifests(t *testing.T) {
 			switch bad.By {
 			case manifests.ByManager, manifests.ByProvider:
 				if err != nil {
-					t.Errorf("refused without a webhook: %v", err)
+					t.Errorf("the object is refused without a webhook: %v", err)
 				}
 				return
 			case manifests.BySchema:
 				if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-					t.Error("refused by a policy, not by the schema")
+					t.Error("a policy refused the object, want the schema to refuse it")
 				}
 			case manifests.ByPolicy:
 				if err != nil && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-					t.Error("not refused by a policy")
+					t.Errorf("got %v, want a policy to refuse the object", err)
 				}
 			}
 			requireRejection(t, err, bad.Reports...)
@@ -56,10 +55,10 @@ func TestBadManifests(t *testing.T) {
 	}
 }
 
-// Only the text shows a key that is there twice; an object holds the last.
+// A duplicate key exists only in text, so the test sends JSON instead of an object.
 //
 // Rule: bad-input-names-field.
-func TestADuplicateKeyIsRefusedByStrictValidation(t *testing.T) {
+func TestStrictValidationRefusesDuplicateKeys(t *testing.T) {
 	body := `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","metadata":{"name":"one"},"spec":{"classRef":{"name":"small"},"classRef":{"name":"large"}}}`
 	err := restClient(t).Post().Namespace(env.Namespace(t)).Resource("machines").
 		Param("dryRun", "All").Param("fieldValidation", "Strict").

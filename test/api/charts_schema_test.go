@@ -17,9 +17,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// What the charts render is held to the schemas that the API server publishes of itself, by kubeconform: a field that
-// an API server drops with a warning only would be lost.
-func TestTheChartsFitTheSchemasOfTheAPIServer(t *testing.T) {
+// kubeconform validates the rendered charts against the schemas that the API server publishes. Without strict
+// validation, the API server would drop an unknown field with no more than a warning.
+func TestChartsMatchSchemasOfAPIServer(t *testing.T) {
 	d, err := discovery.NewDiscoveryClientForConfig(env.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -36,15 +36,15 @@ func TestTheChartsFitTheSchemasOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// charted are the kinds of which the charts render objects. One that is forgotten here has no schema, and fails.
-var charted = []string{
+// renderedKinds are the kinds of the objects in the charts. If a kind is missing here, it has no schema and the test fails.
+var renderedKinds = []string{
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema",
 	"MutatingWebhookConfiguration", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget",
 	"PriorityLevelConfiguration", "Role", "RoleBinding", "Secret", "Service", "ServiceAccount",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 }
 
-// writeSchemas makes a JSON schema for each of these kinds, under the name by which hack/charts.sh has it looked up.
+// writeSchemas writes a JSON schema for each rendered kind into a file with the name that hack/charts.sh expects.
 func writeSchemas(t *testing.T, openAPI []byte, folder string) {
 	t.Helper()
 	var published struct {
@@ -65,11 +65,11 @@ func writeSchemas(t *testing.T, openAPI []byte, folder string) {
 	}
 	for name, definition := range published.Definitions {
 		kinds, _ := definition["x-kubernetes-group-version-kind"].([]any)
-		if len(kinds) != 1 { // Options of requests are of all groups.
+		if len(kinds) != 1 { // Options of requests, such as DeleteOptions, belong to all groups.
 			continue
 		}
 		kind := kinds[0].(map[string]any)
-		if !slices.Contains(charted, fmt.Sprint(kind["kind"])) {
+		if !slices.Contains(renderedKinds, fmt.Sprint(kind["kind"])) {
 			continue
 		}
 		group := kind["group"]

@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// An API server takes every object that the charts render: no rule of its own is broken.
-func TestAnAPIServerTakesWhatTheChartsRender(t *testing.T) {
+func TestAPIServerAdmitsObjectsOfCharts(t *testing.T) {
 	c := env.Client(t)
 	namespace := env.Namespace(t)
 	all, err := manifests.RenderMachinist(manifests.Release{Name: "machinist", Namespace: namespace,

@@ -15,11 +15,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Without MachineSets the garbage collector deletes all Machines, and these their instances. No request here changes
-// anything: a dry run passes admission too.
+// Without MachineSets, the garbage collector would delete all Machines, and their instances with them. Dry runs are
+// enough here, because they pass admission too.
 //
 // Rule: crd-deletion-refused.
-func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
+func TestCRDDeletionNeedsAnnotation(t *testing.T) {
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -39,19 +39,21 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 		}
 	}
 	crds := manifests.CRDs()
-	await(t, "policy for CRDs", func() bool { return refusedBy("customresourcedefinition", dryDelete(crds[0])) })
+	await(t, "the policy for CRDs", func() bool { return refusedBy("customresourcedefinition", dryDelete(crds[0])) })
 	for _, crd := range crds {
 		err := dryDelete(crd)
 		if want := "kubectl annotate crd " + crd.Name + " " + machinistv1.AnnotationAllowDeletion + "=true"; err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("delete %s: %v, want a rejection that says %q", crd.Name, err, want)
+			t.Errorf("delete %s: %v, want a rejection that contains %q", crd.Name, err, want)
 		}
 		annotate(crd, `"yes"`)
-		await(t, "the annotation of "+crd.Name, func() bool { return refusedBy("customresourcedefinition", dryDelete(crd)) })
+		await(t, crd.Name+" to be protected with a wrong annotation", func() bool {
+			return refusedBy("customresourcedefinition", dryDelete(crd))
+		})
 		annotate(crd, `"true"`)
-		await(t, "that "+crd.Name+" may be deleted", func() bool { return dryDelete(crd) == nil })
+		await(t, crd.Name+" to become deletable", func() bool { return dryDelete(crd) == nil })
 		annotate(crd, "null")
-		await(t, "that "+crd.Name+" is protected again", func() bool {
+		await(t, crd.Name+" to be protected again", func() bool {
 			return refusedBy("customresourcedefinition", dryDelete(crd))
 		})
 	}
@@ -60,7 +62,7 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 		t.Errorf("delete all CRDs: %v, want a rejection", err)
 	}
 
-	others := &apiextensionsv1.CustomResourceDefinition{
+	foreign := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
@@ -73,10 +75,10 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 			}},
 		},
 	}
-	if err := c.Create(t.Context(), others); err != nil {
+	if err := c.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), others); err != nil {
+	if err := c.Delete(t.Context(), foreign); err != nil {
 		t.Errorf("delete a CRD of another group: %v", err)
 	}
 }

@@ -29,27 +29,27 @@ func TestDefaults(t *testing.T) {
 		{"key of user data", class, []change{{"spec/userDataRef", ref("boot")}}, []string{"spec", "userDataRef", "key"},
 			"userData"},
 		{"timeouts", machine, nil, []string{"spec", "timeouts"}, timeouts},
-		{"timeouts, partly", machine, []change{{"spec/timeouts/drain", "1h"}}, []string{"spec", "timeouts"},
+		{"timeouts with drain set", machine, []change{{"spec/timeouts/drain", "1h"}}, []string{"spec", "timeouts"},
 			map[string]any{"creation": "20m", "update": "20m", "drain": "1h", "volumeDetach": "5m"}},
 		{"providerID", machine, nil, []string{"spec", "providerID"}, nil},
 		{"timeouts in a template", set, nil, []string{"spec", "template", "spec", "timeouts"}, timeouts},
 		{"replicas of a set", set, nil, []string{"spec", "replicas"}, nil},
-		{"replicas of a set that says 0", set, []change{{"spec/replicas", 0}}, []string{"spec", "replicas"}, int64(0)},
+		{"replicas of a set with 0", set, []change{{"spec/replicas", 0}}, []string{"spec", "replicas"}, int64(0)},
 		{"delete policy of a set", set, nil, []string{"spec", "deletePolicy"}, "Random"},
 		{"replicas of a deployment", deployment, nil, []string{"spec", "replicas"}, nil},
 		{"delete policy of a deployment", deployment, nil, []string{"spec", "deletePolicy"}, "Random"},
 		{"strategy", deployment, nil, []string{"spec", "strategy"}, map[string]any{"type": "RollingUpdate"}},
-		{"rolling update, partly", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}},
+		{"empty rolling update", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}},
 			[]string{"spec", "strategy", "rollingUpdate"},
 			map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
-		{"in place, partly", deployment, []change{{"spec/strategy/inPlace", map[string]any{}}},
+		{"empty inPlace", deployment, []change{{"spec/strategy/inPlace", map[string]any{}}},
 			[]string{"spec", "strategy", "inPlace"},
 			map[string]any{"maxUnavailable": int64(1), "orchestration": "Auto"}},
 		{"history", deployment, nil, []string{"spec", "revisionHistoryLimit"}, int64(10)},
 		{"progress deadline", deployment, nil, []string{"spec", "progressDeadline"}, "10m"},
 		{"remediation of a deployment", deployment, nil, []string{"spec", "remediation"},
 			map[string]any{"maxInFlight": int64(1)}},
-		{"remediation of a set, partly", set, []change{{"spec/remediation", map[string]any{}}},
+		{"empty remediation of a set", set, []change{{"spec/remediation", map[string]any{}}},
 			[]string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
 		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
 		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
@@ -74,39 +74,39 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// What a controller sees of a field that nobody set must be what the API server would have put there.
+// The Go methods must return the same defaults as the schema.
 //
 // Rule: defaults-as-in-code.
-func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
+func TestGoDefaultsEqualSchemaDefaults(t *testing.T) {
 	var persisted machinistv1.MachineDeployment
 	get(t, deployment, &persisted,
 		change{"spec/strategy", map[string]any{"rollingUpdate": map[string]any{}, "inPlace": map[string]any{}}})
 	var check machinistv1.MachineHealthCheck
 	get(t, healthCheck, &check)
-	var pool machinistv1.MachineSet
-	get(t, set, &pool)
+	var machineSet machinistv1.MachineSet
+	get(t, set, &machineSet)
 	var process machinistv1.Provider
 	get(t, manifests.Provider, &process, change{"metadata/name", "stored"})
-	var bare machinistv1.MachineDeployment
+	var empty machinistv1.MachineDeployment
 
-	persistedTimeouts, bareTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}
+	persistedTimeouts, emptyTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}
 	for name, pair := range map[string][2]any{
-		"creation":              {persistedTimeouts.Creation.Duration, bareTimeouts.CreationOrDefault()},
-		"update":                {persistedTimeouts.Update.Duration, bareTimeouts.UpdateOrDefault()},
-		"drain":                 {persistedTimeouts.Drain.Duration, bareTimeouts.DrainOrDefault()},
-		"volumeDetach":          {persistedTimeouts.VolumeDetach.Duration, bareTimeouts.VolumeDetachOrDefault()},
-		"deletePolicy":          {persisted.Spec.DeletePolicy, bare.DeletePolicyOrDefault()},
-		"deletePolicy of a set": {pool.Spec.DeletePolicy, new(machinistv1.MachineSet).DeletePolicyOrDefault()},
-		"strategy":              {persisted.Spec.Strategy.Type, bare.Spec.Strategy.TypeOrDefault()},
-		"maxSurge":              {*persisted.Spec.Strategy.RollingUpdate.MaxSurge, bare.Spec.Strategy.MaxSurgeOrDefault()},
+		"creation":              {persistedTimeouts.Creation.Duration, emptyTimeouts.CreationOrDefault()},
+		"update":                {persistedTimeouts.Update.Duration, emptyTimeouts.UpdateOrDefault()},
+		"drain":                 {persistedTimeouts.Drain.Duration, emptyTimeouts.DrainOrDefault()},
+		"volumeDetach":          {persistedTimeouts.VolumeDetach.Duration, emptyTimeouts.VolumeDetachOrDefault()},
+		"deletePolicy":          {persisted.Spec.DeletePolicy, empty.DeletePolicyOrDefault()},
+		"deletePolicy of a set": {machineSet.Spec.DeletePolicy, new(machinistv1.MachineSet).DeletePolicyOrDefault()},
+		"strategy":              {persisted.Spec.Strategy.Type, empty.Spec.Strategy.TypeOrDefault()},
+		"maxSurge":              {*persisted.Spec.Strategy.RollingUpdate.MaxSurge, empty.Spec.Strategy.MaxSurgeOrDefault()},
 		"maxUnavailable": {*persisted.Spec.Strategy.RollingUpdate.MaxUnavailable,
-			bare.Spec.Strategy.MaxUnavailableOrDefault()},
+			empty.Spec.Strategy.MaxUnavailableOrDefault()},
 		"inPlace": {*persisted.Spec.Strategy.InPlace.MaxUnavailable,
-			bare.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
-		"orchestration":         {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
-		"revisionHistoryLimit":  {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
-		"progressDeadline":      {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
-		"maxInFlight":           {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
+			empty.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
+		"orchestration":         {persisted.Spec.Strategy.InPlace.Orchestration, empty.Spec.Strategy.OrchestrationOrDefault()},
+		"revisionHistoryLimit":  {*persisted.Spec.RevisionHistoryLimit, empty.RevisionHistoryLimitOrDefault()},
+		"progressDeadline":      {persisted.Spec.ProgressDeadline.Duration, empty.ProgressDeadlineOrDefault()},
+		"maxInFlight":           {*persisted.Spec.Remediation.MaxInFlight, empty.Spec.Remediation.MaxInFlightOrDefault()},
 		"maxUnhealthy":          {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
 		"remediation":           {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
 		"replicas of a process": {*process.Spec.Replicas, new(machinistv1.Provider).ReplicasOrDefault()},
@@ -114,12 +114,12 @@ func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 		"key":                   {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
 	} {
 		if pair[0] != pair[1] {
-			t.Errorf("%s: the API server says %v, Go says %v", name, pair[0], pair[1])
+			t.Errorf("%s: the default is %v in the schema and %v in Go", name, pair[0], pair[1])
 		}
 	}
 }
 
-// get reads back into a Go type what the API server makes of a sample.
+// get creates a sample and reads the stored object into a Go type.
 func get(t *testing.T, sample string, into client.Object, changes ...change) {
 	t.Helper()
 	object := create(t, apply(t, parse(t, env.Namespace(t), sample), changes...))
@@ -151,7 +151,7 @@ func TestScale(t *testing.T) {
 				t.Fatal(err)
 			}
 			if scale.Spec.Replicas != 1 || scale.Status.Replicas != 2 || scale.Status.Selector != "pool=a" {
-				t.Errorf("scale is %+v %+v", scale.Spec, scale.Status)
+				t.Errorf("got scale %+v %+v, want 1 of 2 replicas and selector pool=a", scale.Spec, scale.Status)
 			}
 
 			scale.Spec.Replicas = 5
@@ -162,7 +162,7 @@ func TestScale(t *testing.T) {
 				t.Fatal(err)
 			}
 			if replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); replicas != 5 {
-				t.Errorf("spec.replicas is %d after scaling to 5", replicas)
+				t.Errorf("got spec.replicas %d after scaling, want 5", replicas)
 			}
 
 			for _, replicas := range []int32{-1, 100001} {
@@ -205,12 +205,12 @@ func TestColumns(t *testing.T) {
 			}
 		}
 		if got := slices.Concat(narrow, []string{"|"}, wide); !slices.Equal(got, want) {
-			t.Errorf("%s: columns are %v, want %v", plural, got, want)
+			t.Errorf("%s: got columns %v, want %v", plural, got, want)
 		}
 	}
 }
 
-// A machine in full, so that a column with a wrong path shows.
+// A column with a wrong path is empty, so every column needs a value here.
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {

@@ -40,12 +40,12 @@ func TestShortNamesAndCategory(t *testing.T) {
 		}
 		_, scales := found[plural+"/scale"]
 		if want := plural == "machinesets" || plural == "machinedeployments"; scales != want {
-			t.Errorf("%s has the subresource scale: %t", plural, scales)
+			t.Errorf("%s: got subresource scale %t, want %t", plural, scales, want)
 		}
 	}
 }
 
-// restClient returns a client for requests that are not about objects.
+// restClient returns a client for requests that controller-runtime's client cannot send.
 func restClient(t *testing.T) *rest.RESTClient {
 	t.Helper()
 	config := env.Config()

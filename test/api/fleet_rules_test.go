@@ -10,7 +10,7 @@ import (
 func TestReplicas(t *testing.T) {
 	replicas := func(value any) []change { return []change{{"spec/replicas", value}} }
 	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
-		judge(t, []legal{
+		requireAdmitted(t, []valid{
 			{kind + " of 0", sample, replicas(0)},
 			{kind + " of 100000", sample, replicas(100000)},
 			{kind + " with a deletePolicy", sample, []change{{"spec/deletePolicy", "Oldest"}}},
@@ -29,7 +29,7 @@ func TestSelectors(t *testing.T) {
 		return selector(map[string]any{"matchExpressions": []any{e}})
 	}
 	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
-		judge(t, []legal{
+		requireAdmitted(t, []valid{
 			{kind + " In", sample, expression("pool", "In", "a", "b")},
 			{kind + " NotIn", sample, expression("pool", "NotIn", "b")},
 			{kind + " NotIn of another key", sample, expression("tier", "NotIn", "a")},
@@ -44,7 +44,7 @@ func TestStrategy(t *testing.T) {
 		return []change{{"spec/strategy/rollingUpdate/maxSurge", surge}, {"spec/strategy/rollingUpdate/maxUnavailable",
 			unavailable}}
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"numbers", deployment, rolling(3, 2)},
 		{"percentages", deployment, rolling("25%", "10%")},
 		{"100 percent", deployment, rolling("100%", "100%")},
@@ -66,7 +66,7 @@ func TestHealthCheck(t *testing.T) {
 		return []change{{"spec/unhealthyNodeConditions",
 			[]any{map[string]any{"type": name, "status": status, "timeout": timeout}}}}
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"with an empty selector", healthCheck, []change{{"spec/selector", map[string]any{}}}},
 		{"maxUnhealthy as a number", healthCheck, []change{{"spec/maxUnhealthy", 3}}},
 		{"condition", healthCheck, condition("DiskPressure", "True", "10m")},
@@ -80,7 +80,7 @@ func TestDisruptionBudget(t *testing.T) {
 		return spec("windows", []any{map[string]any{"schedule": "0 22 * * 1-5", "timeZone": "Europe/Berlin",
 			"duration": duration}})
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"with an empty selector", budget, spec("selector", map[string]any{})},
 		{"no disruption", budget, spec("maxDisrupted", 0)},
 		{"2^31-1", budget, spec("maxDisrupted", math.MaxInt32)},

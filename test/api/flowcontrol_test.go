@@ -18,7 +18,7 @@ import (
 )
 
 // Rule: own-flow-control.
-func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
+func TestFlowSchemasMatchRequests(t *testing.T) {
 	c := env.Client(t)
 	uid := func(o client.Object, name string) types.UID {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 			}
 			want := [2]string{string(uid(&flowcontrolv1.FlowSchema{}, test.schema)),
 				string(uid(&flowcontrolv1.PriorityLevelConfiguration{}, test.level))}
-			// The API server heeds what was installed a moment later.
+			// The API server applies new flow schemas with a delay.
 			deadline, tick := time.After(env.Patience), time.NewTicker(50*time.Millisecond)
 			defer tick.Stop()
 			for {
@@ -77,8 +77,8 @@ func TestEachRequestIsQueuedWhereItBelongs(t *testing.T) {
 	}
 }
 
-// queue returns the UIDs of the flow schema and of the priority level of a request, which the API server tells
-// whatever it answers.
+// queue returns the UIDs of the flow schema and the priority level of a request. They are in each response of the API
+// server, including errors.
 func queue(t *testing.T, user *rest.Config, request string) [2]string {
 	t.Helper()
 	h, err := rest.HTTPClientFor(user)
@@ -102,24 +102,24 @@ func queue(t *testing.T, user *rest.Config, request string) [2]string {
 		response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID)}
 }
 
-// A burst of ours leaves most of the API server to others, and has a share that nobody takes away.
+// Machinist has a guaranteed share of the API server's concurrency, and leaves most of it to other clients.
 //
 // Rule: own-flow-control.
-func TestTheShareLeavesMostToOthers(t *testing.T) {
+func TestPriorityLevelHasSmallShare(t *testing.T) {
 	list := &flowcontrolv1.PriorityLevelConfigurationList{}
 	if err := env.Client(t).List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	var all, ours int32
+	var total, machinist int32
 	for _, level := range list.Items {
 		if l := level.Spec.Limited; l != nil && l.NominalConcurrencyShares != nil {
-			all += *l.NominalConcurrencyShares
+			total += *l.NominalConcurrencyShares
 			if level.Name == manifests.FlowControl()[0].GetName() {
-				ours = *l.NominalConcurrencyShares
+				machinist = *l.NominalConcurrencyShares
 			}
 		}
 	}
-	if share := float64(ours) / float64(all); share < 0.1 || share > 0.2 {
-		t.Errorf("our share of the API server is %d of %d", ours, all)
+	if share := float64(machinist) / float64(total); share < 0.1 || share > 0.2 {
+		t.Errorf("got %d of %d concurrency shares, want between 10%% and 20%%", machinist, total)
 	}
 }

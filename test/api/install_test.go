@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func TestInstallAgainChangesNothing(t *testing.T) {
+func TestInstallIsIdempotent(t *testing.T) {
 	for range 2 {
 		if err := install.Install(t.Context(), env.Config()); err != nil {
 			t.Fatal(err)
@@ -22,22 +22,22 @@ func TestInstallAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestInstallWithoutPermissionSaysWhat(t *testing.T) {
-	noOne, err := env.ControlPlane().UserConfig("nobody")
+func TestInstallWithoutPermissionNamesTheObject(t *testing.T) {
+	unprivileged, err := env.ControlPlane().UserConfig("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = install.Install(t.Context(), noOne)
+	err = install.Install(t.Context(), unprivileged)
 	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") ||
 		!strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want forbidden CustomResourceDefinition", err)
 	}
 }
 
-func TestInstallEndsWithItsContext(t *testing.T) {
+func TestInstallStopsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	if err := install.Install(ctx, env.Config()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want %v", err, context.DeadlineExceeded)
 	}
 }

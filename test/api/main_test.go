@@ -1,5 +1,4 @@
-// Package api tests what the API server admits of the API group, and what it makes of it: the schemas, their rules and
-// the admission policies.
+// Package api tests the schemas, their validation rules and defaults, and the admission policies on a real API server.
 package api
 
 import (

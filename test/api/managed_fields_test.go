@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The provider clears the managed fields of a set's Machine with one empty entry. Later appliers own what they apply,
-// as on any other object.
-func TestAnEmptyEntryClearsTheManagedFieldsOfAMachine(t *testing.T) {
+// The provider clears the managed fields of a set's Machine with one empty entry. Later appliers own the fields that they
+// apply, as on any other object.
+func TestEmptyEntryClearsManagedFields(t *testing.T) {
 	c, namespace := env.Client(t), env.Namespace(t)
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m",
 		Labels: map[string]string{v1beta1.LabelProvider: "fake"}}}
@@ -47,6 +47,6 @@ func TestAnEmptyEntryClearsTheManagedFieldsOfAMachine(t *testing.T) {
 		t.Errorf("a label that is no longer applied is still %q", value)
 	}
 	if err := apply(fmt.Sprintf("%q:%q", v1beta1.LabelProvider, "other")); err == nil {
-		t.Error("a label that was set before the managed fields were cleared changed without a conflict")
+		t.Error("no conflict for a label that was set before the managed fields were cleared")
 	}
 }

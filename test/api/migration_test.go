@@ -17,7 +17,7 @@ import (
 )
 
 // Rule: migration-results-are-admitted.
-func TestWhatBecomesOfOldObjectsIsAdmitted(t *testing.T) {
+func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	admitted := map[string]int{}
 	for group, system := range source.Systems() {
 		samples := sources.Samples(group)
@@ -31,29 +31,30 @@ func TestWhatBecomesOfOldObjectsIsAdmitted(t *testing.T) {
 				}
 				for _, object := range converted(t, c) {
 					if err := tryCreate(t, object); err != nil {
-						t.Errorf("%s/%s: the %s of %s %s: %v", group, name, object.GetKind(), old.GetKind(), old.GetName(), err)
+						t.Errorf("%s/%s: %s converted from %s %s: %v", group, name, object.GetKind(), old.GetKind(), old.GetName(), err)
 					}
 					admitted[group]++
 				}
 			}
 		}
 		if admitted[group] == 0 {
-			t.Errorf("%s: nothing was admitted", group)
+			t.Errorf("%s: no object was admitted", group)
 		}
 	}
 }
 
-// converted returns what a result makes, with the class that the caller gives it. What comes later is there already.
+// converted returns the objects of a conversion. It sets the class, as the caller of Convert does, and the annotations
+// that the migration sets later.
 func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
-	class := v1beta1.LocalRef{Name: "small"}
+	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}
 	switch object := c.Object.(type) {
 	case *v1beta1.MachineDeployment:
-		object.Spec.Template.Spec.ClassRef = &class
+		object.Spec.Template.Spec.ClassRef = &classRef
 	case *v1beta1.MachineSet:
-		object.Spec.Template.Spec.ClassRef = &class
+		object.Spec.Template.Spec.ClassRef = &classRef
 	case *v1beta1.Machine:
-		object.Spec.ClassRef = &class
+		object.Spec.ClassRef = &classRef
 	}
 	if c.Object != nil {
 		annotations := map[string]string{}
@@ -66,12 +67,12 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 		objects = append(objects, c.Check)
 	}
 	if c.Class != nil {
-		made := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", Capacity: c.Class.Capacity,
-			ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}} // The driver's part is its own to test.
-		if made.Name = c.Class.Name; made.Name == "" {
-			made.Name = c.Class.ContentName("a")
+		class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", Capacity: c.Class.Capacity,
+			ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}} // The tests of the drivers cover it.
+		if class.Name = c.Class.Name; class.Name == "" {
+			class.Name = c.Class.ContentName("a")
 		}
-		objects = append(objects, made)
+		objects = append(objects, class)
 	}
 	for _, object := range objects {
 		object.SetNamespace("default")
@@ -83,10 +84,10 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := &unstructured.Unstructured{Object: raw}
-		plain.SetGroupVersionKind(kind)
-		unstructured.RemoveNestedField(plain.Object, "status")
-		all = append(all, plain)
+		u := &unstructured.Unstructured{Object: raw}
+		u.SetGroupVersionKind(kind)
+		unstructured.RemoveNestedField(u.Object, "status")
+		all = append(all, u)
 	}
 	return all
 }

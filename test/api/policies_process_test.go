@@ -9,10 +9,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A process makes Machines from a template that was judged. What it changes later is judged as what others change.
+// A process of Machinist creates Machines from templates that passed the policies, so the policies skip these requests.
+// They apply to its updates as to those of other users.
 //
 // Rule: malformed-annotations-refused.
-func TestOfAProcessPoliciesJudgeWhatItChanges(t *testing.T) {
+func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {
 	namespace := env.Namespace(t)
 	awaitPolicies(t, true)
 	config := rest.CopyConfig(env.Config())
@@ -23,17 +24,17 @@ func TestOfAProcessPoliciesJudgeWhatItChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	const wrong = "forever"
-	judged := parse(t, namespace, machine)
-	requireRejection(t, env.Client(t).Create(t.Context(), apply(t, judged.DeepCopy(), change{preserve, wrong})),
+	valid := parse(t, namespace, machine)
+	requireRejection(t, env.Client(t).Create(t.Context(), apply(t, valid.DeepCopy(), change{preserve, wrong})),
 		"preserve")
-	if err := process.Create(t.Context(), apply(t, judged.DeepCopy(), change{preserve, wrong}),
+	if err := process.Create(t.Context(), apply(t, valid.DeepCopy(), change{preserve, wrong}),
 		client.DryRunAll); err != nil {
-		t.Errorf("a process that makes a Machine is refused: %v", err)
+		t.Errorf("a process cannot create a Machine: %v", err)
 	}
-	there := create(t, apply(t, judged, change{provider, "sim"}))
-	requireRejection(t, process.Update(t.Context(), apply(t, there.DeepCopy(), change{preserve, wrong})), "preserve")
-	requireRejection(t, process.Update(t.Context(), apply(t, there.DeepCopy(), change{provider, "No_Label"})), "provider")
-	if err := process.Update(t.Context(), apply(t, there, change{"spec/version", "v1.36.3"})); err != nil {
-		t.Errorf("a change of something else is refused: %v", err)
+	existing := create(t, apply(t, valid, change{provider, "sim"}))
+	requireRejection(t, process.Update(t.Context(), apply(t, existing.DeepCopy(), change{preserve, wrong})), "preserve")
+	requireRejection(t, process.Update(t.Context(), apply(t, existing.DeepCopy(), change{provider, "No_Label"})), "provider")
+	if err := process.Update(t.Context(), apply(t, existing, change{"spec/version", "v1.36.3"})); err != nil {
+		t.Errorf("a process cannot change an unrelated field: %v", err)
 	}
 }

@@ -28,15 +28,15 @@ const (
 	provider = "metadata/labels/" + "machinist.dev~1provider"
 )
 
-func TestPoliciesAdmitWhatMeansSomething(t *testing.T) {
+func TestPoliciesAdmitValidValues(t *testing.T) {
 	awaitPolicies(t, true)
 	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
-		judge(t, []legal{
+		requireAdmitted(t, []valid{
 			{kind + " with bounds", sample, []change{{minSize, "0"}, {maxSize, "10"}}},
 			{kind + " with equal bounds", sample, []change{{minSize, "3"}, {maxSize, "3"}}},
-			{kind + " with min alone", sample, []change{{minSize, "1"}}},
-			{kind + " with a template priority", sample, []change{{"spec/template/" + priority, "1"}}},
-			{kind + " of a deployment, with its labels", sample, []change{
+			{kind + " with a lower bound only", sample, []change{{minSize, "1"}}},
+			{kind + " with a priority in its template", sample, []change{{"spec/template/" + priority, "1"}}},
+			{kind + " with the labels of its deployment", sample, []change{
 				{"metadata/ownerReferences", []any{map[string]any{
 					"apiVersion": machinistv1.GroupVersion.String(), "kind": "MachineDeployment", "name": "d", "uid": "1",
 					"controller": true,
@@ -44,23 +44,23 @@ func TestPoliciesAdmitWhatMeansSomething(t *testing.T) {
 				{"spec/template/metadata/labels", map[string]any{"pool": "a", machinistv1.LabelTemplateHash: "x",
 					machinistv1.LabelMachineDeployment: "d"}},
 			}},
-			{kind + " with a template that preserves", sample, []change{{"spec/template/" + preserve, "when-failed"}}},
+			{kind + " with preserve in its template", sample, []change{{"spec/template/" + preserve, "when-failed"}}},
 		})
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"priority", machine, []change{{priority, "1"}}},
 		{"negative priority", machine, []change{{priority, "-5"}}},
 		{"preserve now", machine, []change{{preserve, "now"}}},
 		{"preserve when failed", machine, []change{{preserve, "when-failed"}}},
-		{"annotations that act by presence", machine, []change{
+		{"annotations with arbitrary values", machine, []change{
 			{"metadata/annotations/machinist.dev~1paused", ""}, {"metadata/annotations/machinist.dev~1skip-drain", "whatever"},
 		}},
 		{"provider", machine, []change{{provider, "sim"}}},
-		{"provider as in the inline form", inlineMachine, []change{{provider, "sim"}}},
+		{"provider label equal to spec.provider", inlineMachine, []change{{provider, "sim"}}},
 	})
 }
 
-// The schema's own rule does not see this one.
+// The rule in the schema does not detect a renamed key.
 func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 	awaitPolicies(t, true)
 	object := create(t, parse(t, env.Namespace(t), class))
@@ -72,13 +72,13 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 		change{"spec/providerSpec/instanceTyp", "small"})
 }
 
-// An object from before the policies must remain workable.
+// Objects with values from before the policies must still be updatable.
 //
 // Rule: malformed-annotations-refused.
-func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
+func TestPoliciesIgnoreUnchangedValues(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	awaitPolicies(t, true)
-	withoutPolicies(t)
+	removePolicies(t)
 	bad := create(t, apply(t, parse(t, namespace, machine),
 		change{priority, "low"}, change{preserve, "sometimes"}, change{provider, "Sim"},
 		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
@@ -93,23 +93,23 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 		"spec": tryUpdate(t, apply(t, bad.DeepCopy(), change{"spec/version", "v1.36.3"})),
 		"another annotation": tryUpdate(t,
 			apply(t, bad.DeepCopy(), change{"metadata/annotations/machinist.dev~1paused", ""})),
-		"finalizers":           tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/finalizers", nil})),
-		"the value made right": tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "1"})),
-		"the value removed":    tryUpdate(t, apply(t, bad.DeepCopy(), change{preserve, nil})),
+		"finalizers":               tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/finalizers", nil})),
+		"the value to a valid one": tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "1"})),
+		"the value to none":        tryUpdate(t, apply(t, bad.DeepCopy(), change{preserve, nil})),
 		"status": c.Status().Update(t.Context(), apply(t, bad.DeepCopy(), change{"status/phase", "Pending"}),
 			client.DryRunAll),
-		"replicas of a set":                       tryUpdate(t, apply(t, badSet.DeepCopy(), change{"spec/replicas", 3})),
-		"a set's max made right, min still wrong": tryUpdate(t, apply(t, badSet.DeepCopy(), change{maxSize, "3"})),
+		"replicas of a set":                    tryUpdate(t, apply(t, badSet.DeepCopy(), change{"spec/replicas", 3})),
+		"max of a set, with min still invalid": tryUpdate(t, apply(t, badSet.DeepCopy(), change{maxSize, "3"})),
 	} {
 		if err != nil {
-			t.Errorf("change of %s: refused: %v", name, err)
+			t.Errorf("a change of %s is refused: %v", name, err)
 		}
 	}
 	requireRejection(t, tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lower"})), "machinist.dev/delete-priority")
 	requireRejection(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})),
 		machinistv1.AutoscalerMinSizeAnnotation)
 
-	// While it is being deleted, everything goes.
+	// The policies must not block the deletion of an object.
 	if err := c.Delete(t.Context(), bad); err != nil {
 		t.Fatalf("delete: %v", err)
 	}
@@ -124,8 +124,8 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 	}
 }
 
-// withoutPolicies removes the bindings and waits until the API server heeds that.
-func withoutPolicies(t *testing.T) {
+// removePolicies deletes the bindings of the policies and waits until the policies no longer apply.
+func removePolicies(t *testing.T) {
 	t.Helper()
 	c := env.Client(t)
 	for _, name := range []string{"machine.machinist.dev", "fleet.machinist.dev"} {
@@ -137,19 +137,19 @@ func withoutPolicies(t *testing.T) {
 	awaitPolicies(t, false)
 }
 
-// awaitPolicies waits until the API server heeds the policies, or does not any more, each of them.
+// awaitPolicies waits until all policies take effect. If inForce is false, it waits until they no longer apply.
 func awaitPolicies(t *testing.T, inForce bool) {
 	t.Helper()
 	namespace := env.Namespace(t)
 	subject := create(t, parse(t, namespace, class))
-	await(t, "policy for machines", func() bool {
+	await(t, "the policy for machines", func() bool {
 		return refusedBy("machine", tryCreate(t, apply(t, parse(t, namespace, machine), change{priority, "x"}))) == inForce
 	})
-	await(t, "policy for fleets", func() bool {
+	await(t, "the policy for fleets", func() bool {
 		return refusedBy("fleet", tryCreate(t, apply(t, parse(t, namespace, set), change{minSize, "x"}))) == inForce
 	})
 	if inForce {
-		await(t, "policy for classes", func() bool {
+		await(t, "the policy for classes", func() bool {
 			return refusedBy("machineclass", tryUpdate(t, renameProviderSpecKey(t, subject)))
 		})
 	}
@@ -166,12 +166,12 @@ func await(t *testing.T, what string, done func() bool) {
 			return done(), nil
 		})
 	if err != nil {
-		t.Fatalf("wait for the %s: %v", what, err)
+		t.Fatalf("wait for %s: %v", what, err)
 	}
 }
 
 // Rule: restricted-node-labels.
-func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
+func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	for _, o := range manifests.OptionalPolicies() {
 		if err := c.Create(t.Context(), o); err != nil {
@@ -220,8 +220,8 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	}
 	author := as("author")
 	samples := map[string]string{machine: "spec", set: "spec/template/spec", deployment: "spec/template/spec"}
-	// The API server heeds policies and roles a moment later.
-	await(t, "policy for node labels", func() bool {
+	// The API server applies new policies and roles with a delay.
+	await(t, "the policy for node labels", func() bool {
 		return refusedBy("node-labels", try(author, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")))
 	})
 	for sample, path := range samples {
@@ -230,7 +230,7 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 			requireRejection(t, try(author, labelled(sample, path, key)), ".node.labels["+key+
 				"]", "set-restricted-node-labels", namespace)
 			if err := try(as("trusted"), labelled(sample, path, key)); err != nil {
-				t.Errorf("who is allowed is refused: %v", err)
+				t.Errorf("a user with the permission is refused: %v", err)
 			}
 		}
 		if err := try(author, labelled(sample, path, "example.com/node-role.kubernetes.io")); err != nil {
@@ -241,22 +241,22 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 		labelled(machine, "spec", "node-role.kubernetes.io/ingress")); err != nil {
 		t.Errorf("a process of Machinist is refused: %v", err)
 	}
-	// What is there already does not hold up other changes.
-	there := create(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"))
-	if err := author.Update(t.Context(), apply(t, there.DeepCopy(), change{"spec/version", "v1.36.3"}),
+	// An existing label must not block other changes.
+	existing := create(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"))
+	if err := author.Update(t.Context(), apply(t, existing.DeepCopy(), change{"spec/version", "v1.36.3"}),
 		client.DryRunAll); err != nil {
-		t.Errorf("a change beside the label is refused: %v", err)
+		t.Errorf("a change of another field is refused: %v", err)
 	}
 	requireRejection(t, author.Update(t.Context(),
-		apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
+		apply(t, existing, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
 		"spec.node.labels")
 }
 
-// A server-side apply that takes away the last entry of annotations or labels which somebody else began leaves null in
-// their place, and null is no empty map to a policy.
+// When a server-side apply removes the last of the annotations or labels, and another manager added the first one, null
+// remains in the field. A policy must treat null like an empty map.
 //
 // Rule: malformed-annotations-refused.
-func TestPoliciesAdmitWhatServerSideApplyLeaves(t *testing.T) {
+func TestPoliciesAdmitNullAfterServerSideApply(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	awaitPolicies(t, true)
 	for _, text := range []string{machine, set, deployment} {
@@ -270,7 +270,7 @@ func TestPoliciesAdmitWhatServerSideApplyLeaves(t *testing.T) {
 			o.SetName(object.GetName())
 			if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply(t, o, changes...)),
 				client.FieldOwner("gitops")); err != nil {
-				t.Errorf("%s: %v", object.GetKind(), err)
+				t.Errorf("apply %s: %v", object.GetKind(), err)
 			}
 		}
 		sendApply(change{"metadata/annotations/example.com~1theirs", ""}, change{"metadata/labels/example.com~1theirs", ""})

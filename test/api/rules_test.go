@@ -7,18 +7,18 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// legal is a sample with changes that the API server takes; what it does not take is in manifests.All.
-type legal struct {
+// valid is a sample with changes that the API server admits. Invalid ones are in manifests.All.
+type valid struct {
 	name    string
 	sample  string
 	changes []change
 }
 
-func judge(t *testing.T, all []legal) {
+func requireAdmitted(t *testing.T, all []valid) {
 	t.Helper()
-	for _, l := range all {
-		t.Run(l.name, func(t *testing.T) {
-			if err := tryCreate(t, apply(t, parse(t, "default", l.sample), l.changes...)); err != nil {
+	for _, test := range all {
+		t.Run(test.name, func(t *testing.T) {
+			if err := tryCreate(t, apply(t, parse(t, "default", test.sample), test.changes...)); err != nil {
 				t.Errorf("refused: %v", err)
 			}
 		})
@@ -36,7 +36,7 @@ func TestSamplesAreAdmitted(t *testing.T) {
 func TestNames(t *testing.T) {
 	name := func(value string) []change { return []change{{"metadata/name", value}} }
 	a := func(n int) string { return strings.Repeat("a", n) }
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"machine of 1 character", machine, name("x")},
 		{"machine of 63", machine, name(a(63))},
 		{"set of 57", set, name(a(57))},
@@ -48,8 +48,8 @@ func TestNames(t *testing.T) {
 
 func TestMachineSpec(t *testing.T) {
 	spec := func(field string, value any) []change { return []change{{"spec/" + field, value}} }
-	judge(t, []legal{
-		{"inline with everything", inlineMachine, []change{{"spec/credentialsRef", ref("cloud")},
+	requireAdmitted(t, []valid{
+		{"inline with both references", inlineMachine, []change{{"spec/credentialsRef", ref("cloud")},
 			{"spec/userDataRef", ref("boot")}}},
 		{"providerSpec of 1 MiB", inlineMachine, spec("providerSpec", map[string]any{"blob": strings.Repeat("x", 1<<20)})},
 		{"version", machine, spec("version", "v1.36.3")},
@@ -61,21 +61,21 @@ func TestMachineSpec(t *testing.T) {
 
 func TestDurations(t *testing.T) {
 	drain := func(value any) []change { return []change{{"spec/timeouts/drain", value}} }
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"minutes", machine, drain("90m")},
 		{"hours and minutes", machine, drain("1h30m")},
-		{"as Go writes it", machine, drain("1h30m0.5s")},
+		{"format of Go", machine, drain("1h30m0.5s")},
 		{"fraction", machine, drain("1.5h")},
 		{"milliseconds", machine, drain("300ms")},
-		{"nothing", machine, drain("0s")},
-		{"progress longer than minReadySeconds", deployment, []change{{"spec/progressDeadline", "61s"},
+		{"zero", machine, drain("0s")},
+		{"progressDeadline longer than minReadySeconds", deployment, []change{{"spec/progressDeadline", "61s"},
 			{"spec/minReadySeconds", 60}}},
 	})
 }
 
 func TestTimes(t *testing.T) {
 	after := func(value any) []change { return []change{{"spec/rolloutAfter", value}} }
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"UTC", deployment, after("2026-08-01T12:00:00Z")},
 		{"with an offset", deployment, after("2026-08-01T12:00:00.123+02:00")},
 		{"29th of February", deployment, after("2028-02-29T12:00:00Z")},
@@ -87,7 +87,7 @@ func TestNodeTemplate(t *testing.T) {
 	taint := func(key, value, effect string) map[string]any {
 		return map[string]any{"key": key, "value": value, "effect": effect}
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"labels", machine, node("labels", map[string]any{"pool": "a", "example.com/tier": ""})},
 		{"annotation", machine, node("annotations", map[string]any{"example.com/note": "größer 🚀 <<MACHINE_NAME>>"})},
 		{"taint", machine, node("taints", []any{taint("example.com/gpu", "yes", "NoSchedule")})},
@@ -101,7 +101,7 @@ func TestClass(t *testing.T) {
 	resources := func(value any) []change {
 		return []change{{"spec/capacity/resources", map[string]any{"memory": value}}}
 	}
-	judge(t, []legal{
+	requireAdmitted(t, []valid{
 		{"adoption", class, []change{{"spec/adoption", "Allow"}}},
 		{"quantity", class, resources("16Gi")},
 		{"quantity with a fraction", class, resources("1.5Gi")},

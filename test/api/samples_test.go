@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// The samples that the tests change.
+// Samples that the tests change.
 const (
 	class         = manifests.Class
 	machine       = manifests.Machine
@@ -33,13 +33,13 @@ func parse(t testing.TB, namespace, sample string) *unstructured.Unstructured {
 	return object
 }
 
-// change is a part of an object in another state, as one of manifests.Changes.
+// change is one entry of manifests.Changes: a path, and the value to set there.
 type change struct {
 	path  string
 	value any
 }
 
-// apply makes changes to an object, in their order.
+// apply changes an object in place and returns it. The order of the changes counts.
 func apply(t testing.TB, object *unstructured.Unstructured, changes ...change) *unstructured.Unstructured {
 	t.Helper()
 	for _, c := range changes {
@@ -50,16 +50,16 @@ func apply(t testing.TB, object *unstructured.Unstructured, changes ...change) *
 	return object
 }
 
-// tryCreate asks the API server what it would say to an object, without creating it.
+// tryCreate creates an object in a dry run with strict validation.
 func tryCreate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
 	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strict)
 }
 
-// strict is how kubectl asks for it: unknown fields and such that are there twice are refused.
+// strict refuses unknown and duplicate fields. It is the default of kubectl.
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
 
-// tryUpdate asks the API server what it would say to an update of an object.
+// tryUpdate updates an object in a dry run with strict validation.
 func tryUpdate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
 	return env.Client(t).Update(t.Context(), object, client.DryRunAll, strict)
@@ -73,15 +73,15 @@ func create(t testing.TB, object *unstructured.Unstructured) *unstructured.Unstr
 	return object
 }
 
-// requireRejection fails unless err is a rejection that names all of parts.
+// requireRejection fails the test unless err contains all parts.
 func requireRejection(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatal("admitted")
+		t.Fatal("the request was admitted, want a rejection")
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the rejection does not say %q: %v", part, err)
+			t.Errorf("the rejection does not contain %q: %v", part, err)
 		}
 	}
 }

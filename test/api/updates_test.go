@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: immutable-fields.
-func TestWhatMayChange(t *testing.T) {
+func TestMutableFields(t *testing.T) {
 	namespace := env.Namespace(t)
 	userData, disk := change{"spec/userDataRef", ref("boot")}, change{"spec/providerSpec/disk/type", "ssd"}
 	for _, test := range []struct {
@@ -21,9 +21,9 @@ func TestWhatMayChange(t *testing.T) {
 		after   []change
 		refused string
 	}{
-		{"class: providerSpec, deep down", class, []change{disk}, []change{{"spec/providerSpec/disk/type", "hdd"}},
+		{"class: nested field of providerSpec", class, []change{disk}, []change{{"spec/providerSpec/disk/type", "hdd"}},
 			"spec.providerSpec:"},
-		{"class: userDataRef, the default key", class, []change{userData}, []change{{"spec/userDataRef/key", "userData"}},
+		{"class: default key of userDataRef", class, []change{userData}, []change{{"spec/userDataRef/key", "userData"}},
 			""},
 		{"class: credentialsRef", class, []change{{"spec/credentialsRef", ref("old")}},
 			[]change{{"spec/credentialsRef/name", "new"}}, ""},
@@ -52,25 +52,25 @@ func TestWhatMayChange(t *testing.T) {
 func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	namespace := env.Namespace(t)
 	c := env.Client(t)
-	const one, two = "sim:///zone-a/vm-1", "sim:///zone-a/vm-2"
+	const vm1, vm2 = "sim:///zone-a/vm-1", "sim:///zone-a/vm-2"
 	for _, test := range []struct {
 		name     string
-		old      any // nil: not there
+		old      any // nil: the field is missing
 		step     string
 		new      any
 		admitted bool
 	}{
-		{"missing to a value", nil, "", one, true},
-		{"empty to a value", "", "", one, true},
+		{"missing to a value", nil, "", vm1, true},
+		{"empty to a value", "", "", vm1, true},
 		{"missing to empty", nil, "", "", true},
-		{"the same value", one, "", one, true},
-		{"a value to another", one, "", two, false},
-		{"a value to empty", one, "", "", false},
-		{"a value to missing", one, "", nil, false},
-		{"replacing: a value to empty", one, "Replacing", "", true},
-		{"replacing: a value to missing", one, "Replacing", nil, true},
-		{"replacing: a value to another", one, "Replacing", two, false},
-		{"replacing: empty to a value", nil, "Replacing", one, true},
+		{"the same value", vm1, "", vm1, true},
+		{"a value to another", vm1, "", vm2, false},
+		{"a value to empty", vm1, "", "", false},
+		{"a value to missing", vm1, "", nil, false},
+		{"replacing: a value to empty", vm1, "Replacing", "", true},
+		{"replacing: a value to missing", vm1, "Replacing", nil, true},
+		{"replacing: a value to another", vm1, "Replacing", vm2, false},
+		{"replacing: empty to a value", nil, "Replacing", vm1, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			object := parse(t, namespace, machine)
@@ -93,8 +93,8 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule checks the step as it was, so one request cannot both set the step and use it.
-func TestProviderIDCannotBeEmptiedByThePatchThatSetsTheStep(t *testing.T) {
+// The rule checks the old step. Otherwise one request could set the step and use it.
+func TestOneRequestCannotSetStepAndEmptyProviderID(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,
 		change{"spec/providerID", nil},
@@ -102,7 +102,7 @@ func TestProviderIDCannotBeEmptiedByThePatchThatSetsTheStep(t *testing.T) {
 	requireRejection(t, err, "spec.providerID")
 }
 
-func TestStatusIsWrittenByItsSubresourceOnly(t *testing.T) {
+func TestOnlySubresourceUpdatesStatus(t *testing.T) {
 	c := env.Client(t)
 	object := create(t, parse(t, env.Namespace(t), machine))
 
@@ -120,7 +120,7 @@ func TestStatusIsWrittenByItsSubresourceOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase != "Running" {
-		t.Errorf("status.phase is %q after an update of the status", phase)
+		t.Errorf("after an update of the status, status.phase is %q, want Running", phase)
 	}
 	if object.GetGeneration() != generation {
 		t.Errorf("an update of the status raised the generation to %d", object.GetGeneration())
@@ -142,17 +142,17 @@ func TestStatusValues(t *testing.T) {
 		refused string
 	}{
 		{"condition", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1)}, ""},
-		{"condition with a date", change{"status/conditions", condition("2026-01-01", 1)},
+		{"condition with a date as its time", change{"status/conditions", condition("2026-01-01", 1)},
 			"status.conditions[0].lastTransitionTime"},
 		{"condition of generation 2^53", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1<<53)},
 			"status.conditions[0].observedGeneration"},
-		{"phase that is none", change{"status/phase", "Dancing"}, "status.phase"},
-		{"failureReason that is none", change{"status/failureReason", "BadLuck"}, "status.failureReason"},
-		{"step that is none", change{"status/launch/step", "Waiting"}, "status.launch.step"},
+		{"unknown phase", change{"status/phase", "Dancing"}, "status.phase"},
+		{"unknown failureReason", change{"status/failureReason", "BadLuck"}, "status.failureReason"},
+		{"unknown step", change{"status/launch/step", "Waiting"}, "status.launch.step"},
 		{"scope of 1 KiB", change{"status/instance/scope", strings.Repeat("x", 1024)}, ""},
-		{"scope of more", change{"status/instance/scope", strings.Repeat("x", 1025)}, "status.instance.scope"},
-		{"launch time that is a date", change{"status/instance/launchTime", "2026-01-01"}, "status.instance.launchTime"},
-		{"operation that is none", change{"status/lastOperation/type", "Sleep"}, "status.lastOperation.type"},
+		{"scope of 1 KiB and a byte", change{"status/instance/scope", strings.Repeat("x", 1025)}, "status.instance.scope"},
+		{"launch time without a time of day", change{"status/instance/launchTime", "2026-01-01"}, "status.instance.launchTime"},
+		{"unknown operation", change{"status/lastOperation/type", "Sleep"}, "status.lastOperation.type"},
 		{"attempts beyond int32", change{"status/lastOperation/attempts", int64(1) << 31}, "status.lastOperation.attempts"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -22,15 +22,15 @@ func (c *liveClient) Apply(ctx context.Context, configuration runtime.ApplyConfi
 	return c.apply(ctx, configuration, "", opts)
 }
 
-// apply sends a configuration and puts the answer into it.
+// apply applies a configuration and decodes the response into it.
 func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfiguration, sub string,
 	opts client.ApplyOptions) error {
 	data, err := json.Marshal(configuration)
 	if err != nil {
-		return fmt.Errorf("encode what must be applied: %w", err)
+		return fmt.Errorf("encode the configuration: %w", err)
 	}
 	k, r, err := c.sendApply(ctx, data, c.request("apply", sub, opts.DryRun),
-		manager{opts.FieldManager, opts.Force != nil && *opts.Force})
+		applier{opts.FieldManager, opts.Force != nil && *opts.Force})
 	if err != nil {
 		return err
 	}
@@ -39,12 +39,12 @@ func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfi
 		return err
 	}
 	if data, err = json.Marshal(answer); err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
 	return json.Unmarshal(data, configuration)
 }
 
-// applyPatch sends a configuration as a patch and puts the answer into o.
+// applyPatch applies a configuration that is given as a patch, and decodes the response into o.
 func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch client.Patch,
 	opts client.PatchOptions) error {
 	data, err := patch.Data(o)
@@ -52,7 +52,7 @@ func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch clie
 		return err
 	}
 	k, r, err := c.sendApply(ctx, data, c.request("apply", "", opts.DryRun),
-		manager{opts.FieldManager, opts.Force != nil && *opts.Force})
+		applier{opts.FieldManager, opts.Force != nil && *opts.Force})
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,10 @@ func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch clie
 	return c.answer(k, r, o)
 }
 
-func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by manager) (*kind, *record, error) {
+func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by applier) (*kind, *record, error) {
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil {
-		return nil, nil, fmt.Errorf("decode what must be applied: %w", err)
+		return nil, nil, fmt.Errorf("decode the configuration: %w", err)
 	}
 	k, err := c.kindOf(ctx, &unstructured.Unstructured{Object: content})
 	if err != nil {
@@ -73,15 +73,15 @@ func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by
 	return k, r, err
 }
 
-// manager is who applies.
-type manager struct {
+// applier is the field manager of a server-side apply, and whether it forces its values in conflicts.
+type applier struct {
 	name  string
 	force bool
 }
 
-// apply merges a configuration into an object, or makes the object from it. A manager's first and each different
-// configuration is a write even if it changes no field, as it changes managedFields at the real server.
-func (s *Server) apply(k *kind, req request, by manager, content map[string]any) (*record, error) {
+// apply merges a configuration into an object, or creates the object from it. The first and each different configuration
+// of a manager is a write, even if no field changes, because the real server changes managedFields.
+func (s *Server) apply(k *kind, req request, by applier, content map[string]any) (*record, error) {
 	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
 	}
@@ -91,7 +91,7 @@ func (s *Server) apply(k *kind, req request, by manager, content map[string]any)
 	uid := textAt(metadata, "uid")
 	delete(metadata, "uid")
 	old := s.get(k, key)
-	who := by.name + "/" + req.sub
+	manager := by.name + "/" + req.sub
 	if old == nil {
 		if uid != "" {
 			return nil, conflict(k, key.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
@@ -103,9 +103,9 @@ func (s *Server) apply(k *kind, req request, by manager, content map[string]any)
 		if err != nil {
 			return nil, err
 		}
-		return s.insert(k, req, meta, body, managed{}.applied(who, content))
+		return s.insert(k, req, meta, body, managedFields{}.withApplied(manager, content))
 	}
-	if conflicts := old.managed.conflicts(who, old.meta, content); len(conflicts) > 0 && !by.force {
+	if conflicts := old.managed.conflicts(manager, old.meta, content); len(conflicts) > 0 && !by.force {
 		return nil, apierrors.NewApplyConflict(conflicts, fmt.Sprintf("Apply failed with %d conflicts", len(conflicts)))
 	}
 	if uid != "" && uid != string(old.meta.UID) {
@@ -117,12 +117,12 @@ func (s *Server) apply(k *kind, req request, by manager, content map[string]any)
 		return nil, err
 	}
 	after := overlay(before, content)
-	old.managed.drop(who, content, after)
+	old.managed.removeUnapplied(manager, content, after)
 	meta, body, err := k.split(after)
 	if err != nil {
 		return nil, err
 	}
-	return s.update(k, req, old, meta, body, old.managed.shared(old.meta, content).applied(who, content))
+	return s.update(k, req, old, meta, body, old.managed.withShared(old.meta, content).withApplied(manager, content))
 }
 
 func dropKind(content map[string]any) {
@@ -130,7 +130,7 @@ func dropKind(content map[string]any) {
 	delete(content, "kind")
 }
 
-// itemKeys are the fields by which items of lists are the same, by the name of the list. Other lists are replaced.
+// itemKeys are the fields that identify an item, by the name of the list. Other lists are atomic.
 var itemKeys = map[string][]string{
 	"conditions":      {"type"},
 	"ownerReferences": {"uid"},
@@ -141,7 +141,7 @@ var itemKeys = map[string][]string{
 	"containers":      {"name"},
 }
 
-// overlay returns what an applied value makes of the one before.
+// overlay returns a value after an applied value was merged into it.
 func overlay(before, applied map[string]any) map[string]any {
 	result := maps.Clone(before)
 	if result == nil {
@@ -150,11 +150,11 @@ func overlay(before, applied map[string]any) map[string]any {
 	for name, value := range applied {
 		switch value := value.(type) {
 		case map[string]any:
-			below, _ := result[name].(map[string]any)
-			result[name] = overlay(below, value)
+			nested, _ := result[name].(map[string]any)
+			result[name] = overlay(nested, value)
 		case []any:
-			below, _ := result[name].([]any)
-			result[name] = overlayList(name, below, value)
+			nested, _ := result[name].([]any)
+			result[name] = overlayList(name, nested, value)
 		default:
 			result[name] = value
 		}
@@ -180,15 +180,15 @@ func overlayList(name string, before, applied []any) []any {
 	for _, item := range applied {
 		wanted, _ := item.(map[string]any)
 		i := slices.IndexFunc(result, func(r any) bool {
-			there, _ := r.(map[string]any)
-			return !slices.ContainsFunc(keys, func(key string) bool { return there[key] != wanted[key] })
+			existing, _ := r.(map[string]any)
+			return !slices.ContainsFunc(keys, func(key string) bool { return existing[key] != wanted[key] })
 		})
 		if i < 0 {
 			result = append(result, item)
 			continue
 		}
-		there, _ := result[i].(map[string]any)
-		result[i] = overlay(there, wanted)
+		existing, _ := result[i].(map[string]any)
+		result[i] = overlay(existing, wanted)
 	}
 	return result
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// step is one write that a background controller would do to an object.
+// step is one write to an object that a background controller has to do.
 type step struct {
 	kind *kind
 	key  client.ObjectKey
@@ -21,44 +21,44 @@ type step struct {
 type action int
 
 const (
-	// deleteDependent deletes an object none of whose owners is left.
+	// deleteDependent deletes an object without remaining owners.
 	deleteDependent action = iota
-	// deleteInForeground deletes an object whose owner waits for it and which has dependents itself.
+	// deleteInForeground deletes an object that has dependents, and whose owner waits for its deletion.
 	deleteInForeground
-	// dropOwners removes the references to owners that are gone or wait for their dependents from an object that has
-	// another one.
+	// dropOwners removes the references to owners that do not exist or wait for their dependents. The object has another
+	// owner.
 	dropOwners
-	// orphanDependent removes the reference to an owner that is deleted without its dependents.
+	// orphanDependent removes the reference to an owner that is being deleted without its dependents.
 	orphanDependent
-	// finishOrphaning and finishForeground let go an owner that has no dependents any more to wait for.
+	// finishOrphaning and finishForeground remove the finalizer of an owner when it has no dependents to wait for.
 	finishOrphaning
 	finishForeground
-	// countPods brings the status of a disruption budget up to date.
+	// countPods updates the status of a disruption budget.
 	countPods
-	// deleteContent deletes an object since its Namespace is being deleted, and finishNamespace lets that go when it is
-	// empty.
+	// deleteContent deletes an object because its Namespace is being deleted. finishNamespace removes the empty Namespace.
 	deleteContent
 	finishNamespace
-	// deleteUndefined deletes an object since the definition of its kind is being deleted, and finishDefinition lets that
-	// go when there is none left.
-	deleteUndefined
+	// deleteCustomObject deletes an object because its CustomResourceDefinition is being deleted. finishDefinition removes
+	// the finalizer of a definition without objects.
+	deleteCustomObject
 	finishDefinition
 )
 
-// The actors of the background controllers' writes.
+// Actors of the writes of background controllers.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"
 	NamespaceController  = "namespace-controller"
 )
 
-// Pending returns how many steps of the background controllers are due.
+// Pending returns the number of steps that are due for the background controllers.
 func (s *Server) Pending() int {
 	s.findSteps()
 	return len(s.pending)
 }
 
-// Step runs the i-th of the steps that are due, in a fixed order, and says what it did, "" if there is no i-th.
+// Step runs the i-th of the due steps and returns a description of it. The order of the steps is fixed. Step returns ""
+// if i is out of range.
 func (s *Server) Step(i int) string {
 	s.findSteps()
 	if i < 0 || i >= len(s.pending) {
@@ -99,7 +99,7 @@ func (s *Server) run(p step, r *record) (string, error) {
 	case deleteInForeground:
 		return GarbageCollector + " deletes in foreground " + what, remove(metav1.DeletePropagationForeground)
 	case dropOwners:
-		return GarbageCollector + " drops owners of " + what, change(func(meta *metav1.ObjectMeta) {
+		return GarbageCollector + " removes owners of " + what, change(func(meta *metav1.ObjectMeta) {
 			meta.OwnerReferences = slices.DeleteFunc(slices.Clone(meta.OwnerReferences), func(o metav1.OwnerReference) bool {
 				return s.ownerState(r, o) != solid
 			})
@@ -112,10 +112,10 @@ func (s *Server) run(p step, r *record) (string, error) {
 			})
 		})
 	case finishOrphaning:
-		return GarbageCollector + " has orphaned the dependents of " +
+		return GarbageCollector + " finishes orphaning the dependents of " +
 			what, change(withoutFinalizer(metav1.FinalizerOrphanDependents))
 	case finishForeground:
-		return GarbageCollector + " has deleted the dependents of " +
+		return GarbageCollector + " finishes deleting the dependents of " +
 			what, change(withoutFinalizer(metav1.FinalizerDeleteDependents))
 	case deleteContent:
 		policy := metav1.DeletePropagationBackground
@@ -123,13 +123,13 @@ func (s *Server) run(p step, r *record) (string, error) {
 			r, &metav1.DeleteOptions{PropagationPolicy: &policy})
 	case finishNamespace:
 		s.finishNamespace(p.kind, request{actor: NamespaceController, verb: "delete"}, r)
-		return NamespaceController + " lets go " + what, nil
-	case deleteUndefined:
+		return NamespaceController + " finishes the deletion of " + what, nil
+	case deleteCustomObject:
 		policy := metav1.DeletePropagationBackground
 		return DefinitionController + " deletes " + what, s.delete(p.kind,
 			request{actor: DefinitionController, verb: "delete"}, r, &metav1.DeleteOptions{PropagationPolicy: &policy})
 	case finishDefinition:
-		return DefinitionController + " lets go " + what,
+		return DefinitionController + " finishes the deletion of " + what,
 			change(withoutFinalizer(apiextensionsv1.CustomResourceCleanupFinalizer))
 	default:
 		_, err := s.setStatus(p.kind, request{actor: DisruptionController, verb: "update"}, r, s.budgetStatus(r))
@@ -143,11 +143,11 @@ func withoutFinalizer(name string) func(*metav1.ObjectMeta) {
 	}
 }
 
-// findSteps finds out anew what is due, if anything was written since that can matter.
+// findSteps updates the list of due steps, unless all writes since the last time are irrelevant for it.
 func (s *Server) findSteps() {
 	changes := s.Changes(s.pendingAt)
 	s.pendingAt = s.Revision()
-	if !slices.ContainsFunc(changes, s.matters) {
+	if !slices.ContainsFunc(changes, s.affectsSteps) {
 		return
 	}
 	s.pending = nil
@@ -163,14 +163,14 @@ func (s *Server) findSteps() {
 			}
 		}
 	}
-	s.findEnds()
-	s.findUndefined()
-	// What admission refuses is tried again when the policy is gone.
-	s.pending = slices.DeleteFunc(s.pending, func(p step) bool { return s.refused(p) })
+	s.findNamespaceSteps()
+	s.findDefinitionSteps()
+	// A step that admission refuses is not due before the policy changes.
+	s.pending = slices.DeleteFunc(s.pending, func(p step) bool { return s.admissionRefuses(p) })
 }
 
-// matters says whether a write can make a step due, or undo that.
-func (s *Server) matters(c Change) bool {
+// affectsSteps reports whether a write can change which steps are due.
+func (s *Server) affectsSteps(c Change) bool {
 	switch {
 	case c.Type != watch.Modified:
 		return true
@@ -183,13 +183,13 @@ func (s *Server) matters(c Change) bool {
 		!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 }
 
-// collect says what the garbage collector would do to an object.
+// collect returns the action of the garbage collector for an object. It returns false if there is none.
 func (s *Server) collect(r *record) (action, bool) {
-	if waitsFor(r, metav1.FinalizerOrphanDependents) && !s.anyDependent(r, false) {
+	if waitsFor(r, metav1.FinalizerOrphanDependents) && !s.hasDependents(r, false) {
 		return finishOrphaning, true
 	}
 	foreground := waitsFor(r, metav1.FinalizerDeleteDependents)
-	if foreground && !s.anyDependent(r, true) {
+	if foreground && !s.hasDependents(r, true) {
 		return finishForeground, true
 	}
 	var states [3]int
@@ -205,23 +205,23 @@ func (s *Server) collect(r *record) (action, bool) {
 	case r.meta.DeletionTimestamp != nil || len(r.meta.OwnerReferences) == 0:
 		return 0, false
 	case states[solid] > 0:
-		return dropOwners, states[gone]+states[waiting] > 0
-	case states[waiting] > 0 && s.anyDependent(r, false):
+		return dropOwners, states[dangling]+states[waiting] > 0
+	case states[waiting] > 0 && s.hasDependents(r, false):
 		return deleteInForeground, true
 	}
 	return deleteDependent, true
 }
 
-// waitsFor says whether an object is being deleted and waits for the garbage collector to remove the finalizer.
+// waitsFor reports whether an object is being deleted and the garbage collector has not removed its finalizer yet.
 func waitsFor(r *record, finalizer string) bool {
 	return r.meta.DeletionTimestamp != nil && slices.Contains(r.meta.Finalizers, finalizer)
 }
 
-// What an owner is to its dependents.
+// States of an owner, as in the garbage collector of Kubernetes.
 const (
 	solid = iota
-	gone
-	// waiting for its dependents to be deleted before it.
+	dangling
+	// waiting for the deletion of its dependents.
 	waiting
 )
 
@@ -232,22 +232,22 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 	}
 	k, known := s.registry.byGVK[gv.WithKind(o.Kind)]
 	if !known || !s.served(k) {
-		// What the server knows nothing of is none of its business.
+		// The server cannot check owners of unknown kinds, so their dependents stay.
 		return solid
 	}
 	owner := s.live[o.UID]
 	switch {
 	case owner.record == nil, owner.kind != k, owner.record.key.Name != o.Name,
 		k.namespaced && owner.record.key.Namespace != r.key.Namespace:
-		return gone
+		return dangling
 	case waitsFor(owner.record, metav1.FinalizerDeleteDependents):
 		return waiting
 	}
 	return solid
 }
 
-// anyDependent says whether any object names the owner, or any that blocks its deletion.
-func (s *Server) anyDependent(owner *record, blocking bool) bool {
+// hasDependents reports whether an object has dependents, or dependents that block its deletion if blocking is true.
+func (s *Server) hasDependents(owner *record, blocking bool) bool {
 	for _, t := range s.tables {
 		for _, r := range t {
 			for _, o := range r.meta.OwnerReferences {

@@ -9,22 +9,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// filled returns a world with a number of machines in the middle of their lives.
-func filled(t testing.TB, machines int) *world {
+// worldWithMachines returns a world with running machines.
+func worldWithMachines(t testing.TB, machines int) *world {
 	w := newWorld()
 	for i := range machines {
 		m := machine(fmt.Sprintf("m-%03d", i))
 		m.Finalizers = []string{v1beta1.MachineFinalizer}
 		w.must(t, w.Create(t.Context(), m))
 		before := m.DeepCopy()
-		live(m)
+		setRunning(m)
 		w.must(t, w.Status().Patch(t.Context(), m, client.MergeFrom(before)))
 	}
 	return w
 }
 
 func BenchmarkGet(b *testing.B) {
-	w := filled(b, 50)
+	w := worldWithMachines(b, 50)
 	m := &v1beta1.Machine{}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -33,7 +33,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkList50(b *testing.B) {
-	w := filled(b, 50)
+	w := worldWithMachines(b, 50)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.must(b, w.List(b.Context(), &v1beta1.MachineList{}, client.InNamespace(namespace), client.UnsafeDisableDeepCopy))
@@ -49,7 +49,7 @@ func BenchmarkCreate(b *testing.B) {
 }
 
 func BenchmarkPatchStatus(b *testing.B) {
-	w := filled(b, 50)
+	w := worldWithMachines(b, 50)
 	m := &v1beta1.Machine{}
 	w.must(b, w.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: "m-025"}, m))
 	b.ReportAllocs()
@@ -61,7 +61,7 @@ func BenchmarkPatchStatus(b *testing.B) {
 }
 
 func BenchmarkMergeFrom(b *testing.B) {
-	w := filled(b, 1)
+	w := worldWithMachines(b, 1)
 	m := &v1beta1.Machine{}
 	w.must(b, w.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: "m-000"}, m))
 	before := m.DeepCopy()
@@ -74,7 +74,7 @@ func BenchmarkMergeFrom(b *testing.B) {
 }
 
 func BenchmarkPatchMetadata(b *testing.B) {
-	w := filled(b, 50)
+	w := worldWithMachines(b, 50)
 	m := &v1beta1.Machine{}
 	w.must(b, w.Get(b.Context(), client.ObjectKey{Namespace: namespace, Name: "m-025"}, m))
 	b.ReportAllocs()
@@ -86,7 +86,7 @@ func BenchmarkPatchMetadata(b *testing.B) {
 }
 
 func BenchmarkPending(b *testing.B) {
-	w := filled(b, 100)
+	w := worldWithMachines(b, 100)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.pendingAt = 0

@@ -8,26 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// statusStrategy is the one of built-in kinds with a status: a write to the object leaves the status as it is, and a
-// write to the status the rest.
+// statusStrategy is the strategy of built-in kinds with a status. A write to the object does not change the status, and a
+// write to the status does not change the spec.
 type statusStrategy struct {
 	unconditional bool
-	// born is set if a new object may come with a status.
-	born bool
-	// generations is set if the kind counts changes of the spec.
+	// initialStatus is set if a creation may set the status.
+	initialStatus bool
+	// generations is set if changes of the spec increase the generation.
 	generations bool
-	// bare is set if a write to the status leaves the metadata as it is, too.
-	bare bool
-	plainStrategy
+	// fixedMeta is set if a write to the status does not change the metadata.
+	fixedMeta bool
+	baseStrategy
 }
 
-func (s statusStrategy) unconditionally() bool { return s.unconditional }
+func (s statusStrategy) allowsUnconditionalUpdate() bool { return s.unconditional }
 
-func (statusStrategy) has(sub string) bool { return sub == "status" }
+func (statusStrategy) hasSubresource(sub string) bool { return sub == "status" }
 
 func (s statusStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
-	if !s.born {
+	if !s.initialStatus {
 		delete(body, "status")
 	}
 	if s.generations {
@@ -39,7 +39,7 @@ func (s statusStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[
 func (s statusStrategy) update(_ metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	if sub == "status" {
-		if s.bare {
+		if s.fixedMeta {
 			meta = old.meta
 		}
 		return meta, withField(body, "spec", old.body), nil
@@ -50,14 +50,14 @@ func (s statusStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, withField(body, "status", old.body), nil
 }
 
-// nodeStrategy adds what admission does to Nodes, and that a Node's instance never changes.
+// nodeStrategy adds the taint that admission gives to new Nodes, and the immutable providerID.
 type nodeStrategy struct{ statusStrategy }
 
 func newNodeStrategy() strategy {
-	return nodeStrategy{statusStrategy{unconditional: true, born: true}}
+	return nodeStrategy{statusStrategy{unconditional: true, initialStatus: true}}
 }
 
-// notReadyTaint keeps pods off a new Node until the node lifecycle controller knows better.
+// notReadyTaint keeps pods away from a new Node until the node lifecycle controller has checked its conditions.
 const notReadyTaint = "node.kubernetes.io/not-ready"
 
 func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
@@ -74,11 +74,11 @@ func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]
 		spec["taints"] = append(slices.Clone(taints), map[string]any{"key": notReadyTaint, "effect": "NoSchedule"})
 		body["spec"] = spec
 	}
-	return allocatable(body), nil
+	return defaultAllocatable(body), nil
 }
 
-// allocatable returns the content of a Node with all its capacity free for pods unless it says otherwise.
-func allocatable(body map[string]any) map[string]any {
+// defaultAllocatable returns the content of a Node, whose allocatable resources default to its capacity.
+func defaultAllocatable(body map[string]any) map[string]any {
 	status, _ := body["status"].(map[string]any)
 	if capacity, ok := status["capacity"]; ok && status["allocatable"] == nil {
 		return merge(body, map[string]any{"status": map[string]any{"allocatable": capacity}})
@@ -88,7 +88,7 @@ func allocatable(body map[string]any) map[string]any {
 
 func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
-	meta, body, errs := s.statusStrategy.update(now, sub, old, meta, allocatable(body))
+	meta, body, errs := s.statusStrategy.update(now, sub, old, meta, defaultAllocatable(body))
 	if before := textAt(old.body, "spec", "providerID"); before != "" && textAt(body, "spec", "providerID") != before {
 		errs = append(errs, field.Forbidden(field.NewPath("spec"),
 			"node updates may not change providerID except from \"\" to valid"))
@@ -99,14 +99,14 @@ func (s nodeStrategy) update(now metav1.Time, sub string, old *record, meta *met
 // workloadStrategy adds the scale subresource.
 type workloadStrategy struct{ statusStrategy }
 
-func (workloadStrategy) scales() bool { return true }
+func (workloadStrategy) hasScale() bool { return true }
 
-// leaseStrategy lets an update make the Lease.
-type leaseStrategy struct{ plainStrategy }
+// leaseStrategy allows an update to create the Lease.
+type leaseStrategy struct{ baseStrategy }
 
-func (leaseStrategy) upserts() bool { return true }
+func (leaseStrategy) allowsCreateOnUpdate() bool { return true }
 
-// attachmentStrategy adds that the spec of a VolumeAttachment never changes.
+// attachmentStrategy refuses changes to the spec of a VolumeAttachment.
 type attachmentStrategy struct{ statusStrategy }
 
 func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
@@ -118,7 +118,7 @@ func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, met
 	return meta, body, errs
 }
 
-// textAt returns the text at a path in JSON values, "" if there is none.
+// textAt returns the string at a path in JSON values, or "" if there is none.
 func textAt(in map[string]any, path ...string) string {
 	for _, name := range path[:len(path)-1] {
 		in, _ = in[name].(map[string]any)

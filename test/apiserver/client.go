@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// request says who wants what of the server.
+// request describes a request: the actor and the operation.
 type request struct {
 	actor string
 	verb  string
 	// sub is the subresource, empty for the object itself.
 	sub string
-	// dry is set if nothing must be stored.
-	dry bool
+	// dryRun is set if the server must not store anything.
+	dryRun bool
 }
 
 func (r request) name() string {
@@ -31,7 +31,7 @@ func (r request) name() string {
 	return r.verb + "/" + r.sub
 }
 
-// liveClient is a client of the server for one actor. It reads what is stored, without a cache.
+// liveClient is a client of the server for one actor, without a cache.
 type liveClient struct {
 	server *Server
 	actor  string
@@ -52,10 +52,10 @@ func (c *liveClient) IsObjectNamespaced(o runtime.Object) (bool, error) {
 }
 
 func (c *liveClient) request(verb, sub string, dryRun []string) request {
-	return request{actor: c.actor, verb: verb, sub: sub, dry: len(dryRun) > 0}
+	return request{actor: c.actor, verb: verb, sub: sub, dryRun: len(dryRun) > 0}
 }
 
-// target returns the kind of an object and what is stored under its key.
+// target returns the kind of an object and the record with its key.
 func (c *liveClient) target(ctx context.Context, o client.Object) (*kind, *record, error) {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *liveClient) stored(k *kind, key client.ObjectKey) (*record, error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	} else if key.Namespace == "" {
-		// Where a client's request without a namespace leads, there is nothing.
+		// The URL of such a request does not exist.
 		return nil, fmt.Errorf("an empty namespace may not be set when a resource name is provided")
 	}
 	if key.Name == "" {
@@ -136,7 +136,7 @@ func (c *liveClient) Update(ctx context.Context, o client.Object, options ...cli
 
 func (c *liveClient) update(ctx context.Context, o client.Object, req request) error {
 	k, old, err := c.target(ctx, o)
-	if apierrors.IsNotFound(err) && k.strategy.upserts() {
+	if apierrors.IsNotFound(err) && k.strategy.allowsCreateOnUpdate() {
 		if o.GetUID() != "" {
 			return conflict(k, o.GetName(), fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: ",
 				o.GetUID()))
@@ -172,7 +172,7 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 	return c.patch(ctx, o, o, patch, c.request("patch", "", opts.DryRun))
 }
 
-// patch sends the patch that follows from body to the object of o and puts the answer into body.
+// patch creates a patch from body, sends it to the object o, and decodes the response into body.
 func (c *liveClient) patch(ctx context.Context, o, body client.Object, patch client.Patch, req request) error {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *liveClient) DeleteAllOf(ctx context.Context, o client.Object, options .
 	return nil
 }
 
-// restoreKind puts back the kind that the caller's object said before a write, as the real client does.
+// restoreKind sets the kind that the object of the caller had before a write. The real client does the same.
 func restoreKind(o client.Object, gvk schema.GroupVersionKind) {
 	if gvk != (schema.GroupVersionKind{}) {
 		o.GetObjectKind().SetGroupVersionKind(gvk)

@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// decode takes a caller's object apart. Neither part shares anything with it.
+// decode splits the object of a caller into metadata and content. Both are copies.
 func (k *kind) decode(o client.Object) (*metav1.ObjectMeta, map[string]any, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return k.split(runtime.DeepCopyJSON(u.Object))
 	}
-	bare := k.shallow(o)
-	meta := metaOf(bare).DeepCopy()
-	*metaOf(bare) = metav1.ObjectMeta{}
-	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(bare)
+	shallow := k.shallow(o)
+	meta := metaOf(shallow).DeepCopy()
+	*metaOf(shallow) = metav1.ObjectMeta{}
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shallow)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode %s %s: %w", k.gvk.Kind, client.ObjectKeyFromObject(o), err)
 	}
@@ -28,7 +28,7 @@ func (k *kind) decode(o client.Object) (*metav1.ObjectMeta, map[string]any, erro
 	return meta, body, nil
 }
 
-// split takes an object's JSON apart. It changes content.
+// split splits JSON into metadata and content. It changes its argument.
 func (k *kind) split(content map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta, err := decodeMeta(content["metadata"])
 	if err != nil {
@@ -67,8 +67,8 @@ func dropHead(content map[string]any) {
 	delete(content, "metadata")
 }
 
-// build completes a record that has its key with this metadata and content. What did not change of the old record is
-// shared with it.
+// build completes a record, whose key is set, with the metadata and content. The new record shares unchanged parts with
+// the old one.
 func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any) error {
 	changed := body
 	if old == nil {
@@ -98,7 +98,7 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 	if len(changed) > 0 {
 		part := k.empty()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(changed, part); err != nil {
-			return undecodable(k, r.key.Name, err)
+			return invalidPatchResult(k, r.key.Name, err)
 		}
 		source := reflect.ValueOf(part).Elem()
 		for name := range changed {
@@ -114,18 +114,18 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 	return nil
 }
 
-// undecodable is the answer to a patch that leads to something of the wrong form.
-func undecodable(k *kind, name string, err error) error {
+// invalidPatchResult is the response to a patch whose result does not match the Go type.
+func invalidPatchResult(k *kind, name string, err error) error {
 	return apierrors.NewInvalid(k.gvk.GroupKind(), name,
 		field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
 }
 
-// canonicalize makes the JSON of a record that of its Go value, which is what the server stores of a built-in kind:
-// what the type does not know is gone, and numbers and times have their one form.
+// canonicalize replaces the JSON of a record by that of its Go value, which the server stores for a built-in kind. Unknown
+// fields disappear, and numbers and times get their canonical form.
 func (k *kind) canonicalize(r, old *record) error {
-	bare := k.shallow(r.object)
-	*metaOf(bare) = metav1.ObjectMeta{}
-	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(bare)
+	shallow := k.shallow(r.object)
+	*metaOf(shallow) = metav1.ObjectMeta{}
+	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shallow)
 	if err != nil {
 		return fmt.Errorf("encode %s %s: %w", k.gvk.Kind, r.key, err)
 	}

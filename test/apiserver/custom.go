@@ -18,7 +18,7 @@ import (
 	sources "machinist.dev/machinist/test/manifests/sources"
 )
 
-// Custom is a stored object of a kind that has no Go type. Clients read and write it as unstructured.
+// Custom is a stored object of a kind without a Go type. Clients read and write it as unstructured.
 type Custom struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -33,7 +33,7 @@ func (c *Custom) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// untyped is the shape of a kind without a Go type. No typed object or list of it reaches the server.
+// untyped is the shape of a kind without a Go type. The server never gets a typed object or list of such a kind.
 type untyped struct{}
 
 func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }
@@ -49,9 +49,9 @@ func (untyped) shallow(o client.Object) client.Object {
 	return &c
 }
 
-// oldDefinitions are the CustomResourceDefinitions of the systems whose fleets Machinist takes over. The server knows
-// their kinds, and serves those whose definition is stored.
-func oldDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
+// sourceDefinitions returns the CustomResourceDefinitions of the systems from which Machinist can migrate. The server
+// serves a kind of them while its definition is stored.
+func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	for _, group := range provider.Sources() {
 		for _, object := range sources.CRDs(group) {
 			definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -77,7 +77,7 @@ func storageVersion(
 	return definition.Spec.Versions[i]
 }
 
-// untypedStrategy is the one of a CustomResourceDefinition that may have no status subresource.
+// untypedStrategy is the strategy of a CustomResourceDefinition with or without a status subresource.
 type untypedStrategy struct {
 	customStrategy
 	status bool
@@ -93,7 +93,7 @@ func newUntypedStrategy(definition *apiextensionsv1.CustomResourceDefinition) st
 	}
 }
 
-func (u untypedStrategy) has(sub string) bool { return u.status && sub == "status" }
+func (u untypedStrategy) hasSubresource(sub string) bool { return u.status && sub == "status" }
 
 func (u untypedStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
@@ -116,8 +116,9 @@ func (u untypedStrategy) update(now metav1.Time, sub string, old *record, meta *
 	return meta, body, errs
 }
 
-// definitionStrategy is the one of CustomResourceDefinitions: a finalizer keeps each until its objects are gone.
-type definitionStrategy struct{ plainStrategy }
+// definitionStrategy is the strategy of CustomResourceDefinitions. A finalizer keeps a definition until all objects of
+// its kind are deleted.
+type definitionStrategy struct{ baseStrategy }
 
 func (definitionStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
@@ -126,13 +127,13 @@ func (definitionStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body ma
 	return body, nil
 }
 
-// served reports whether the server serves a kind: one that a stored definition makes only while that is there.
+// served reports whether the server serves a kind. A kind with a definition is served while the definition is stored.
 func (s *Server) served(k *kind) bool {
 	return k.definition == "" || s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}) != nil
 }
 
-// undefining refuses what would be made of a kind whose definition is being deleted.
-func (s *Server) undefining(k *kind, name string) error {
+// checkDefinition refuses the creation of an object whose definition is being deleted.
+func (s *Server) checkDefinition(k *kind, name string) error {
 	if k.definition == "" {
 		return nil
 	}
@@ -146,37 +147,37 @@ func (s *Server) undefining(k *kind, name string) error {
 // DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
 const DefinitionController = "definition-controller"
 
-// findUndefined adds what that controller would do: it deletes all objects of the kind, in any order, and when all are
-// gone lets the definition go.
-func (s *Server) findUndefined() {
+// findDefinitionSteps adds the steps of the definition controller to the pending ones. It deletes all objects of the kind
+// in any order, and then removes the finalizer of the definition.
+func (s *Server) findDefinitionSteps() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {
 			continue
 		}
-		left := false
+		remaining := false
 		for _, k := range s.registry.kinds {
 			if k.definition != d.key.Name {
 				continue
 			}
 			for _, r := range s.tables[k.index] {
-				left = true
+				remaining = true
 				if r.meta.DeletionTimestamp == nil {
-					s.pending = append(s.pending, step{k, r.key, deleteUndefined})
+					s.pending = append(s.pending, step{k, r.key, deleteCustomObject})
 				}
 			}
 		}
-		if !left && slices.Contains(d.meta.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		if !remaining && slices.Contains(d.meta.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 			s.pending = append(s.pending, step{s.registry.definitions, d.key, finishDefinition})
 		}
 	}
 }
 
-// undefine runs all steps of the definition controller that are due.
-func (s *Server) undefine() {
-	ending := func(r *record) bool { return r.meta.DeletionTimestamp != nil }
-	for slices.ContainsFunc(s.tables[s.registry.definitions.index], ending) {
+// runDefinitionSteps runs all due steps of the definition controller.
+func (s *Server) runDefinitionSteps() {
+	deleting := func(r *record) bool { return r.meta.DeletionTimestamp != nil }
+	for slices.ContainsFunc(s.tables[s.registry.definitions.index], deleting) {
 		s.findSteps()
-		i := slices.IndexFunc(s.pending, func(p step) bool { return p.do == deleteUndefined || p.do == finishDefinition })
+		i := slices.IndexFunc(s.pending, func(p step) bool { return p.do == deleteCustomObject || p.do == finishDefinition })
 		if i < 0 {
 			return
 		}

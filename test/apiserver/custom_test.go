@@ -23,11 +23,11 @@ func oldMachine(name string) *unstructured.Unstructured {
 		"metadata": map[string]any{"namespace": "old", "name": name}, "spec": map[string]any{"any": "thing"}}}
 }
 
-// A kind without a Go type is served while its definition is stored, and the objects go before that.
-func TestAKindIsServedWhileItsDefinitionIsStored(t *testing.T) {
+// All objects of a kind are deleted before the definition.
+func TestKindIsServedWhileDefinitionExists(t *testing.T) {
 	w := newWorld()
 	if err := w.Create(t.Context(), oldMachine("a")); !meta.IsNoMatchError(err) {
-		t.Fatalf("without a definition: %v", err)
+		t.Fatalf("create an object without a definition: got %v, want no match", err)
 	}
 	var definition *apiextensionsv1.CustomResourceDefinition
 	for _, u := range sources.CRDs(provider.SourceClusterK8s) {
@@ -45,7 +45,7 @@ func TestAKindIsServedWhileItsDefinitionIsStored(t *testing.T) {
 	w.must(t, w.Patch(t.Context(), m, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":["old/finalizer"]},"status":{"phase":"Running"}}`))))
 	if got, _, _ := unstructured.NestedString(m.Object, "spec", "any"); got != "thing" || m.Object["status"] != nil {
-		t.Errorf("patched %v", m.Object)
+		t.Errorf("got %v after a patch, want spec.any thing and no status", m.Object)
 	}
 	w.must(t, w.Delete(t.Context(), definition))
 	for w.Pending() > 0 {
@@ -53,22 +53,21 @@ func TestAKindIsServedWhileItsDefinitionIsStored(t *testing.T) {
 	}
 	w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 	if m.GetDeletionTimestamp() == nil {
-		t.Error("an object is not deleted with the definition of its kind")
+		t.Error("the deletion of a definition did not delete the object")
 	}
 	if err := w.Create(t.Context(), oldMachine("b")); !apierrors.IsForbidden(err) {
-		t.Errorf("made of a kind whose definition is being deleted: %v", err)
+		t.Errorf("create an object whose definition is being deleted: got %v, want forbidden", err)
 	}
 	w.must(t, w.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	for w.Pending() > 0 {
 		w.Step(0)
 	}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(m), m); !meta.IsNoMatchError(err) {
-		t.Errorf("the definition is gone: %v", err)
+		t.Errorf("get an object after the deletion of its definition: got %v, want no match", err)
 	}
 }
 
-// A policy with a binding refuses what its expressions do not let through, by user, also of background controllers.
-func TestAPolicyRefusesByUser(t *testing.T) {
+func TestPolicyRefusesByUser(t *testing.T) {
 	w := newWorld()
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Delete},
@@ -90,7 +89,7 @@ func TestAPolicyRefusesByUser(t *testing.T) {
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}))
 	for _, err := range []error{w.Delete(t.Context(), m), w.Create(t.Context(), machine("b"))} {
 		if err == nil || !strings.Contains(err.Error(), "friends only") || !apierrors.IsInvalid(err) {
-			t.Errorf("let through or refused for another reason: %v", err)
+			t.Errorf("got %v, want a refusal by the policy", err)
 		}
 	}
 	w.must(t, w.Create(t.Context(), machine("d")))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// delete removes an object, or marks it for deletion if finalizers or its grace hold it.
+// delete removes an object. If it has finalizers or a grace period, delete marks it for deletion.
 func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOptions) error {
 	if errs := validation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
@@ -29,12 +29,12 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 				fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
 		}
 	}
-	if req.actor != DefinitionController { // It works on what is stored, past admission.
+	if req.actor != DefinitionController { // It works on the storage, without admission.
 		if err := s.admit(k, req, admissionv1.Delete, old, nil); err != nil {
 			return err
 		}
 	}
-	if done, err := s.terminate(k, req, old); done || err != nil {
+	if done, err := s.terminateNamespace(k, req, old); done || err != nil {
 		return err
 	}
 	meta := *old.meta
@@ -45,14 +45,14 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 	meta.Finalizers = collectorFinalizers(meta.Finalizers, opts)
 	if !graceful {
 		if len(meta.Finalizers) == 0 {
-			if !req.dry {
+			if !req.dryRun {
 				s.remove(k, req, old)
 			}
 			return nil
 		}
 		s.markDeleted(&meta)
 	}
-	if req.dry {
+	if req.dryRun {
 		return nil
 	}
 	stored := old
@@ -60,14 +60,14 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 		stored = k.withMeta(old, meta)
 		s.put(k, req, old, stored)
 	}
-	// A pod whose grace is over is marked first and removed then, in two writes.
+	// With a grace period of 0, the real server marks a pod and removes it in a second write.
 	if graceful && len(meta.Finalizers) == 0 && *meta.DeletionGracePeriodSeconds == 0 {
 		s.remove(k, req, stored)
 	}
 	return nil
 }
 
-// withMeta returns a copy of a record that differs in the metadata.
+// withMeta returns a copy of a record with other metadata.
 func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, managed: old.managed}
 	r.meta = metaOf(r.object)
@@ -75,8 +75,8 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	return r
 }
 
-// shorten sets or shortens the grace of an object whose kind has one. It says whether the object is being deleted
-// gracefully, and whether that was so before and nothing must be done.
+// shorten sets or shortens the grace period of an object if its kind has one. graceful is true if the object is being
+// deleted gracefully. pending is true if this was so before and the grace period does not change.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
 	if wanted != nil && *wanted < 0 {
 		wanted = ptr.To[int64](1)
@@ -113,7 +113,7 @@ func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, want
 	return true, false
 }
 
-// collectorFinalizers returns the finalizers with those that tell the garbage collector what to do with dependents.
+// collectorFinalizers returns the finalizers, including those for the garbage collector, which depend on the options.
 func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
@@ -140,7 +140,7 @@ func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []stri
 	return remaining
 }
 
-// markDeleted marks an object that finalizers hold.
+// markDeleted marks an object with finalizers for deletion.
 func (s *Server) markDeleted(meta *metav1.ObjectMeta) {
 	now := s.timestamp()
 	if meta.DeletionTimestamp == nil && meta.Generation > 0 {

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mergePatchOf returns the merge patch that client.MergeFrom would send for a typed object, already decoded: the way
-// over JSON text costs more than all that the server then does. ok is false if the patch is another one or not to be
-// seen through.
+// mergePatchOf returns the decoded merge patch that client.MergeFrom would send for a typed object. Encoding and decoding
+// JSON would cost more than the rest of the request. ok is false for another kind of patch, or if its fields cannot be
+// read.
 func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[string]any, ok bool) {
 	v := reflect.ValueOf(patch)
 	if patch.Type() != types.MergePatchType || v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -28,11 +28,11 @@ func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[str
 		before.GetResourceVersion() == "" {
 		return nil, false
 	}
-	old, changed, err := k.differing(before, o)
+	old, changed, err := k.changedFields(before, o)
 	if err != nil {
 		return nil, false
 	}
-	result = difference(old, changed)
+	result = createMergePatch(old, changed)
 	if lock {
 		metadata, _ := result["metadata"].(map[string]any)
 		if metadata == nil {
@@ -44,8 +44,8 @@ func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[str
 	return result, true
 }
 
-// differing returns the JSON of two objects of a kind, both without top-level fields in which they are equal.
-func (k *kind) differing(a, b client.Object) (map[string]any, map[string]any, error) {
+// changedFields returns the JSON of two objects of a kind, without the top-level fields that are equal in both.
+func (k *kind) changedFields(a, b client.Object) (map[string]any, map[string]any, error) {
 	a, b = k.shallow(a), k.shallow(b)
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {
@@ -62,8 +62,8 @@ func (k *kind) differing(a, b client.Object) (map[string]any, map[string]any, er
 	return first, second, err
 }
 
-// difference returns the merge patch that leads from one object to another.
-func difference(from, to map[string]any) map[string]any {
+// createMergePatch returns the merge patch that turns one object into the other.
+func createMergePatch(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name, value := range to {
 		before, ok := from[name]
@@ -73,7 +73,7 @@ func difference(from, to map[string]any) map[string]any {
 		x, wasObject := before.(map[string]any)
 		y, isObject := value.(map[string]any)
 		if wasObject && isObject {
-			value = difference(x, y)
+			value = createMergePatch(x, y)
 		}
 		patch[name] = value
 	}

@@ -12,8 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The short way to a merge patch leads where the long way leads.
-func TestMergePatchOfIsMergeFrom(t *testing.T) {
+func TestMergePatchOfEqualsMergeFrom(t *testing.T) {
 	k, err := builtRegistry().kindOf(&v1beta1.Machine{})
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +36,7 @@ func TestMergePatchOfIsMergeFrom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := machine("a")
 			before.ResourceVersion = "5"
-			live(before)
+			setRunning(before)
 			after := before.DeepCopy()
 			change(after)
 			for _, patch := range []client.Patch{client.MergeFrom(before),
@@ -52,7 +51,7 @@ func TestMergePatchOfIsMergeFrom(t *testing.T) {
 				}
 				got, ok := k.mergePatchOf(patch, after)
 				if !ok {
-					t.Fatal("the patch was not seen through: does client.MergeFrom look different now?")
+					t.Fatal("cannot read the fields of the patch: client.MergeFrom may have changed")
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Error(diff)

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// disruptionPatience is how long an evicted pod counts as gone while it is still there and not being deleted.
-const disruptionPatience = 2 * time.Minute
+// deletionTimeout is how long an evicted pod counts as disrupted while its deletion has not begun.
+const deletionTimeout = 2 * time.Minute
 
-// budgetStatus returns what the disruption controller would write of a budget.
+// budgetStatus returns the status of a budget that the disruption controller would write.
 func (s *Server) budgetStatus(r *record) map[string]any {
 	budget := r.object.(*policyv1.PodDisruptionBudget)
 	status := budget.Status.DeepCopy()
@@ -39,17 +39,17 @@ func (s *Server) budgetStatus(r *record) map[string]any {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		if at, ok := status.DisruptedPods[pod.Name]; ok && now.Sub(at.Time) < disruptionPatience {
+		if at, ok := status.DisruptedPods[pod.Name]; ok && now.Sub(at.Time) < deletionTimeout {
 			disrupted[pod.Name] = at
 			continue
 		}
-		if ready(pod) {
+		if podReady(pod) {
 			healthy++
 		}
 	}
-	expected, desired, ok := s.expected(budget, pods)
+	expected, desired, ok := s.expectedPods(budget, pods)
 	if !ok {
-		return failed(status, now)
+		return failedStatus(status, now)
 	}
 	allowed := 0
 	if expected > 0 {
@@ -70,37 +70,37 @@ func (s *Server) budgetStatus(r *record) map[string]any {
 		condition.Status, condition.Reason = metav1.ConditionFalse, policyv1.InsufficientPodsReason
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
-	return content(status)
+	return statusContent(status)
 }
 
-// failed is the status of a budget that cannot be counted: it allows nothing until it can.
-func failed(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) map[string]any {
+// failedStatus returns the status of a budget whose pods cannot be counted. It allows no disruptions.
+func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) map[string]any {
 	status.DisruptionsAllowed = 0
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason,
 		ObservedGeneration: status.ObservedGeneration, LastTransitionTime: now,
 	})
-	return content(status)
+	return statusContent(status)
 }
 
-// expected returns how many pods there should be, and how many of them healthy. A number refers to the pods that there
-// are, whatever has become of them. A percentage, and what may be unavailable, refers to the sizes of the pods'
-// controllers: pods without one do not count, and ok is false where one is not known.
-func (s *Server) expected(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int, ok bool) {
-	least, most := budget.Spec.MinAvailable, budget.Spec.MaxUnavailable
-	if most == nil && (least == nil || least.Type == intstr.Int) {
-		if least != nil {
-			desired = least.IntValue()
+// expectedPods returns the expected number of pods and the desired number of healthy pods. If minAvailable is a number, it
+// refers to the pods that exist, in any phase. A percentage and maxUnavailable refer to the replicas of the pods'
+// controllers. Pods without a controller do not count. ok is false if a controller does not exist.
+func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int, ok bool) {
+	minAvailable, maxUnavailable := budget.Spec.MinAvailable, budget.Spec.MaxUnavailable
+	if maxUnavailable == nil && (minAvailable == nil || minAvailable.Type == intstr.Int) {
+		if minAvailable != nil {
+			desired = minAvailable.IntValue()
 		}
 		return len(pods), desired, true
 	}
-	asked := map[types.UID]bool{}
+	counted := map[types.UID]bool{}
 	for _, pod := range pods {
 		controller := metav1.GetControllerOfNoCopy(pod)
-		if controller == nil || asked[controller.UID] {
+		if controller == nil || counted[controller.UID] {
 			continue
 		}
-		asked[controller.UID] = true
+		counted[controller.UID] = true
 		owner := s.live[controller.UID]
 		if owner.record == nil {
 			return 0, 0, false
@@ -109,16 +109,16 @@ func (s *Server) expected(budget *policyv1.PodDisruptionBudget, pods []*corev1.P
 		replicas, _ := spec["replicas"].(int64)
 		expected += int(replicas)
 	}
-	if most != nil {
-		return expected, max(0, expected-scaled(most, expected)), true
+	if maxUnavailable != nil {
+		return expected, max(0, expected-scaled(maxUnavailable, expected)), true
 	}
-	return expected, scaled(least, expected), true
+	return expected, scaled(minAvailable, expected), true
 }
 
-func content(status *policyv1.PodDisruptionBudgetStatus) map[string]any {
+func statusContent(status *policyv1.PodDisruptionBudgetStatus) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
-		// It is made of a status that was stored.
+		// This cannot happen, because the status was stored before.
 		panic(err)
 	}
 	return content

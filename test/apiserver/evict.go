@@ -20,7 +20,7 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	if eviction.Name != "" && eviction.Name != old.key.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Eviction object: %s", eviction.Name))
 	}
-	if err := s.terminating(k, old.key.Namespace, old.key.Name); err != nil {
+	if err := s.checkNamespace(k, old.key.Namespace, old.key.Name); err != nil {
 		return err
 	}
 	opts := eviction.DeleteOptions.DeepCopy()
@@ -28,13 +28,13 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 		opts = &metav1.DeleteOptions{}
 	}
 	pod := old.object.(*corev1.Pod)
-	if !beyondBudgets(pod) {
+	if !canIgnoreBudget(pod) {
 		budget, err := s.budgetOf(pod)
 		if err != nil {
 			return err
 		}
 		if budget != nil {
-			if err := s.spend(req, budget, pod); err != nil {
+			if err := s.checkAndDecrement(req, budget, pod); err != nil {
 				return err
 			}
 		}
@@ -46,8 +46,8 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	return s.delete(k, req, marked, opts)
 }
 
-// markEvicted says in the pod's status why it is about to go. The real server does so even if the preconditions of the
-// deletion then turn out not to hold.
+// markEvicted sets the condition DisruptionTarget of a pod. The real server does so even if the preconditions of the
+// deletion do not hold.
 func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
 	pod := old.object.(*corev1.Pod)
 	conditions := slices.Clone(pod.Status.Conditions)
@@ -57,7 +57,7 @@ func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error)
 		ObservedGeneration: pod.Status.ObservedGeneration}
 	i := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == mark.Type })
 	switch {
-	case req.dry:
+	case req.dryRun:
 		return old, nil
 	case i < 0:
 		conditions = append(conditions, mark)
@@ -76,8 +76,8 @@ func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error)
 	return s.setStatus(k, req, old, content)
 }
 
-// beyondBudgets says whether a pod is or soon will be gone anyway, so that no budget counts it.
-func beyondBudgets(pod *corev1.Pod) bool {
+// canIgnoreBudget reports whether a pod can be evicted regardless of its budget, because it does not run.
+func canIgnoreBudget(pod *corev1.Pod) bool {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
 		return true
@@ -85,7 +85,7 @@ func beyondBudgets(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil
 }
 
-// budgetOf returns the disruption budget of a pod, nil if it has none.
+// budgetOf returns the disruption budget of a pod, or nil if it has none.
 func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 	var found *record
 	for _, r := range s.tables[s.registry.budgets.index] {
@@ -94,7 +94,7 @@ func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 			continue
 		}
 		if found != nil {
-			// The real one gives no reason either.
+			// The real server does not set a reason either.
 			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 				Code:    http.StatusInternalServerError,
 				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}
@@ -109,30 +109,31 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
 
-// spend takes one disruption from a budget, or says why that cannot be.
-func (s *Server) spend(req request, r *record, pod *corev1.Pod) error {
+// checkAndDecrement decreases the allowed disruptions of a budget by one, or returns why the budget allows none.
+func (s *Server) checkAndDecrement(req request, r *record, pod *corev1.Pod) error {
 	budget := r.object.(*policyv1.PodDisruptionBudget)
-	if !ready(pod) {
+	if !podReady(pod) {
 		always := budget.Spec.UnhealthyPodEvictionPolicy != nil &&
 			*budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 		if always || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0 {
 			return nil
 		}
 	}
-	refused := func(message string, retryAfter int) error {
+	tooManyRequests := func(message string, retryAfter int) error {
 		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
 			metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
 		return err
 	}
-	const busy = 10 // seconds
+	const retryAfter = 10 // seconds
 	switch {
 	case budget.Status.ObservedGeneration < budget.Generation:
-		return refused(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget.Name), busy)
+		return tooManyRequests(
+			fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget.Name), retryAfter)
 	case budget.Status.DisruptionsAllowed <= 0:
-		return refused(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+		return tooManyRequests(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
 			budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy), 0)
-	case req.dry:
+	case req.dryRun:
 		return nil
 	}
 	old, _ := r.body["status"].(map[string]any)
@@ -149,7 +150,7 @@ func (s *Server) spend(req request, r *record, pod *corev1.Pod) error {
 	return err
 }
 
-// setStatus writes a status as the server's own.
+// setStatus writes the status of an object on behalf of the server.
 func (s *Server) setStatus(k *kind, req request, old *record, status map[string]any) (*record, error) {
 	body := maps.Clone(old.body)
 	body["status"] = status
@@ -158,7 +159,7 @@ func (s *Server) setStatus(k *kind, req request, old *record, status map[string]
 	return s.replace(k, req, old, &meta, body, old.managed)
 }
 
-func ready(pod *corev1.Pod) bool {
+func podReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue

@@ -19,26 +19,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Front makes one Server safe for concurrent use, and serves it over HTTP with JSON as kube-apiserver does: discovery,
-// reads, writes, subresources, watches. Tests of real managers and clients use it.
+// Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and watches.
+// It is safe for concurrent use. Tests of real managers and clients use it.
 //
-// It leaves out: authentication and authorization (the user is the one that the client impersonates), tables, answers
-// in protobuf, strict field validation, and background controllers except the one that ends definitions, which is part
-// of kube-apiserver.
+// It does not support authentication and authorization (the user is the one that the client impersonates), tables,
+// responses in protobuf, and strict field validation. Of the background controllers, it runs only the definition
+// controller, which is a part of kube-apiserver.
 type Front struct {
 	mu     sync.Mutex
 	server *Server
-	// committed is closed and replaced after each request that wrote.
+	// committed is closed and replaced after each request with a write.
 	committed chan struct{}
 	revision  int64
-	// hidden is an API group whose kinds are not served; empty for none.
+	// hidden is an API group whose kinds are not served, or empty.
 	hidden string
-	// pages are the rests of lists that clients read in pages, by the token that continues each.
-	pages map[string]rest
+	// pages are the remainders of lists that clients read in pages, by their continue token.
+	pages map[string]remainder
 }
 
-// rest is what is left of a list at the revision of its first page.
-type rest struct {
+// remainder is the unread part of a list, at the revision of its first page.
+type remainder struct {
 	items           []unstructured.Unstructured
 	resourceVersion string
 }
@@ -46,24 +46,24 @@ type rest struct {
 // Administrator is the actor of requests that impersonate no user.
 const Administrator = "administrator"
 
-// NewFront returns a front of the server, which must not be used directly afterwards.
+// NewFront returns a front of a server. The caller must not use the server directly afterwards.
 func NewFront(s *Server) *Front {
-	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision(), pages: map[string]rest{}}
+	return &Front{server: s, committed: make(chan struct{}), revision: s.Revision(), pages: map[string]remainder{}}
 }
 
-// Hide makes the front serve no kinds of an API group, as a cluster does where it is not installed.
+// Hide removes an API group from the front, as in a cluster where the group is not installed.
 func (f *Front) Hide(group string) { f.hidden = group }
 
 func (f *Front) serves(k *kind) bool {
 	return (f.hidden == "" || k.gvk.Group != f.hidden) && f.server.served(k)
 }
 
-// locked runs f while no other request is served, and starts the watches if f wrote.
+// locked runs a function while no other request is served, and notifies the watches of its writes.
 func (f *Front) locked(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := do()
-	f.server.undefine()
+	f.server.runDefinitionSteps()
 	if now := f.server.Revision(); now != f.revision {
 		f.revision = now
 		close(f.committed)
@@ -115,7 +115,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func write(w http.ResponseWriter, code int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// The client notices a connection that ends early.
+	// On an error, the client detects the truncated response.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
@@ -139,7 +139,7 @@ func notServed() *apierrors.StatusError {
 		"the server could not find the requested resource", 0, true)
 }
 
-// route finds out which object or list a request is about.
+// route returns the object or list that a request refers to.
 func (f *Front) route(r *http.Request) (call, error) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	gv := schema.GroupVersion{}
@@ -185,7 +185,7 @@ func (r *registry) resource(gv schema.GroupVersion, plural string) *kind {
 	return nil
 }
 
-// object returns an object of the call's kind and name for a client to fill.
+// object returns an empty object with the kind and name of the call.
 func (c call) object() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(c.kind.gvk)
@@ -194,7 +194,7 @@ func (c call) object() *unstructured.Unstructured {
 	return o
 }
 
-// body reads the object that a request brings.
+// body reads the object in the body of a request.
 func (c call) body(r *http.Request) (*unstructured.Unstructured, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {

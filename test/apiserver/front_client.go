@@ -14,7 +14,7 @@ type sharedClient struct {
 	front *Front
 }
 
-// Client returns a client that may be used concurrently. It reads the server itself.
+// Client returns a client without a cache that is safe for concurrent use.
 func (f *Front) Client(actor string) client.WithWatch {
 	live := &liveClient{server: f.server, actor: actor}
 	return &sharedClient{Client: live, live: live, front: f}
@@ -59,6 +59,7 @@ func (c *sharedClient) SubResource(name string) client.SubResourceClient {
 	return &sharedSubResource{front: c.front, live: c.live.SubResource(name)}
 }
 
+// sharedSubResource is a client for one subresource.
 type sharedSubResource struct {
 	front *Front
 	live  client.SubResourceClient

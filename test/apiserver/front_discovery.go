@@ -10,7 +10,7 @@ import (
 
 var allVerbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// discover answers the requests that ask what the server serves.
+// discover returns the response to a discovery request. It returns false for other requests.
 func (f *Front) discover(path string) (any, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,16 +64,16 @@ func (f *Front) resources(gv schema.GroupVersion) (any, bool) {
 		if k.gvk.GroupVersion() != gv || !f.serves(k) {
 			continue
 		}
-		of := metav1.APIResource{Name: k.plural, SingularName: strings.ToLower(k.gvk.Kind), Namespaced: k.namespaced,
+		resource := metav1.APIResource{Name: k.plural, SingularName: strings.ToLower(k.gvk.Kind), Namespaced: k.namespaced,
 			Kind: k.gvk.Kind, Verbs: allVerbs}
-		all.APIResources = append(all.APIResources, of)
+		all.APIResources = append(all.APIResources, resource)
 		for _, sub := range []string{"status", "approval"} {
-			if k.strategy.has(sub) {
-				of.Name, of.Verbs = k.plural+"/"+sub, metav1.Verbs{"get", "patch", "update"}
-				all.APIResources = append(all.APIResources, of)
+			if k.strategy.hasSubresource(sub) {
+				resource.Name, resource.Verbs = k.plural+"/"+sub, metav1.Verbs{"get", "patch", "update"}
+				all.APIResources = append(all.APIResources, resource)
 			}
 		}
-		if k.strategy.scales() {
+		if k.strategy.hasScale() {
 			all.APIResources = append(all.APIResources, metav1.APIResource{Name: k.plural + "/scale", Group: "autoscaling",
 				Version: "v1", Kind: "Scale", Namespaced: k.namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}})
 		}

@@ -25,7 +25,7 @@ var protobufMagic = []byte("k8s\x00")
 
 var builtin = serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()
 
-// unmarshal decodes JSON, or the protobuf in which clients send built-in kinds by default.
+// unmarshal decodes JSON or protobuf. Clients send built-in kinds in protobuf by default.
 func unmarshal(data []byte, into any) error {
 	if bytes.HasPrefix(data, protobufMagic) {
 		o, _, err := builtin.Decode(data, nil, nil)
@@ -39,7 +39,7 @@ func unmarshal(data []byte, into any) error {
 	return utiljson.Unmarshal(data, into)
 }
 
-// decode decodes the body of a request; an empty one changes nothing.
+// decode decodes the body of a request. An empty body does not change into.
 func decode(r *http.Request, into any) error {
 	data, err := io.ReadAll(r.Body)
 	if err == nil && len(data) > 0 {
@@ -51,7 +51,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// do executes any request but a watch, and returns the answer.
+// do executes a request that is not a watch, and returns the response.
 func (f *Front) do(r *http.Request, c call) (any, error) {
 	live := f.server.Client(c.actor)
 	switch {
@@ -83,7 +83,7 @@ func (f *Front) do(r *http.Request, c call) (any, error) {
 			FieldManager: r.URL.Query().Get("fieldManager"), Force: &force}))
 	case http.MethodDelete:
 		o := c.object()
-		options, err := deletion(r)
+		options, err := deleteOptions(r)
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +107,14 @@ func (f *Front) collection(r *http.Request, c call, live client.Client) (any, er
 		if err != nil {
 			return nil, err
 		}
-		if c.kind == f.server.registry.requests {
-			if err := signedBy(o, c.actor, r.Header.Values("Impersonate-Group")); err != nil {
+		if c.kind == f.server.registry.signingRequests {
+			if err := setRequester(o, c.actor, r.Header.Values("Impersonate-Group")); err != nil {
 				return nil, err
 			}
 		}
 		return answer(o, live.Create(r.Context(), o, &client.CreateOptions{DryRun: dryRun(r)}))
 	case http.MethodDelete:
-		options, err := deletion(r)
+		options, err := deleteOptions(r)
 		if err != nil {
 			return nil, err
 		}
@@ -125,35 +125,35 @@ func (f *Front) collection(r *http.Request, c call, live client.Client) (any, er
 	return nil, apierrors.NewMethodNotSupported(c.kind.resource(), r.Method)
 }
 
-// page answers with a list, or the page of it that is asked for.
+// page returns a list, or the requested page of a list.
 func (f *Front) page(r *http.Request, c call, live client.Client) (any, error) {
 	l := &unstructured.UnstructuredList{}
 	l.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.kind.gvk.Kind + "List"))
 	query := r.URL.Query()
 	if token := query.Get("continue"); token != "" {
-		left, ok := f.pages[token]
+		next, ok := f.pages[token]
 		if !ok {
 			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old")
 		}
-		l.Items = left.items
-		l.SetResourceVersion(left.resourceVersion)
+		l.Items = next.items
+		l.SetResourceVersion(next.resourceVersion)
 	} else if err := live.List(r.Context(), l, &c.list); err != nil {
 		return nil, err
 	}
 	limit, err := strconv.Atoi(query.Get("limit"))
 	if err == nil && limit > 0 && limit < len(l.Items) {
 		token := fmt.Sprintf("page-%d", len(f.pages))
-		f.pages[token] = rest{l.Items[limit:], l.GetResourceVersion()}
+		f.pages[token] = remainder{l.Items[limit:], l.GetResourceVersion()}
 		l.Items = l.Items[:limit]
 		l.SetContinue(token)
-		left := int64(len(f.pages[token].items))
-		l.SetRemainingItemCount(&left)
+		remaining := int64(len(f.pages[token].items))
+		l.SetRemainingItemCount(&remaining)
 	}
 	return l.UnstructuredContent(), nil
 }
 
-// signedBy fills in who sends a CertificateSigningRequest.
-func signedBy(o *unstructured.Unstructured, user string, groups []string) error {
+// setRequester sets the user and groups of a CertificateSigningRequest.
+func setRequester(o *unstructured.Unstructured, user string, groups []string) error {
 	err := unstructured.SetNestedField(o.Object, user, "spec", "username")
 	if err == nil {
 		err = unstructured.SetNestedStringSlice(o.Object, groups, "spec", "groups")
@@ -226,7 +226,7 @@ func scaleAnswer(s *autoscalingv1.Scale, err error) (any, error) {
 	return s, err
 }
 
-// answer returns what a client put into the object. It is called after that, so the content is the answer.
+// answer returns the content of an object. The call of the client, whose error is err, has set it to the response.
 func answer(o *unstructured.Unstructured, err error) (any, error) { return o.Object, err }
 
 func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, error) {
@@ -240,8 +240,8 @@ func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, 
 
 func dryRun(r *http.Request) []string { return r.URL.Query()["dryRun"] }
 
-// deletion returns the options of a deletion, which the body or the query has.
-func deletion(r *http.Request) (*client.DeleteOptions, error) {
+// deleteOptions returns the options of a deletion, from the body and the query.
+func deleteOptions(r *http.Request) (*client.DeleteOptions, error) {
 	var sent metav1.DeleteOptions
 	if err := decode(r, &sent); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func deletion(r *http.Request) (*client.DeleteOptions, error) {
 		PropagationPolicy: sent.PropagationPolicy, DryRun: append(sent.DryRun, dryRun(r)...)}, nil
 }
 
-// onlyMetadata returns of an answer what a client that asks for metadata gets.
+// onlyMetadata reduces a response to metadata if the client requests only metadata.
 func onlyMetadata(r *http.Request, answer any) any {
 	content, ok := answer.(map[string]any)
 	if !ok || !wantsMetadata(r) {
@@ -267,12 +267,12 @@ func onlyMetadata(r *http.Request, answer any) any {
 	if !isList {
 		return partial(content)
 	}
-	some := make([]any, len(items))
+	partials := make([]any, len(items))
 	for i, item := range items {
-		some[i] = partial(item.(map[string]any))
+		partials[i] = partial(item.(map[string]any))
 	}
 	return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
-		"metadata": content["metadata"], "items": some}
+		"metadata": content["metadata"], "items": partials}
 }
 
 func wantsMetadata(r *http.Request) bool {

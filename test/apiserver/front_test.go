@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frontClients returns clients of one front: over HTTP, and without.
+// frontClients returns two clients of one front: one over HTTP and one without HTTP.
 func frontClients(t *testing.T) map[string]client.WithWatch {
 	t.Helper()
 	front := apiserver.NewFront(apiserver.New(env.Scheme(), time.Now))
@@ -33,7 +33,7 @@ func frontClients(t *testing.T) map[string]client.WithWatch {
 	return map[string]client.WithWatch{"over HTTP": c, "directly": front.Client(apiserver.Administrator)}
 }
 
-func TestAFrontAnswersAsTheServerDoes(t *testing.T) {
+func TestFrontHandlesRequests(t *testing.T) {
 	for name, c := range frontClients(t) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -48,7 +48,7 @@ func TestAFrontAnswersAsTheServerDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.Update(ctx, stale); !apierrors.IsConflict(err) {
-				t.Errorf("an update of an old version ended with %v", err)
+				t.Errorf("update an old version: got %v, want a conflict", err)
 			}
 			l := &metav1.PartialObjectMetadataList{}
 			l.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -56,23 +56,23 @@ func TestAFrontAnswersAsTheServerDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(l.Items) != 1 || l.Items[0].Name != secret.Name {
-				t.Errorf("the list has %+v", l.Items)
+				t.Errorf("got list %+v, want the Secret", l.Items)
 			}
 			if err := c.Delete(ctx, secret, client.Preconditions{UID: &l.Items[0].UID}); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
-				t.Errorf("a deleted Secret was answered with %v", err)
+				t.Errorf("get a deleted Secret: got %v, want not found", err)
 			}
 			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-" + name[:4]}}
 			if err := c.Create(ctx, m); !apierrors.IsInvalid(err) {
-				t.Errorf("a Machine without a class was answered with %v", err)
+				t.Errorf("create a Machine without a class: got %v, want invalid", err)
 			}
 		})
 	}
 }
 
-func TestAWatchShowsWhatComesIntoItsSelectionAndLeavesIt(t *testing.T) {
+func TestWatchAddsAndDeletesBySelector(t *testing.T) {
 	for name, c := range frontClients(t) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -88,7 +88,7 @@ func TestAWatchShowsWhatComesIntoItsSelectionAndLeavesIt(t *testing.T) {
 			next := func(kind watch.EventType) {
 				t.Helper()
 				if e := <-events.ResultChan(); e.Type != kind || e.Object.(*corev1.Node).Name != "n" {
-					t.Fatalf("the watch shows %s %+v instead of %s", e.Type, e.Object, kind)
+					t.Fatalf("got event %s %+v, want %s", e.Type, e.Object, kind)
 				}
 			}
 			next(watch.Added)

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// selection is the events of one kind that a watch selects, from a revision on.
-type selection struct {
+// subscription selects events of one kind for a watch, starting at a revision.
+type subscription struct {
 	front   *Front
 	kind    *kind
 	options client.ListOptions
-	// seen is the revision up to which the events were taken.
+	// seen is the revision up to which the events were returned.
 	seen int64
 }
 
@@ -32,7 +32,7 @@ type event struct {
 }
 
 // selects reports whether the watch shows this state of an object.
-func (s *selection) selects(o client.Object) bool {
+func (s *subscription) selects(o client.Object) bool {
 	if o == nil || s.options.Namespace != "" && o.GetNamespace() != s.options.Namespace {
 		return false
 	}
@@ -49,8 +49,8 @@ func (s *selection) selects(o client.Object) bool {
 	return s.options.FieldSelector.Matches(set)
 }
 
-// begin returns the objects that there are, from which the watch goes on.
-func (s *selection) begin() ([]event, error) {
+// begin returns an event for each existing object. The watch continues with later events.
+func (s *subscription) begin() ([]event, error) {
 	var all []event
 	err := s.front.locked(func() error {
 		records, err := s.front.server.list(s.kind, &s.options)
@@ -63,8 +63,8 @@ func (s *selection) begin() ([]event, error) {
 	return all, err
 }
 
-// next waits for events after those that were seen.
-func (s *selection) next(ctx context.Context) ([]event, error) {
+// next waits for events after the revision seen.
+func (s *subscription) next(ctx context.Context) ([]event, error) {
 	for {
 		s.front.mu.Lock()
 		changes, committed := s.front.server.Changes(s.seen), s.front.committed
@@ -97,7 +97,7 @@ func (s *selection) next(ctx context.Context) ([]event, error) {
 }
 
 func (f *Front) watchHTTP(w http.ResponseWriter, r *http.Request, c call) {
-	s := &selection{front: f, kind: c.kind, options: c.list}
+	s := &subscription{front: f, kind: c.kind, options: c.list}
 	query := r.URL.Query()
 	var events []event
 	var err error
@@ -128,7 +128,7 @@ func (f *Front) watchHTTP(w http.ResponseWriter, r *http.Request, c call) {
 				err = send(e.kind, content)
 			}
 			if err != nil {
-				return // The client notices and starts a new watch.
+				return // The client detects this and starts a new watch.
 			}
 		}
 		if initial {
@@ -167,7 +167,7 @@ func (c *sharedClient) Watch(ctx context.Context, list client.ObjectList,
 	if err != nil {
 		return nil, err
 	}
-	s := &selection{front: c.front, kind: k}
+	s := &subscription{front: c.front, kind: k}
 	s.options.ApplyOptions(options)
 	var first []event
 	from := ""

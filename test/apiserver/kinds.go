@@ -25,30 +25,30 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// kind is what the server knows of one kind of objects. It is immutable.
+// kind describes one kind of objects. It is immutable.
 type kind struct {
 	shape
 	index      int
 	gvk        schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// definition is the CustomResourceDefinition that must be stored for the kind to be served; empty for one that always
-	// is.
+	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored, or always if
+	// the name is empty.
 	definition string
-	// strategy is what is particular to the kind.
+	// strategy implements the differences between kinds.
 	strategy strategy
-	// fields are the positions of the struct's fields by their JSON names, without metadata.
+	// fields contains the index of each field of the struct by its JSON name, except metadata.
 	fields map[string]int
 }
 
-// shape are the operations that need the Go type.
+// shape contains the operations that depend on the Go type.
 type shape interface {
 	goType() reflect.Type
 	goListType() reflect.Type
 	empty() client.Object
-	// shallow returns a copy that shares everything below the metadata's and the object's top-level fields.
+	// shallow returns a copy of the object and its metadata. The copy shares the values of their fields.
 	shallow(client.Object) client.Object
-	// copyInto makes dst a deep copy of src.
+	// copyInto copies src deeply into dst.
 	copyInto(dst, src client.Object)
 	// fill sets the items of a list.
 	fill(list client.ObjectList, records []*record, deep, typeMeta bool)
@@ -102,7 +102,8 @@ func (t typed[T, P, L, Q]) fill(l client.ObjectList, records []*record, deep, ty
 	*t.items(l.(Q)) = items
 }
 
-func of[T any, P object[T], L any, Q list[L]](items func(Q) *[]T) shape {
+// shapeOf returns the shape of a type whose list has these items.
+func shapeOf[T any, P object[T], L any, Q list[L]](items func(Q) *[]T) shape {
 	return typed[T, P, L, Q]{items: items}
 }
 
@@ -113,15 +114,15 @@ type registry struct {
 	byList map[reflect.Type]*kind
 	byGVK  map[schema.GroupVersionKind]*kind
 	mapper meta.RESTMapper
-	// pods, budgets, namespaces and definitions are kinds that background controllers work on.
+	// pods, budgets, namespaces and definitions are the kinds that background controllers use.
 	pods, budgets, namespaces, definitions *kind
-	// policies and bindings are those of admission.
+	// policies and bindings are the ValidatingAdmissionPolicies and their bindings.
 	policies, bindings *kind
-	// requests are CertificateSigningRequests.
-	requests *kind
+	// signingRequests are the CertificateSigningRequests.
+	signingRequests *kind
 }
 
-// builtRegistry compiles the CustomResourceDefinitions once for all servers.
+// builtRegistry returns the registry of all servers. It compiles the CustomResourceDefinitions only once.
 var builtRegistry = sync.OnceValue(func() *registry {
 	r := &registry{
 		byType: map[reflect.Type]*kind{},
@@ -147,20 +148,20 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		r.byType[t], r.byList[shape.goListType()] = k, k
 	}
 
-	custom := map[string]shape{
-		"Machine":            of(func(l *v1beta1.MachineList) *[]v1beta1.Machine { return &l.Items }),
-		"MachineClass":       of(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
-		"MachineDeployment":  of(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
-		"MachineHealthCheck": of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
-		"MachineDisruptionBudget": of(func(l *v1beta1.MachineDisruptionBudgetList) *[]v1beta1.MachineDisruptionBudget {
+	shapes := map[string]shape{
+		"Machine":            shapeOf(func(l *v1beta1.MachineList) *[]v1beta1.Machine { return &l.Items }),
+		"MachineClass":       shapeOf(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
+		"MachineDeployment":  shapeOf(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
+		"MachineHealthCheck": shapeOf(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
+		"MachineDisruptionBudget": shapeOf(func(l *v1beta1.MachineDisruptionBudgetList) *[]v1beta1.MachineDisruptionBudget {
 			return &l.Items
 		}),
-		"Migration":  of(func(l *v1beta1.MigrationList) *[]v1beta1.Migration { return &l.Items }),
-		"Provider":   of(func(l *v1beta1.ProviderList) *[]v1beta1.Provider { return &l.Items }),
-		"MachineSet": of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
+		"Migration":  shapeOf(func(l *v1beta1.MigrationList) *[]v1beta1.Migration { return &l.Items }),
+		"Provider":   shapeOf(func(l *v1beta1.ProviderList) *[]v1beta1.Provider { return &l.Items }),
+		"MachineSet": shapeOf(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
 	}
 	for _, crd := range manifests.CRDs() {
-		shape, ok := custom[crd.Spec.Names.Kind]
+		shape, ok := shapes[crd.Spec.Names.Kind]
 		if !ok {
 			panic(fmt.Sprintf("no Go type is known for the CustomResourceDefinition %s", crd.Name))
 		}
@@ -168,55 +169,55 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		add(v1beta1.GroupVersion, crd.Spec.Names.Plural, namespaced, shape, newCustomStrategy(crd))
 	}
 	core := corev1.SchemeGroupVersion
-	add(core, "nodes", false, of(func(l *corev1.NodeList) *[]corev1.Node { return &l.Items }), newNodeStrategy())
-	add(core, "pods", true, of(func(l *corev1.PodList) *[]corev1.Pod { return &l.Items }), newPodStrategy())
-	add(core, "secrets", true, of(func(l *corev1.SecretList) *[]corev1.Secret { return &l.Items }), secretStrategy{})
-	add(core, "configmaps", true, of(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }),
-		contentStrategy{})
-	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }),
+	add(core, "nodes", false, shapeOf(func(l *corev1.NodeList) *[]corev1.Node { return &l.Items }), newNodeStrategy())
+	add(core, "pods", true, shapeOf(func(l *corev1.PodList) *[]corev1.Pod { return &l.Items }), newPodStrategy())
+	add(core, "secrets", true, shapeOf(func(l *corev1.SecretList) *[]corev1.Secret { return &l.Items }), secretStrategy{})
+	add(core, "configmaps", true, shapeOf(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }),
+		configMapStrategy{})
+	add(core, "namespaces", false, shapeOf(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }),
 		namespaceStrategy{statusStrategy{unconditional: true}})
 	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
-		of(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }),
+		shapeOf(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }),
 		statusStrategy{generations: true})
 	add(storagev1.SchemeGroupVersion, "volumeattachments", false,
-		of(func(l *storagev1.VolumeAttachmentList) *[]storagev1.VolumeAttachment { return &l.Items }),
-		attachmentStrategy{statusStrategy{bare: true}})
+		shapeOf(func(l *storagev1.VolumeAttachmentList) *[]storagev1.VolumeAttachment { return &l.Items }),
+		attachmentStrategy{statusStrategy{fixedMeta: true}})
 	add(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false,
-		of(func(l *certificatesv1.CertificateSigningRequestList) *[]certificatesv1.CertificateSigningRequest {
+		shapeOf(func(l *certificatesv1.CertificateSigningRequestList) *[]certificatesv1.CertificateSigningRequest {
 			return &l.Items
 		}), signingStrategy{})
 	add(coordinationv1.SchemeGroupVersion, "leases", true,
-		of(func(l *coordinationv1.LeaseList) *[]coordinationv1.Lease { return &l.Items }), leaseStrategy{})
-	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet {
+		shapeOf(func(l *coordinationv1.LeaseList) *[]coordinationv1.Lease { return &l.Items }), leaseStrategy{})
+	add(appsv1.SchemeGroupVersion, "daemonsets", true, shapeOf(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet {
 		return &l.Items
 	}), statusStrategy{generations: true})
-	add(appsv1.SchemeGroupVersion, "deployments", true, of(func(l *appsv1.DeploymentList) *[]appsv1.Deployment {
+	add(appsv1.SchemeGroupVersion, "deployments", true, shapeOf(func(l *appsv1.DeploymentList) *[]appsv1.Deployment {
 		return &l.Items
 	}), workloadStrategy{statusStrategy{generations: true, unconditional: true}})
 	add(admissionv1.SchemeGroupVersion, "validatingwebhookconfigurations", false,
-		of(func(l *admissionv1.ValidatingWebhookConfigurationList) *[]admissionv1.ValidatingWebhookConfiguration {
+		shapeOf(func(l *admissionv1.ValidatingWebhookConfigurationList) *[]admissionv1.ValidatingWebhookConfiguration {
 			return &l.Items
 		}), statusStrategy{generations: true})
 	add(admissionv1.SchemeGroupVersion, "mutatingwebhookconfigurations", false,
-		of(func(l *admissionv1.MutatingWebhookConfigurationList) *[]admissionv1.MutatingWebhookConfiguration {
+		shapeOf(func(l *admissionv1.MutatingWebhookConfigurationList) *[]admissionv1.MutatingWebhookConfiguration {
 			return &l.Items
 		}), statusStrategy{generations: true})
 	add(admissionv1.SchemeGroupVersion, "validatingadmissionpolicies", false,
-		of(func(l *admissionv1.ValidatingAdmissionPolicyList) *[]admissionv1.ValidatingAdmissionPolicy {
+		shapeOf(func(l *admissionv1.ValidatingAdmissionPolicyList) *[]admissionv1.ValidatingAdmissionPolicy {
 			return &l.Items
 		}),
 		statusStrategy{generations: true})
 	add(admissionv1.SchemeGroupVersion, "validatingadmissionpolicybindings", false,
-		of(func(l *admissionv1.ValidatingAdmissionPolicyBindingList) *[]admissionv1.ValidatingAdmissionPolicyBinding {
+		shapeOf(func(l *admissionv1.ValidatingAdmissionPolicyBindingList) *[]admissionv1.ValidatingAdmissionPolicyBinding {
 			return &l.Items
-		}), plainStrategy{})
+		}), baseStrategy{})
 	add(apiextensionsv1.SchemeGroupVersion, "customresourcedefinitions", false,
-		of(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
+		shapeOf(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
 			return &l.Items
 		}), definitionStrategy{})
-	add(eventsv1.SchemeGroupVersion, "events", true, of(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
-		plainStrategy{})
-	for _, d := range oldDefinitions() {
+	add(eventsv1.SchemeGroupVersion, "events", true, shapeOf(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
+		baseStrategy{})
+	for _, d := range sourceDefinitions() {
 		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}
 		register(&kind{shape: untyped{}, gvk: gv.WithKind(d.Spec.Names.Kind), plural: d.Spec.Names.Plural,
 			namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped, definition: d.Name, strategy: newUntypedStrategy(d)})
@@ -226,12 +227,12 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	r.policies = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicy]()]
 	r.bindings = r.byType[reflect.TypeFor[admissionv1.ValidatingAdmissionPolicyBinding]()]
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
-	r.requests = r.byType[reflect.TypeFor[certificatesv1.CertificateSigningRequest]()]
+	r.signingRequests = r.byType[reflect.TypeFor[certificatesv1.CertificateSigningRequest]()]
 	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
 	return r
 })
 
-// jsonFields returns the positions of a struct's fields below apiVersion, kind and metadata.
+// jsonFields returns the index of each field of a struct by its JSON name, except apiVersion, kind and metadata.
 func jsonFields(t reflect.Type) map[string]int {
 	fields := map[string]int{}
 	for i := range t.NumField() {
@@ -245,7 +246,7 @@ func jsonFields(t reflect.Type) map[string]int {
 	return fields
 }
 
-// kindOf finds the kind of an object or list, whether typed, unstructured or metadata only.
+// kindOf returns the kind of an object or list, which may be typed, unstructured or metadata only.
 func (r *registry) kindOf(o runtime.Object) (*kind, error) {
 	switch o.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
@@ -265,7 +266,7 @@ func (r *registry) kindOf(o runtime.Object) (*kind, error) {
 	if k, ok := r.byList[t]; ok {
 		return k, nil
 	}
-	return nil, fmt.Errorf("the server knows no kind of type %s", t)
+	return nil, fmt.Errorf("no kind is registered for type %s", t)
 }
 
 // resource returns the name of the kind in errors.

@@ -9,24 +9,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managed is what the server knows of the managers of an object's fields: what each of them last applied, and who owns
-// a label or annotation. It is immutable.
-type managed struct {
+// managedFields contains the last configuration that each field manager applied to an object, and the owners of its labels
+// and annotations. It is immutable.
+type managedFields struct {
 	configurations map[string]map[string]any
-	// owned are the labels and annotations that a manager applied, and of updaters those that a manager applied besides
-	// with the same value. All that are in none of them are those of updaters.
+	// owned contains the labels and annotations that each manager applied. For updaters, it contains those that a manager
+	// applied later with the same value. Labels and annotations without an entry belong to updaters.
 	owned map[string]map[mapKey]bool
-	// writer is the manager whose write is under way, empty for an update.
+	// writer is the manager of the current write, or empty for an update.
 	writer string
 }
 
-// updaters stands for all that write without apply.
+// updaters stands for all clients that write without server-side apply.
 const updaters = ""
 
 // mapKey is a label or an annotation.
 type mapKey struct{ of, name string }
 
-// mapsOf are the maps of metadata whose keys have owners.
+// mapsOf returns the maps of metadata whose keys have owners.
 func mapsOf(meta *metav1.ObjectMeta) map[string]map[string]string {
 	return map[string]map[string]string{"labels": meta.Labels, "annotations": meta.Annotations}
 }
@@ -44,20 +44,21 @@ func appliedKeys(content map[string]any) map[mapKey]string {
 	return keys
 }
 
-// ownedByOthers reports whether anybody but who owns a key.
-func (m managed) ownedByOthers(who string, key mapKey) bool {
-	for manager, keys := range m.owned {
-		if manager != who && keys[key] {
+// ownedByOthers reports whether a key has an owner other than the manager.
+func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
+	for other, keys := range m.owned {
+		if other != manager && keys[key] {
 			return true
 		}
 	}
-	return !m.owned[who][key]
+	return !m.owned[manager][key]
 }
 
-// conflicts returns what a configuration would change of the fields of others.
-func (m managed) conflicts(who string, meta *metav1.ObjectMeta, content map[string]any) (causes []metav1.StatusCause) {
+// conflicts returns a cause for each key of another manager that a configuration would change.
+func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
+	content map[string]any) (causes []metav1.StatusCause) {
 	for key, value := range appliedKeys(content) {
-		if now, found := mapsOf(meta)[key.of][key.name]; found && now != value && m.ownedByOthers(who, key) {
+		if now, found := mapsOf(meta)[key.of][key.name]; found && now != value && m.ownedByOthers(manager, key) {
 			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict,
 				Field: fmt.Sprintf(".metadata.%s.%s", key.of, key.name), Message: "conflict with another manager"})
 		}
@@ -66,18 +67,18 @@ func (m managed) conflicts(who string, meta *metav1.ObjectMeta, content map[stri
 	return causes
 }
 
-// drop removes from an object what who applied before, does not any more and nobody else owns.
-func (m managed) drop(who string, content, object map[string]any) {
-	still := appliedKeys(content)
+// removeUnapplied removes keys from an object that the manager applied before, no longer applies, and owns alone.
+func (m managedFields) removeUnapplied(manager string, content, object map[string]any) {
+	applied := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
-	for key := range m.owned[who] {
-		if _, keeps := still[key]; keeps {
+	for key := range m.owned[manager] {
+		if _, ok := applied[key]; ok {
 			continue
 		}
-		only := !slices.ContainsFunc(slices.Collect(maps.Keys(m.owned)), func(manager string) bool {
-			return manager != who && m.owned[manager][key]
+		shared := slices.ContainsFunc(slices.Collect(maps.Keys(m.owned)), func(other string) bool {
+			return other != manager && m.owned[other][key]
 		})
-		if entries, _ := metadata[key.of].(map[string]any); only && entries != nil {
+		if entries, _ := metadata[key.of].(map[string]any); !shared && entries != nil {
 			entries = maps.Clone(entries)
 			delete(entries, key.name)
 			metadata[key.of] = entries
@@ -85,24 +86,25 @@ func (m managed) drop(who string, content, object map[string]any) {
 	}
 }
 
-// shared notes that updaters own what a configuration applies with the value that they gave it.
-func (m managed) shared(meta *metav1.ObjectMeta, content map[string]any) managed {
+// withShared returns managed fields in which updaters remain owners of the keys that a configuration applies with the
+// current value.
+func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
-		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.anybody(key) {
+		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
 			continue
 		}
-		theirs := maps.Clone(m.owned[updaters])
-		if theirs == nil {
-			theirs = map[mapKey]bool{}
+		keys := maps.Clone(m.owned[updaters])
+		if keys == nil {
+			keys = map[mapKey]bool{}
 		}
-		theirs[key] = true
-		m.owned = with(m.owned, updaters, theirs)
+		keys[key] = true
+		m.owned = with(m.owned, updaters, keys)
 	}
 	return m
 }
 
-// anybody reports whether a manager is known to own a key.
-func (m managed) anybody(key mapKey) bool {
+// hasOwner reports whether owned contains a key for any manager.
+func (m managedFields) hasOwner(key mapKey) bool {
 	for _, keys := range m.owned {
 		if keys[key] {
 			return true
@@ -111,22 +113,23 @@ func (m managed) anybody(key mapKey) bool {
 	return false
 }
 
-// applied notes what who applied; all of it is theirs.
-func (m managed) applied(who string, content map[string]any) managed {
+// withApplied returns managed fields with the configuration of a manager, who owns all of its keys.
+func (m managedFields) withApplied(manager string, content map[string]any) managedFields {
 	keys := map[mapKey]bool{}
 	for key := range appliedKeys(content) {
 		keys[key] = true
 	}
-	after := managed{configurations: with(m.configurations, who, content), owned: with(m.owned, who, keys), writer: who}
+	after := managedFields{configurations: with(m.configurations, manager, content), owned: with(m.owned, manager, keys),
+		writer: manager}
 	if appliesNothing(content) {
-		// The server forgets a manager without fields.
-		delete(after.configurations, who)
-		delete(after.owned, who)
+		// The real server removes the entry of a manager without fields.
+		delete(after.configurations, manager)
+		delete(after.owned, manager)
 	}
 	return after
 }
 
-// appliesNothing reports whether a configuration only names its object.
+// appliesNothing reports whether a configuration contains no more than the name of its object.
 func appliesNothing(content map[string]any) bool {
 	metadata, _ := content["metadata"].(map[string]any)
 	for name := range metadata {
@@ -137,26 +140,26 @@ func appliesNothing(content map[string]any) bool {
 	return len(content) <= 1
 }
 
-// after takes what a write changes from all but its writer.
-func (m managed) after(before, after *metav1.ObjectMeta) managed {
+// afterWrite returns managed fields after a write. The writer is the only owner of the keys that it changed.
+func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedFields {
 	writer := m.writer
 	m.writer = ""
 	if len(m.owned) == 0 {
 		return m
 	}
-	then := mapsOf(after)
-	for of, was := range mapsOf(before) {
-		is := then[of]
-		if maps.Equal(was, is) {
+	newMaps := mapsOf(after)
+	for of, oldEntries := range mapsOf(before) {
+		newEntries := newMaps[of]
+		if maps.Equal(oldEntries, newEntries) {
 			continue
 		}
 		owned := make(map[string]map[mapKey]bool, len(m.owned))
 		for manager, keys := range m.owned {
 			keys = maps.Clone(keys)
 			maps.DeleteFunc(keys, func(key mapKey, _ bool) bool {
-				old, had := was[key.name]
-				now, has := is[key.name]
-				return key.of == of && manager != writer && (had != has || old != now)
+				oldValue, existed := oldEntries[key.name]
+				newValue, exists := newEntries[key.name]
+				return key.of == of && manager != writer && (existed != exists || oldValue != newValue)
 			})
 			owned[manager] = keys
 		}
@@ -165,13 +168,13 @@ func (m managed) after(before, after *metav1.ObjectMeta) managed {
 	return m
 }
 
-func (m managed) equal(other managed) bool {
+func (m managedFields) equal(other managedFields) bool {
 	sameConfiguration := func(a, b map[string]any) bool { return sameJSON(a, b) }
 	return maps.EqualFunc(m.configurations, other.configurations, sameConfiguration) &&
 		maps.EqualFunc(m.owned, other.owned, maps.Equal[map[mapKey]bool, map[mapKey]bool])
 }
 
-// with returns a copy of m that has one more entry.
+// with returns a copy of m with one more entry.
 func with[V any](m map[string]V, key string, value V) map[string]V {
 	copied := maps.Clone(m)
 	if copied == nil {

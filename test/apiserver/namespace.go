@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceStrategy is the one of Namespaces: the namespace controller's finalizer is in the spec, and until it is
-// taken off, a Namespace that is deleted only ends what is in it.
+// namespaceStrategy is the strategy of Namespaces. The finalizer of the namespace controller is in the spec. A deleted
+// Namespace exists until the controller has deleted its content and removes this finalizer.
 type namespaceStrategy struct{ statusStrategy }
 
 func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
@@ -28,13 +28,13 @@ func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body
 	return body, nil
 }
 
-// terminate marks a Namespace that is deleted. done is false when it must be deleted like any other object.
-func (s *Server) terminate(k *kind, req request, old *record) (done bool, err error) {
-	namespace, is := old.object.(*corev1.Namespace)
-	if !is || len(namespace.Spec.Finalizers) == 0 {
+// terminateNamespace marks a Namespace for deletion. done is false if the object must be deleted like any other object.
+func (s *Server) terminateNamespace(k *kind, req request, old *record) (done bool, err error) {
+	namespace, ok := old.object.(*corev1.Namespace)
+	if !ok || len(namespace.Spec.Finalizers) == 0 {
 		return false, nil
 	}
-	if !namespace.DeletionTimestamp.IsZero() || req.dry {
+	if !namespace.DeletionTimestamp.IsZero() || req.dryRun {
 		return true, nil
 	}
 	meta := *old.meta
@@ -50,9 +50,8 @@ func (s *Server) terminate(k *kind, req request, old *record) (done bool, err er
 	return true, nil
 }
 
-// terminating refuses what would be made in a Namespace that is being deleted. One that does not exist is not asked
-// for.
-func (s *Server) terminating(k *kind, namespace, name string) error {
+// checkNamespace refuses the creation of an object in a Namespace that is being deleted. The Namespace need not exist.
+func (s *Server) checkNamespace(k *kind, namespace, name string) error {
 	if !k.namespaced {
 		return nil
 	}
@@ -69,43 +68,43 @@ func (s *Server) terminating(k *kind, namespace, name string) error {
 	return err
 }
 
-// findEnds adds what the namespace controller would do: of a Namespace that is being deleted it deletes the pods, when
-// they are gone all else, in any order, and when nothing is left it lets the Namespace go.
-func (s *Server) findEnds() {
+// findNamespaceSteps adds the steps of the namespace controller to the pending ones. In a Namespace that is being deleted,
+// it deletes first the pods, then all other objects in any order, and finally the Namespace.
+func (s *Server) findNamespaceSteps() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {
 			continue
 		}
-		pods := s.anyPod(n.key.Name)
-		left := pods
+		hasPods := s.hasPods(n.key.Name)
+		remaining := hasPods
 		for _, k := range s.registry.kinds {
-			if !k.namespaced || pods && k != s.registry.pods {
+			if !k.namespaced || hasPods && k != s.registry.pods {
 				continue
 			}
 			for _, r := range s.tables[k.index] {
 				if r.key.Namespace != n.key.Name {
 					continue
 				}
-				left = true
+				remaining = true
 				if r.meta.DeletionTimestamp == nil {
 					s.pending = append(s.pending, step{k, r.key, deleteContent})
 				}
 			}
 		}
-		if !left && len(n.meta.Finalizers) == 0 {
+		if !remaining && len(n.meta.Finalizers) == 0 {
 			s.pending = append(s.pending, step{s.registry.namespaces, n.key, finishNamespace})
 		}
 	}
 }
 
-// anyPod reports whether there is a pod in a namespace.
-func (s *Server) anyPod(namespace string) bool {
+// hasPods reports whether a namespace contains pods.
+func (s *Server) hasPods(namespace string) bool {
 	pods := s.tables[s.registry.pods.index]
 	i, _ := pods.find(client.ObjectKey{Namespace: namespace})
 	return i < len(pods) && pods[i].key.Namespace == namespace
 }
 
-// finishNamespace takes the namespace controller's finalizer off, with which the Namespace goes.
+// finishNamespace removes a Namespace, because the namespace controller removed its finalizer.
 func (s *Server) finishNamespace(k *kind, req request, old *record) {
 	s.remove(k, req, old)
 }

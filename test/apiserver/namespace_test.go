@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The namespace controller deletes what is in a Namespace, waits for what is held, and lets it go then.
-func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
+// The namespace controller waits for objects with finalizers.
+func TestNamespaceDeletionDeletesContent(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := New(clientgoscheme.Scheme, func() time.Time { return time.Unix(2_000_000_000, 0) })
@@ -29,7 +29,7 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 		}
 	}
 	if n := s.Pending(); n != 0 {
-		t.Errorf("%d steps are due without a reason", n)
+		t.Errorf("got %d due steps before a deletion, want 0", n)
 	}
 	if err := c.Delete(ctx, ns); err != nil {
 		t.Fatal(err)
@@ -37,9 +37,9 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	for s.Pending() > 0 {
 		s.Step(s.Pending() - 1)
 	}
-	left := s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	if len(left) != 2 || left[0].GetName() != "held" || left[0].GetDeletionTimestamp() == nil {
-		t.Errorf("left: %v", left)
+	remaining := s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if len(remaining) != 2 || remaining[0].GetName() != "held" || remaining[0].GetDeletionTimestamp() == nil {
+		t.Errorf("got ConfigMaps %v, want the one with a finalizer and the one in another namespace", remaining)
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(protected), protected); err != nil {
 		t.Fatal(err)
@@ -52,9 +52,9 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 		s.Step(0)
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
-		t.Errorf("the namespace: %v", err)
+		t.Errorf("get the deleted namespace: got %v, want not found", err)
 	}
 	if n := len(s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))); n != 1 {
-		t.Errorf("%d objects are left", n)
+		t.Errorf("got %d ConfigMaps, want 1", n)
 	}
 }

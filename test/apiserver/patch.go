@@ -18,12 +18,12 @@ import (
 // sentPatch is the body of a patch request.
 type sentPatch struct {
 	kind types.PatchType
-	// data is empty if content is set, which is that of a merge patch.
+	// data is the encoded patch. It is empty for a merge patch that is decoded already, as content.
 	data    []byte
 	content map[string]any
 }
 
-// patch changes a stored object, or what the subresource covers of it.
+// patch changes a stored object, or the part of it that the subresource covers.
 func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) (*record, error) {
 	if !k.namespaced {
 		key.Namespace = ""
@@ -52,7 +52,7 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	return s.update(k, req, old, meta, body, old.managed)
 }
 
-// patched returns what the patch makes of a stored object. What it does not touch is shared.
+// patched returns the metadata and content of a stored object after a patch. They share unchanged parts with the record.
 func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string]any, error) {
 	switch p.kind {
 	case types.MergePatchType:
@@ -79,27 +79,27 @@ func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string
 func decodePatch(data []byte) (map[string]any, error) {
 	var patch map[string]any
 	if err := utiljson.Unmarshal(data, &patch); err != nil {
-		return nil, undecodablePatch(err)
+		return nil, invalidPatch(err)
 	}
 	return patch, nil
 }
 
-func undecodablePatch(err error) error {
+func invalidPatch(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 }
 
 func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta := *old.meta
-	if of, ok := patch["metadata"].(map[string]any); ok {
-		// Most patches name a resource version and nothing else.
-		if version, ok := of["resourceVersion"].(string); ok && len(of) == 1 {
+	if metadata, ok := patch["metadata"].(map[string]any); ok {
+		// Most patches contain no metadata except a resource version. This case is much faster.
+		if version, ok := metadata["resourceVersion"].(string); ok && len(metadata) == 1 {
 			meta.ResourceVersion = version
 		} else {
 			content, err := encodeMeta(old.meta)
 			if err != nil {
 				return nil, nil, err
 			}
-			merged, err := decodeMeta(merge(content, of))
+			merged, err := decodeMeta(merge(content, metadata))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -110,7 +110,7 @@ func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMe
 	return &meta, merge(old.body, patch), nil
 }
 
-// merge applies a JSON merge patch. It changes neither argument and returns the old map itself if there is no change.
+// merge applies a JSON merge patch. It does not change its arguments. Without a change, it returns the old map itself.
 func merge(old, patch map[string]any) map[string]any {
 	var changed map[string]any
 	set := func() map[string]any {
@@ -132,8 +132,8 @@ func merge(old, patch map[string]any) map[string]any {
 				delete(set(), name)
 			}
 		case map[string]any:
-			below, _ := current.(map[string]any)
-			if merged := merge(below, value); below == nil || !identical(merged, below) {
+			nested, _ := current.(map[string]any)
+			if merged := merge(nested, value); nested == nil || !identical(merged, nested) {
 				set()[name] = merged
 			}
 		default:
@@ -148,12 +148,12 @@ func merge(old, patch map[string]any) map[string]any {
 	return changed
 }
 
-// identical says whether two maps are one.
+// identical reports whether two variables refer to the same map.
 func identical(a, b map[string]any) bool {
 	return len(a) == len(b) && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// sameJSON compares JSON values. It is quick where they share parts.
+// sameJSON compares JSON values. It is fast for values with shared parts.
 func sameJSON(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -196,7 +196,7 @@ func sameJSON(a, b any) bool {
 func (k *kind) jsonPatched(old *record, data []byte) (*metav1.ObjectMeta, map[string]any, error) {
 	patch, err := jsonpatch.DecodePatch(data)
 	if err != nil {
-		return nil, nil, undecodablePatch(err)
+		return nil, nil, invalidPatch(err)
 	}
 	content, err := old.content(k)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podStrategy has those defaults of a pod that its deletion and scheduling check. It does not look into containers.
+// podStrategy sets the defaults of a pod that matter for its deletion and scheduling. It does not validate containers.
 type podStrategy struct{ statusStrategy }
 
 func newPodStrategy() strategy { return podStrategy{statusStrategy{unconditional: true}} }
 
-// fields are those that clients select pods by; the real server knows some more.
+// fields returns the fields that clients use in selectors. The real server supports more.
 func (podStrategy) fields(o client.Object) fields.Set {
 	p := o.(*corev1.Pod)
 	return fields.Set{"spec.nodeName": p.Spec.NodeName, "status.phase": string(p.Status.Phase)}
 }
 
-// grace of a pod that runs on a node is up to its kubelet; any other one goes at once.
+// grace returns the grace period of a pod. It is 0 for a pod that does not run on a node, because no kubelet ends it.
 func (podStrategy) grace(o client.Object, wanted *int64) (int64, bool) {
 	pod := o.(*corev1.Pod)
 	period := int64(0)
@@ -39,7 +39,7 @@ func (podStrategy) grace(o client.Object, wanted *int64) (int64, bool) {
 	return period, true
 }
 
-// evictionTolerance is for how many seconds a pod stays on a node in trouble if it does not say.
+// evictionTolerance is the default time in seconds for which a pod tolerates a node that is not ready or unreachable.
 const evictionTolerance = 300
 
 func (podStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
@@ -73,15 +73,15 @@ func (podStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[strin
 	return body, nil
 }
 
-// tolerates says whether a toleration has a pod stay on a node with a NoExecute taint of the key.
+// tolerates reports whether a toleration matches a NoExecute taint with the key.
 func tolerates(t any, key string) bool {
 	toleration, _ := t.(map[string]any)
 	k, effect := textAt(toleration, "key"), textAt(toleration, "effect")
 	return (k == "" || k == key) && (effect == "" || effect == string(corev1.TaintEffectNoExecute))
 }
 
-// mutablePodFields are what an update may change of a pod's spec. The real server allows further images and tolerations
-// only, which nobody here changes.
+// mutablePodFields are the fields of a pod's spec that an update may change. The real server allows only new images and
+// additional tolerations, but no test changes these fields.
 var mutablePodFields = [...]string{"containers", "initContainers", "activeDeadlineSeconds", "tolerations",
 	"terminationGracePeriodSeconds"}
 
@@ -108,7 +108,7 @@ func (s podStrategy) update(now metav1.Time, sub string, old *record, meta *meta
 	return meta, body, errs
 }
 
-// withDefault returns the content with a text in its status, unless there is one.
+// withDefault returns the content with a default for a string in its status.
 func withDefault(body map[string]any, name, value string) map[string]any {
 	given, _ := body["status"].(map[string]any)
 	if textAt(given, name) != "" {

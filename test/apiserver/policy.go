@@ -14,18 +14,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Validating admission policies run as those of Machinist are written: rules by group, resource and operation, match
-// conditions, and validations over request, object and oldObject. Parameters, selectors, audit annotations and message
-// expressions are left out. A policy is in force at once, where a real API server takes a moment.
+// The server supports the parts of validating admission policies that the policies of Machinist use: rules with group,
+// resource and operation, match conditions, and validations with request, object and oldObject. It ignores parameters,
+// selectors, audit annotations and message expressions. A policy takes effect at once. On a real API server, there is a
+// delay.
 
-// celEnvironment is that of the expressions. The values are plain JSON, so that a field that is not there is no error
-// of types, but one of evaluation, which refuses the request.
+// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore a missing field
+// is an error of the evaluation, which refuses the request, and not an error of the compilation.
 var celEnvironment = sync.OnceValues(func() (*celgo.Env, error) {
 	return celgo.NewEnv(celgo.OptionalTypes(), celgo.Variable("request", celgo.DynType),
 		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType))
 })
 
-// celPrograms has the compiled expressions, for all servers.
+// celPrograms caches the compiled expressions of all servers.
 var celPrograms sync.Map
 
 func celProgram(expression string) (celgo.Program, error) {
@@ -48,31 +49,32 @@ func celProgram(expression string) (celgo.Program, error) {
 	return program, nil
 }
 
-// userOf returns the name of the user that an actor is: what comes after a blank tells two lives of one process apart.
+// userOf returns the user name of an actor. It ends at a blank, because the rest of an actor's name distinguishes the
+// restarts of a process.
 func userOf(actor string) string {
 	user, _, _ := strings.Cut(actor, " ")
 	return user
 }
 
-// admit asks the policies about a write; old is nil for a creation, and next for a deletion.
+// admit evaluates the policies for a write. old is nil for a creation, and next is nil for a deletion.
 func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType, old, next *record) error {
 	for _, r := range s.tables[s.registry.policies.index] {
 		policy := r.object.(*admissionv1.ValidatingAdmissionPolicy)
 		binding := s.bindingOf(policy.Name)
-		if binding == "" || !constrains(policy, k, req.sub, operation) {
+		if binding == "" || !matches(policy, k, req.sub, operation) {
 			continue
 		}
 		variables, err := admissionVariables(k, req, operation, old, next)
 		if err != nil {
 			return err
 		}
-		name := next
+		subject := next
 		if next == nil {
-			name = old
+			subject = old
 		}
-		if why := judge(policy, variables); why != "" {
-			refused := apierrors.NewForbidden(k.resource(), name.key.Name, fmt.Errorf(
-				"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding, why))
+		if reason := evaluatePolicy(policy, variables); reason != "" {
+			refused := apierrors.NewForbidden(k.resource(), subject.key.Name, fmt.Errorf(
+				"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding, reason))
 			refused.ErrStatus.Reason, refused.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
 			return refused
 		}
@@ -80,8 +82,8 @@ func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType
 	return nil
 }
 
-// refused reports whether admission refuses a step of a background controller.
-func (s *Server) refused(p step) bool {
+// admissionRefuses reports whether admission refuses a step of a background controller.
+func (s *Server) admissionRefuses(p step) bool {
 	r := s.get(p.kind, p.key)
 	switch p.do {
 	case deleteDependent, deleteInForeground:
@@ -94,7 +96,7 @@ func (s *Server) refused(p step) bool {
 	return false
 }
 
-// bindingOf returns the binding that makes a policy deny, "" if there is none.
+// bindingOf returns the name of a binding with which a policy denies requests, or "" if there is none.
 func (s *Server) bindingOf(policy string) string {
 	for _, r := range s.tables[s.registry.bindings.index] {
 		b := r.object.(*admissionv1.ValidatingAdmissionPolicyBinding)
@@ -105,8 +107,8 @@ func (s *Server) bindingOf(policy string) string {
 	return ""
 }
 
-// constrains reports whether a policy is about such requests.
-func constrains(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
+// matches reports whether a policy applies to an operation on a resource.
+func matches(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
 	operation admissionv1.OperationType) bool {
 	if p.Spec.MatchConstraints == nil {
 		return false
@@ -121,7 +123,7 @@ func constrains(p *admissionv1.ValidatingAdmissionPolicy, k *kind, sub string,
 	})
 }
 
-// admissionVariables are what the expressions see.
+// admissionVariables returns the variables of the expressions.
 func admissionVariables(k *kind, req request, operation admissionv1.OperationType, old, next *record) (map[string]any,
 	error) {
 	key := client.ObjectKey{}
@@ -148,19 +150,19 @@ func admissionVariables(k *kind, req request, operation admissionv1.OperationTyp
 	return variables, nil
 }
 
-// judge returns why a policy refuses a request, "" if it does not.
-func judge(p *admissionv1.ValidatingAdmissionPolicy, variables map[string]any) string {
+// evaluatePolicy returns the reason why a policy refuses a request, or "" if it does not refuse it.
+func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, variables map[string]any) string {
 	for _, condition := range p.Spec.MatchConditions {
-		if is, err := evaluate(condition.Expression, variables); err != nil {
+		if ok, err := evaluate(condition.Expression, variables); err != nil {
 			return err.Error()
-		} else if !is {
+		} else if !ok {
 			return ""
 		}
 	}
 	for _, validation := range p.Spec.Validations {
-		if is, err := evaluate(validation.Expression, variables); err != nil {
+		if ok, err := evaluate(validation.Expression, variables); err != nil {
 			return err.Error()
-		} else if !is {
+		} else if !ok {
 			return validation.Message
 		}
 	}
@@ -176,6 +178,6 @@ func evaluate(expression string, variables map[string]any) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("evaluate %s: %w", expression, err)
 	}
-	is, _ := value.Value().(bool)
-	return is, nil
+	result, _ := value.Value().(bool)
+	return result, nil
 }

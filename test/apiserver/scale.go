@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// scaleOf returns the scale subresource of an object. The paths are those of our CustomResourceDefinitions:
-// spec.replicas, status.replicas and status.selector.
+// scaleOf returns the scale subresource of an object. All kinds use the paths spec.replicas, status.replicas and
+// status.selector.
 func scaleOf(r *record) *autoscalingv1.Scale {
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.meta.UID,
@@ -31,15 +31,15 @@ func intAt(in map[string]any, below, name string) int32 {
 	return int32(n)
 }
 
-// rescale sets the replicas of an object and completes the scale to what then is stored. The
-// real server makes a write of some calls that change nothing, in the managedFields.
+// rescale sets the replicas of an object and copies the stored result into scale. For some calls that change nothing, the
+// real server writes managedFields, but rescale does not write.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
 			scale.UID, old.meta.UID))
 	}
 	if scale.ResourceVersion != "" && scale.ResourceVersion != old.meta.ResourceVersion {
-		return modified(k, old)
+		return versionConflict(k, old)
 	}
 	if scale.Spec.Replicas < 0 {
 		return apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name,
@@ -56,10 +56,10 @@ func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1
 	return nil
 }
 
-// patchedScale returns what a patch makes of a scale.
+// patchedScale returns a scale after a patch.
 func patchedScale(scale *autoscalingv1.Scale, kindOfPatch types.PatchType, data []byte) (*autoscalingv1.Scale, error) {
 	if kindOfPatch != types.MergePatchType {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a scale takes merge patches only, not %s", kindOfPatch))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("a scale supports only merge patches, not %s", kindOfPatch))
 	}
 	patch, err := decodePatch(data)
 	if err != nil {

@@ -9,17 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// contentStrategy is the one of ConfigMaps, whose content may be frozen.
-type contentStrategy struct{ plainStrategy }
+// configMapStrategy is the strategy of ConfigMaps, which may be immutable.
+type configMapStrategy struct{ baseStrategy }
 
-func (contentStrategy) unconditionally() bool { return true }
+func (configMapStrategy) allowsUnconditionalUpdate() bool { return true }
 
-func (contentStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta,
+func (configMapStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
-	return meta, body, frozen(old, body)
+	return meta, body, checkImmutable(old, body)
 }
 
-func frozen(old *record, body map[string]any) (errs field.ErrorList) {
+// checkImmutable refuses changes of an object that is marked as immutable.
+func checkImmutable(old *record, body map[string]any) (errs field.ErrorList) {
 	if old.body["immutable"] != true {
 		return nil
 	}
@@ -31,12 +32,12 @@ func frozen(old *record, body map[string]any) (errs field.ErrorList) {
 	return errs
 }
 
-// secretStrategy adds the type of a Secret, which never changes, and its stringData.
-type secretStrategy struct{ contentStrategy }
+// secretStrategy adds the immutable type of a Secret and its stringData.
+type secretStrategy struct{ configMapStrategy }
 
 func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
-	body = folded(body)
+	body = mergeStringData(body)
 	if textAt(body, "type") == "" {
 		body["type"] = string(corev1.SecretTypeOpaque)
 	}
@@ -45,19 +46,19 @@ func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[strin
 
 func (secretStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
-	body = folded(body)
+	body = mergeStringData(body)
 	if textAt(body, "type") == "" {
 		body = withField(body, "type", old.body)
 	}
-	errs := frozen(old, body)
+	errs := checkImmutable(old, body)
 	if !sameJSON(body["type"], old.body["type"]) {
 		errs = append(errs, field.Invalid(field.NewPath("type"), body["type"], "field is immutable"))
 	}
 	return meta, body, errs
 }
 
-// folded returns the content with stringData put into data.
-func folded(body map[string]any) map[string]any {
+// mergeStringData returns the content with stringData moved into data.
+func mergeStringData(body map[string]any) map[string]any {
 	texts, ok := body["stringData"]
 	if !ok {
 		return body
@@ -69,8 +70,8 @@ func folded(body map[string]any) map[string]any {
 	if data == nil {
 		data = map[string]any{}
 	}
-	more, _ := texts.(map[string]any)
-	for name, text := range more {
+	entries, _ := texts.(map[string]any)
+	for name, text := range entries {
 		if text, ok := text.(string); ok {
 			data[name] = base64.StdEncoding.EncodeToString([]byte(text))
 		}

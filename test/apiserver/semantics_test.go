@@ -27,25 +27,25 @@ func TestCreate(t *testing.T) {
 	m.Status.Phase = v1beta1.MachineRunning
 	w.must(t, w.Create(t.Context(), m))
 	if m.Generation != 1 || m.UID != "uid-000001" || m.ResourceVersion != "2" || !m.CreationTimestamp.Time.Equal(epoch) {
-		t.Errorf("created %+v", m.ObjectMeta)
+		t.Errorf("got metadata %+v", m.ObjectMeta)
 	}
 	if m.Status.Phase != "" {
 		t.Error("a creation set the status")
 	}
 	if m.Spec.Timeouts.DrainOrDefault() != 2*time.Hour || m.Spec.Timeouts.Drain == nil {
-		t.Errorf("no default: %+v", m.Spec.Timeouts)
+		t.Errorf("got timeouts %+v, want the default 2h for drain", m.Spec.Timeouts)
 	}
 	if err := w.Create(t.Context(), machine("a")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("created again: %v", err)
+		t.Errorf("create an existing object: got %v, want already exists", err)
 	}
 	bad := machine("b")
 	bad.Spec.Provider = "No Label"
 	if err := w.Create(t.Context(), bad); !apierrors.IsInvalid(err) {
-		t.Errorf("created an invalid one: %v", err)
+		t.Errorf("create an invalid object: got %v, want invalid", err)
 	}
 }
 
-func TestGeneratedNamesAreTheSameInEachRun(t *testing.T) {
+func TestGeneratedNamesAreDeterministic(t *testing.T) {
 	var names [2][]string
 	for i := range names {
 		w := newWorld()
@@ -60,12 +60,12 @@ func TestGeneratedNamesAreTheSameInEachRun(t *testing.T) {
 		}
 	}
 	if !slices.Equal(names[0], names[1]) {
-		t.Errorf("%v and %v", names[0], names[1])
+		t.Errorf("two runs generated different names: %v and %v", names[0], names[1])
 	}
 }
 
-// Each write changes what it is for, and counts generations only where the spec changes.
-func TestWrites(t *testing.T) {
+// A write changes only the part of the object that it refers to. Only a change of the spec increases the generation.
+func TestPatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     func(*v1beta1.Machine)
 		status     bool
@@ -73,14 +73,14 @@ func TestWrites(t *testing.T) {
 		generation int64
 		phase      v1beta1.MachinePhase
 	}{
-		"nothing":             {func(m *v1beta1.Machine) {}, false, "2", 1, ""},
-		"spec":                {func(m *v1beta1.Machine) { m.Spec.Version = "v1.2.3" }, false, "3", 2, ""},
-		"metadata":            {func(m *v1beta1.Machine) { m.Labels = nil }, false, "3", 1, ""},
-		"status of status":    {func(m *v1beta1.Machine) { m.Status.Phase = "Running" }, true, "3", 1, "Running"},
-		"status of main":      {func(m *v1beta1.Machine) { m.Status.Phase = "Running" }, false, "2", 1, ""},
-		"spec of status":      {func(m *v1beta1.Machine) { m.Spec.Version = "v1.2.3" }, true, "2", 1, ""},
-		"metadata of status":  {func(m *v1beta1.Machine) { m.Labels = nil }, true, "2", 1, ""},
-		"the unknown default": {func(m *v1beta1.Machine) { m.Spec.Timeouts = v1beta1.MachineTimeouts{} }, false, "2", 1, ""},
+		"nothing":            {func(m *v1beta1.Machine) {}, false, "2", 1, ""},
+		"spec":               {func(m *v1beta1.Machine) { m.Spec.Version = "v1.2.3" }, false, "3", 2, ""},
+		"metadata":           {func(m *v1beta1.Machine) { m.Labels = nil }, false, "3", 1, ""},
+		"status of status":   {func(m *v1beta1.Machine) { m.Status.Phase = "Running" }, true, "3", 1, "Running"},
+		"status of main":     {func(m *v1beta1.Machine) { m.Status.Phase = "Running" }, false, "2", 1, ""},
+		"spec of status":     {func(m *v1beta1.Machine) { m.Spec.Version = "v1.2.3" }, true, "2", 1, ""},
+		"metadata of status": {func(m *v1beta1.Machine) { m.Labels = nil }, true, "2", 1, ""},
+		"default removed":    {func(m *v1beta1.Machine) { m.Spec.Timeouts = v1beta1.MachineTimeouts{} }, false, "2", 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -96,16 +96,17 @@ func TestWrites(t *testing.T) {
 			stored := reload(t, w, machine("a"))
 			if stored.ResourceVersion != test.version || stored.Generation != test.generation ||
 				stored.Status.Phase != test.phase {
-				t.Errorf("version %s generation %d phase %q", stored.ResourceVersion, stored.Generation, stored.Status.Phase)
+				t.Errorf("got version %s, generation %d, phase %q, want %s, %d, %q", stored.ResourceVersion, stored.Generation,
+					stored.Status.Phase, test.version, test.generation, test.phase)
 			}
 			if want := int(w.Revision()) - firstRevision; len(w.Changes(0)) != want {
-				t.Errorf("%d changes, want %d", len(w.Changes(0)), want)
+				t.Errorf("got %d changes, want %d", len(w.Changes(0)), want)
 			}
 		})
 	}
 }
 
-// What the schema does not know is not stored, and what it demands has its default back.
+// The server removes unknown fields and restores defaults, so none of these patches changes the stored object.
 func TestPruningAndDefaults(t *testing.T) {
 	for _, patch := range []string{`{"unknown":1}`, `{"spec":{"unknown":1}}`, `{"spec":{"timeouts":null}}`,
 		`{"spec":{"timeouts":{"drain":null,"x":{}}}}`} {
@@ -114,7 +115,7 @@ func TestPruningAndDefaults(t *testing.T) {
 		revision := w.Revision()
 		w.must(t, w.Patch(t.Context(), machine("a"), client.RawPatch(types.MergePatchType, []byte(patch))))
 		if w.Revision() != revision {
-			t.Errorf("%s was a write", patch)
+			t.Errorf("patch %s changed the object", patch)
 		}
 	}
 }
@@ -128,29 +129,29 @@ func TestStaleWritesConflict(t *testing.T) {
 	changed.Spec.Version = "v1.2.3"
 	w.must(t, w.Update(t.Context(), changed))
 	if err := w.Update(t.Context(), stale.DeepCopy()); !apierrors.IsConflict(err) {
-		t.Errorf("update: %v", err)
+		t.Errorf("update: got %v, want a conflict", err)
 	}
 	locked := stale.DeepCopy()
 	locked.Labels = map[string]string{"x": "y"}
 	if err := w.Patch(t.Context(), locked.DeepCopy(),
 		client.MergeFromWithOptions(stale, client.MergeFromWithOptimisticLock{})); !apierrors.IsConflict(err) {
-		t.Errorf("patch with lock: %v", err)
+		t.Errorf("patch with a lock: got %v, want a conflict", err)
 	}
 	w.must(t, w.Patch(t.Context(), locked, client.MergeFrom(stale)))
 	if locked.Spec.Version != "v1.2.3" || locked.Labels["x"] != "y" {
-		t.Errorf("a patch without lock did not merge: %+v", locked)
+		t.Errorf("patch without a lock: got %+v, want both changes", locked)
 	}
 	if err := w.Delete(t.Context(), stale,
 		client.Preconditions{ResourceVersion: &stale.ResourceVersion}); !apierrors.IsConflict(err) {
-		t.Errorf("delete: %v", err)
+		t.Errorf("delete: got %v, want a conflict", err)
 	}
 	if err := w.Delete(t.Context(), stale,
 		client.Preconditions{UID: ptr.To(types.UID("other"))}); !apierrors.IsConflict(err) {
-		t.Errorf("delete of another: %v", err)
+		t.Errorf("delete with another UID: got %v, want a conflict", err)
 	}
 }
 
-func TestProviderIDIsBoundToTheMachine(t *testing.T) {
+func TestProviderIDIsImmutable(t *testing.T) {
 	w := newWorld()
 	m := machine("a")
 	m.Spec.ProviderID = "sim://1"
@@ -163,14 +164,14 @@ func TestProviderIDIsBoundToTheMachine(t *testing.T) {
 	}
 	for _, id := range []string{"sim://2", ""} {
 		if err := set(id); !apierrors.IsInvalid(err) {
-			t.Errorf("to %q: %v", id, err)
+			t.Errorf("change to %q: got %v, want invalid", id, err)
 		}
 	}
 	before := m.DeepCopy()
 	m.Status.Launch = &v1beta1.LaunchStatus{Step: v1beta1.LaunchStepReplacing}
 	w.must(t, w.Status().Patch(t.Context(), m, client.MergeFrom(before)))
 	if err := set("sim://2"); !apierrors.IsInvalid(err) {
-		t.Errorf("to another while replacing: %v", err)
+		t.Errorf("change to another ID while replacing: got %v, want invalid", err)
 	}
 	w.must(t, set(""))
 	w.must(t, set("sim://2"))
@@ -186,34 +187,34 @@ func TestFinalizers(t *testing.T) {
 	m = reload(t, w, m)
 	if m.DeletionTimestamp == nil || !m.DeletionTimestamp.Time.Equal(w.now) || *m.DeletionGracePeriodSeconds != 0 ||
 		m.Generation != 2 {
-		t.Errorf("deleted %+v", m.ObjectMeta)
+		t.Errorf("got metadata %+v after a deletion", m.ObjectMeta)
 	}
 	revision := w.Revision()
 	w.must(t, w.Delete(t.Context(), m))
 	if w.Revision() != revision {
-		t.Error("a second deletion was a write")
+		t.Error("a second deletion changed the object")
 	}
 	before := m.DeepCopy()
 	m.Finalizers = append(m.Finalizers, "example.com/b")
 	if err := w.Patch(t.Context(), m.DeepCopy(), client.MergeFrom(before)); !apierrors.IsInvalid(err) {
-		t.Errorf("added a finalizer: %v", err)
+		t.Errorf("add a finalizer during deletion: got %v, want invalid", err)
 	}
 	m.Finalizers = nil
 	w.must(t, w.Patch(t.Context(), m, client.MergeFrom(before)))
 	if len(m.Finalizers) != 0 || m.DeletionTimestamp == nil {
-		t.Errorf("the answer is %+v", m.ObjectMeta)
+		t.Errorf("got metadata %+v, want a deletionTimestamp and no finalizers", m.ObjectMeta)
 	}
 	changes := w.Changes(revision)
 	if len(changes) != 1 || changes[0].Type != watch.Deleted ||
 		changes[0].New.GetResourceVersion() != formatRevision(w.Revision()) ||
 		len(changes[0].New.GetFinalizers()) != 1 {
-		t.Errorf("changes %+v", changes)
+		t.Errorf("got changes %+v, want one deletion with its own resource version", changes)
 	}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(m), m); !apierrors.IsNotFound(err) {
-		t.Errorf("get: %v", err)
+		t.Errorf("get: got %v, want not found", err)
 	}
 	if err := w.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, []byte(`{}`))); !apierrors.IsNotFound(err) {
-		t.Errorf("patch: %v", err)
+		t.Errorf("patch: got %v, want not found", err)
 	}
 }
 
@@ -223,7 +224,7 @@ func pod(name, node string) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 }
 
-func TestPodsGoGracefully(t *testing.T) {
+func TestPodsAreDeletedGracefully(t *testing.T) {
 	w := newWorld()
 	bound, free := pod("bound", "n"), pod("free", "")
 	w.must(t, w.Create(t.Context(), bound))
@@ -233,15 +234,15 @@ func TestPodsGoGracefully(t *testing.T) {
 	list := &corev1.PodList{}
 	w.must(t, w.List(t.Context(), list, client.MatchingFields{"spec.nodeName": "n"}))
 	if len(list.Items) != 1 || !list.Items[0].DeletionTimestamp.Time.Equal(epoch.Add(30*time.Second)) {
-		t.Fatalf("pods %+v", list.Items)
+		t.Fatalf("got pods %+v, want the bound pod with a grace period of 30s", list.Items)
 	}
 	w.must(t, w.Delete(t.Context(), bound, client.GracePeriodSeconds(0)))
 	if got := w.Snapshot(corev1.SchemeGroupVersion.WithKind("Pod")); len(got) != 0 {
-		t.Errorf("left: %v", got)
+		t.Errorf("got pods %v, want none", got)
 	}
 }
 
-func TestEvictionKeepsTheBudget(t *testing.T) {
+func TestEvictionRespectsBudget(t *testing.T) {
 	w := newWorld()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
@@ -260,7 +261,7 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 	}
 	if err := evict("a"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) ||
 		!apierrors.IsTooManyRequests(err) {
-		t.Errorf("evicted while the budget is unknown: %v", err)
+		t.Errorf("evict before the first count of the budget: got %v, want a refusal", err)
 	}
 	for w.Pending() > 0 {
 		w.Step(0)
@@ -270,26 +271,26 @@ func TestEvictionKeepsTheBudget(t *testing.T) {
 	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
 	w.must(t, w.Patch(t.Context(), budget, client.MergeFrom(before)))
 	if err := evict("a"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		t.Errorf("evicted while the budget's change is not counted: %v", err)
+		t.Errorf("evict before the budget is counted again: got %v, want a refusal", err)
 	}
 	w.Step(0)
 	w.must(t, evict("a"))
 	if err := evict("b"); !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		t.Errorf("evicted the last one: %v", err)
+		t.Errorf("evict the last pod: got %v, want a refusal", err)
 	}
 	if got := reload(t, w, budget).Status; got.DisruptionsAllowed != 0 || got.CurrentHealthy != 2 {
-		t.Errorf("status %+v", got)
+		t.Errorf("got status %+v, want 0 allowed disruptions and 2 healthy pods", got)
 	}
 }
 
-func owned(o client.Object, by client.Object, block bool) client.Object {
+func withOwner(o client.Object, owner client.Object, block bool) client.Object {
 	o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1",
 		Kind: "Machine",
-		Name: by.GetName(), UID: by.GetUID(), BlockOwnerDeletion: &block}))
+		Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: &block}))
 	return o
 }
 
-// collect runs the background controllers to the end, from the end or the start of the list, and returns what they did.
+// collect runs all steps of the background controllers and returns their descriptions.
 func collect(w *world) (done []string) {
 	for w.Pending() > 0 {
 		done = append(done, w.Step(w.Pending()-1))
@@ -300,38 +301,39 @@ func collect(w *world) (done []string) {
 func TestGarbageCollection(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy metav1.DeletionPropagation
-		// protected is a finalizer on the dependent.
-		protected []string
-		// steps is how many the collector takes, left who is there afterwards.
-		steps int
-		left  []string
+		// finalizers of the dependent.
+		finalizers []string
+		// steps is the number of steps of the collector. remaining are the objects afterwards.
+		steps     int
+		remaining []string
 	}{
 		"background": {metav1.DeletePropagationBackground, nil, 2, nil},
-		"background, held": {metav1.DeletePropagationBackground, []string{"example.com/a"}, 1,
+		"background, with a finalizer": {metav1.DeletePropagationBackground, []string{"example.com/a"}, 1,
 			[]string{"child", "grandchild"}},
-		"foreground":       {metav1.DeletePropagationForeground, nil, 4, nil},
-		"foreground, held": {metav1.DeletePropagationForeground, []string{"example.com/a"}, 3, []string{"child", "owner"}},
-		"orphans":          {metav1.DeletePropagationOrphan, nil, 2, []string{"child", "grandchild"}},
+		"foreground": {metav1.DeletePropagationForeground, nil, 4, nil},
+		"foreground, with a finalizer": {metav1.DeletePropagationForeground, []string{"example.com/a"}, 3,
+			[]string{"child", "owner"}},
+		"orphans": {metav1.DeletePropagationOrphan, nil, 2, []string{"child", "grandchild"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			owner := machine("owner")
 			w.must(t, w.Create(t.Context(), owner))
-			child := owned(machine("child"), owner, true)
-			child.SetFinalizers(test.protected)
+			child := withOwner(machine("child"), owner, true)
+			child.SetFinalizers(test.finalizers)
 			w.must(t, w.Create(t.Context(), child))
-			w.must(t, w.Create(t.Context(), owned(machine("grandchild"), child, true)))
+			w.must(t, w.Create(t.Context(), withOwner(machine("grandchild"), child, true)))
 			if w.Pending() != 0 {
-				t.Fatalf("%d steps are due before anything was deleted", w.Pending())
+				t.Fatalf("got %d due steps before a deletion, want 0", w.Pending())
 			}
 			w.must(t, w.Delete(t.Context(), owner, client.PropagationPolicy(test.policy)))
 			done := collect(w)
-			var left []string
+			var remaining []string
 			for _, o := range w.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
-				left = append(left, o.GetName())
+				remaining = append(remaining, o.GetName())
 			}
-			if len(done) != test.steps || !slices.Equal(left, test.left) {
-				t.Errorf("%v are left after %d steps: %q", left, len(done), done)
+			if len(done) != test.steps || !slices.Equal(remaining, test.remaining) {
+				t.Errorf("got objects %v after %d steps, want %v after %d: %q", remaining, len(done), test.remaining, test.steps, done)
 			}
 		})
 	}
@@ -342,17 +344,16 @@ func TestDependentsKeepOtherOwners(t *testing.T) {
 	a, b := machine("a"), machine("b")
 	w.must(t, w.Create(t.Context(), a))
 	w.must(t, w.Create(t.Context(), b))
-	child := owned(owned(machine("child"), a, true), b, true)
+	child := withOwner(withOwner(machine("child"), a, true), b, true)
 	w.must(t, w.Create(t.Context(), child))
 	w.must(t, w.Delete(t.Context(), a))
 	collect(w)
 	if got := reload(t, w, machine("child")).OwnerReferences; len(got) != 1 || got[0].Name != "b" {
-		t.Errorf("owners %+v", got)
+		t.Errorf("got owners %+v, want only b", got)
 	}
 }
 
-// Clones and the server they come from do not see each other's writes, nor does a caller's change reach the store.
-func TestAClonedServerAndCallersShareNoObjects(t *testing.T) {
+func TestClonesAndCallersAreIndependent(t *testing.T) {
 	w := newWorld()
 	m := machine("a")
 	w.must(t, w.Create(t.Context(), m))
@@ -360,20 +361,20 @@ func TestAClonedServerAndCallersShareNoObjects(t *testing.T) {
 	clone.Client = clone.Server.Client("clone")
 	m.Labels["app"] = "changed by the caller"
 	if got := reload(t, w, machine("a")); got.Labels["app"] != "a" {
-		t.Error("a caller's change reached the store")
+		t.Error("a change of the object of a caller changed the store")
 	}
 	w.must(t, clone.Delete(t.Context(), machine("a")))
 	w.must(t, clone.Create(t.Context(), machine("b")))
 	w.must(t, w.Create(t.Context(), machine("c")))
 	if w.Changes(2)[0].Key.Name != "c" || clone.Changes(3)[0].Key.Name != "b" || len(w.Changes(2)) != 1 {
-		t.Errorf("changes %+v and %+v", w.Changes(2), clone.Changes(2))
+		t.Errorf("got changes %+v and %+v in the clone, want only their own", w.Changes(2), clone.Changes(2))
 	}
 	if reload(t, w, machine("a")).Name != "a" {
-		t.Error("the clone's deletion reached the server")
+		t.Error("a deletion in the clone changed the original")
 	}
 }
 
-func TestOtherForms(t *testing.T) {
+func TestMetadataAndUnstructuredObjects(t *testing.T) {
 	w := newWorld()
 	w.must(t, w.Create(t.Context(), machine("a")))
 	gvk := v1beta1.GroupVersion.WithKind("Machine")
@@ -381,7 +382,7 @@ func TestOtherForms(t *testing.T) {
 	partial.SetGroupVersionKind(gvk)
 	w.must(t, w.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "a"}, partial))
 	if partial.Labels["app"] != "a" || partial.GroupVersionKind() != gvk {
-		t.Errorf("metadata %+v", partial)
+		t.Errorf("got metadata %+v", partial)
 	}
 	before := partial.DeepCopy()
 	partial.Labels["app"] = "b"
@@ -390,7 +391,7 @@ func TestOtherForms(t *testing.T) {
 	u.SetGroupVersionKind(gvk)
 	w.must(t, w.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "a"}, u))
 	if u.GetLabels()["app"] != "b" || u.GetGeneration() != 1 {
-		t.Errorf("unstructured %+v", u)
+		t.Errorf("got %+v, want label b and generation 1", u)
 	}
 	u.SetLabels(map[string]string{"app": "c"})
 	w.must(t, w.Update(t.Context(), u))
@@ -398,7 +399,7 @@ func TestOtherForms(t *testing.T) {
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
 	w.must(t, w.List(t.Context(), list, client.MatchingLabels{"app": "c"}, client.InNamespace(namespace)))
 	if len(list.Items) != 1 {
-		t.Errorf("listed %+v", list.Items)
+		t.Errorf("got %+v, want one object", list.Items)
 	}
 }
 
@@ -419,12 +420,12 @@ func TestApplyMergesConditions(t *testing.T) {
 	apply("Ready", "a")
 	apply("Drained", "b")
 	if got := reload(t, w, m).Status.Conditions; len(got) != 2 {
-		t.Errorf("conditions %+v", got)
+		t.Errorf("got conditions %+v, want 2", got)
 	}
 	revision := w.Revision()
 	apply("Ready", "a")
 	if w.Revision() != revision {
-		t.Error("the same configuration of the same manager was a write")
+		t.Error("applying the same configuration again changed the object")
 	}
 }
 
@@ -433,6 +434,6 @@ func TestCancelledContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Create(ctx, machine("a")); !errors.Is(err, ctx.Err()) || w.Revision() != firstRevision {
-		t.Errorf("created with a cancelled context: %v", err)
+		t.Errorf("create with a cancelled context: got %v, want %v", err, ctx.Err())
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// signingStrategy is the one of CertificateSigningRequests. The real server fills in who requests from the caller's
-// identity; here the caller says it itself.
-type signingStrategy struct{ plainStrategy }
+// signingStrategy is the strategy of CertificateSigningRequests. The real server sets the requester from the identity of the
+// caller. Here the caller, or Front, sets it.
+type signingStrategy struct{ baseStrategy }
 
-func (signingStrategy) unconditionally() bool { return true }
+func (signingStrategy) allowsUnconditionalUpdate() bool { return true }
 
-func (signingStrategy) has(sub string) bool { return sub == "status" || sub == "approval" }
+func (signingStrategy) hasSubresource(sub string) bool { return sub == "status" || sub == "approval" }
 
 func (signingStrategy) fields(o client.Object) fields.Set {
 	return fields.Set{"spec.signerName": o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName}
@@ -30,8 +30,8 @@ func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[stri
 	return body, nil
 }
 
-// update takes nothing but metadata with a write to the object, nothing but conditions with one to approval, and with
-// one to status all but the decision.
+// update changes only metadata for a write to the object, and only conditions for a write to approval. A write to status
+// may change everything except the approval or denial.
 func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	status, _ := body["status"].(map[string]any)
@@ -40,7 +40,7 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 	if sub == "" {
 		return meta, withField(body, "status", old.body), nil
 	}
-	conditions := stamped(now, status["conditions"], before["conditions"])
+	conditions := withTimes(now, status["conditions"], before["conditions"])
 	if sub == "approval" {
 		status = before
 	}
@@ -59,11 +59,11 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 	path := field.NewPath("status", "conditions")
 	for _, decision := range []string{string(certificatesv1.CertificateApproved),
 		string(certificatesv1.CertificateDenied)} {
-		was, is := has(before["conditions"], decision), has(conditions, decision)
+		existed, exists := hasCondition(before["conditions"], decision), hasCondition(conditions, decision)
 		switch {
-		case was && !is:
+		case existed && !exists:
 			errs = append(errs, field.Forbidden(path, "updates may not remove a condition of type "+decision))
-		case !was && is && sub == "status":
+		case !existed && exists && sub == "status":
 			errs = append(errs, field.Forbidden(path, "updates may not add a condition of type "+decision))
 		}
 	}
@@ -79,18 +79,18 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 			errs = append(errs, field.NotSupported(at.Child("status"), status, []string{"True"}))
 		}
 	}
-	if has(conditions, string(certificatesv1.CertificateApproved)) &&
-		has(conditions, string(certificatesv1.CertificateDenied)) {
+	if hasCondition(conditions, string(certificatesv1.CertificateApproved)) &&
+		hasCondition(conditions, string(certificatesv1.CertificateDenied)) {
 		errs = append(errs, field.Invalid(path, conditions, "Approved and Denied conditions are mutually exclusive"))
 	}
 	return meta, body, errs
 }
 
-// decisions are the types of conditions that are True or not there.
+// decisions are the types of conditions whose status must be True.
 var decisions = []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied),
 	string(certificatesv1.CertificateFailed)}
 
-func has(conditions any, kind string) bool { return condition(conditions, kind) != nil }
+func hasCondition(conditions any, kind string) bool { return condition(conditions, kind) != nil }
 
 func condition(conditions any, kind string) map[string]any {
 	list, _ := conditions.([]any)
@@ -102,8 +102,8 @@ func condition(conditions any, kind string) map[string]any {
 	return nil
 }
 
-// stamped returns conditions with the times that the caller left out.
-func stamped(now metav1.Time, conditions, before any) []any {
+// withTimes returns conditions in which missing times are set.
+func withTimes(now metav1.Time, conditions, before any) []any {
 	list, _ := conditions.([]any)
 	result := make([]any, len(list))
 	for i, c := range list {
@@ -115,9 +115,9 @@ func stamped(now metav1.Time, conditions, before any) []any {
 		}
 		if c["lastTransitionTime"] == nil {
 			c["lastTransitionTime"] = at
-			if was := condition(before, textAt(c, "type")); was != nil && was["status"] == c["status"] &&
-				was["lastTransitionTime"] != nil {
-				c["lastTransitionTime"] = was["lastTransitionTime"]
+			if old := condition(before, textAt(c, "type")); old != nil && old["status"] == c["status"] &&
+				old["lastTransitionTime"] != nil {
+				c["lastTransitionTime"] = old["lastTransitionTime"]
 			}
 		}
 		result[i] = c

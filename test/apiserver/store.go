@@ -1,20 +1,26 @@
-// Package apiserver is the API server of a deterministic world: an in-memory, versioned log of objects with the
-// semantics of kube-apiserver, single-threaded, without wall clock, randomness, goroutines or locks, and cheap to
-// copy.
+// Package apiserver implements the API server of the deterministic simulation. It keeps a versioned log of objects in
+// memory, with the semantics of kube-apiserver. It is single-threaded and cheap to copy, and does not use the wall clock,
+// randomness, goroutines or locks.
 //
-// What it keeps of the real one: resource versions and conflicts, generated names, generations, no-op writes that
-// leave no trace, the status, scale, eviction and approval subresources, finalizers and graceful deletion,
-// propagation policies with the garbage collector, the defaults, pruning, schema and rules of Machinist's
-// CustomResourceDefinitions, the kinds of other systems while their definitions are stored, validating admission
-// policies (policy.go), disruption budgets, the end of a namespace with all that is in it, and the error that a
-// client gets in each case.
+// It implements:
 //
-// What it leaves out: namespaces need not exist, though one that does refuses what is new when it is being deleted;
-// managedFields are never shown, and server-side apply knows owners of single labels and annotations only: what else a
-// manager applies is merged without conflicts, and stays when it is no longer applied;
-// lists are never paged; built-in kinds get no more of their defaults and validation
-// than builtin.go names; a response replaces the caller's object wholly, where a real client leaves fields that the
-// response lacks as they were.
+//   - resource versions, conflicts, generated names, generations, and writes without a change
+//   - the subresources status, scale, eviction and approval
+//   - finalizers, graceful deletion, and propagation policies with the garbage collector
+//   - defaults, pruning, schema and rules of the CustomResourceDefinitions of Machinist
+//   - kinds of other systems while their definitions are stored
+//   - validating admission policies (policy.go) and disruption budgets
+//   - the deletion of namespaces with their content
+//   - the errors of the real server in each of these cases
+//
+// It differs from the real server:
+//
+//   - Namespaces need not exist. A namespace that is being deleted refuses new objects.
+//   - Responses do not contain managedFields. Server-side apply tracks only the owners of single labels and annotations.
+//     Other applied fields are merged without conflicts, and remain when they are no longer applied.
+//   - Lists are never paged.
+//   - Built-in kinds have only the defaults and the validation in builtin.go.
+//   - A response replaces the whole object of the caller. A real client keeps fields that are missing in the response.
 package apiserver
 
 import (
@@ -33,7 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// firstRevision is that of a server without any write: like in etcd it is not 0, which clients take for "any".
+// firstRevision is the revision of a server before the first write. As in etcd, it is not 0, which means "any" to clients.
 const firstRevision = 1
 
 // Server is one API server with its etcd. It is not safe for concurrent use, but clones of one server may be used
@@ -43,57 +49,56 @@ type Server struct {
 	registry *registry
 	now      func() time.Time
 
-	// log[i] made revision firstRevision+1+i.
+	// log contains all writes. log[i] has the revision firstRevision+1+i.
 	log     []Change
 	tables  []table
 	created int64
-	// live are the stored objects by their UIDs.
+	// live contains the stored objects by UID.
 	live map[types.UID]owner
-	// pending caches what the background controllers would do at pendingAt.
+	// pending caches the steps of the background controllers that are due at the revision pendingAt.
 	pending   []step
 	pendingAt int64
 }
 
-// Change is one committed write. Objects in the log are immutable: whoever reads them must not change them.
+// Change is one committed write. Its objects are immutable, and callers must not change them.
 type Change struct {
 	Revision int64
 	// Type is Added, Modified or Deleted.
 	Type watch.EventType
 	GVK  schema.GroupVersionKind
 	Key  client.ObjectKey
-	// Old is the state before, nil if Type is Added.
+	// Old is the object before the write, or nil if Type is Added.
 	Old client.Object
-	// New is the state after. If Type is Deleted it is the last state with the resource version of the deletion, as a
-	// watch shows it.
+	// New is the object after the write. If Type is Deleted, it is the last state with the resource version of the deletion,
+	// as in a watch event.
 	New client.Object
-	// Actor is the name of the client that wrote, or of a background controller.
+	// Actor is the name of the client or background controller that wrote.
 	Actor string
-	// Verb is that of the request, with the subresource if it had one: "patch", "patch/status".
+	// Verb is the verb of the request, with the subresource if it had one: "patch", "patch/status".
 	Verb string
 }
 
-// record is one stored state of an object. It is immutable, and clones share it.
+// record is one stored state of an object. It is immutable, because clones of the server share it.
 type record struct {
 	key client.ObjectKey
 	// object has its apiVersion and kind set.
 	object client.Object
 	meta   *metav1.ObjectMeta
 	// body is the object's JSON without apiVersion, kind and metadata.
-	body map[string]any
-	// managed is what the server knows of the field managers.
-	managed managed
-	// defaultStatus says that the status is the schema's default. A creation stores none, and readers get the default, so
-	// the next write stores something new even if it changes nothing.
+	body    map[string]any
+	managed managedFields
+	// defaultStatus is set if the status is the default of the schema. The real server does not store this default, but sets
+	// it on reads. Therefore the next write changes the stored object even if it changes nothing else.
 	defaultStatus bool
 }
 
-// owner is an object that others may name as theirs.
+// owner is an object that may be an owner of other objects.
 type owner struct {
 	kind   *kind
 	record *record
 }
 
-// table holds the objects of one kind in order of namespace and name.
+// table contains the objects of one kind, sorted by namespace and name.
 type table []*record
 
 func (t table) find(key client.ObjectKey) (int, bool) {
@@ -107,16 +112,16 @@ func compareKeys(a, b client.ObjectKey) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// New returns an empty server. now is the clock of the world: it stamps creations and deletions.
+// New returns an empty server. now is the clock for the timestamps of creations and deletions.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
 	r := builtRegistry()
 	return &Server{scheme: scheme, registry: r, now: now, tables: make([]table, len(r.kinds)), live: map[types.UID]owner{}}
 }
 
-// SkipUIDs leaves the next n UIDs out, so that objects of two servers have different ones.
+// SkipUIDs skips the next n UIDs, so that the objects of two servers have different UIDs.
 func (s *Server) SkipUIDs(n int64) { s.created += n }
 
-// Clone returns a copy that goes its own way from now on and has its own clock. It shares the immutable objects.
+// Clone returns an independent copy of the server with its own clock. Both share the immutable objects.
 func (s *Server) Clone(now func() time.Time) *Server {
 	clone := *s
 	clone.now = now
@@ -133,8 +138,7 @@ func (s *Server) Clone(now func() time.Time) *Server {
 // Revision returns the revision of the newest write.
 func (s *Server) Revision() int64 { return firstRevision + int64(len(s.log)) }
 
-// Changes returns all writes after a revision, of all kinds, in order. The slice is the server's own: it must not be
-// changed.
+// Changes returns all writes after a revision, of all kinds, in order. Callers must not change the slice.
 func (s *Server) Changes(after int64) []Change {
 	from := max(after-firstRevision, 0)
 	if from >= int64(len(s.log)) {
@@ -143,7 +147,7 @@ func (s *Server) Changes(after int64) []Change {
 	return s.log[from:len(s.log):len(s.log)]
 }
 
-// Snapshot returns all objects of a kind at the newest revision, in order of namespace and name. They are immutable.
+// Snapshot returns all objects of a kind at the newest revision, sorted by namespace and name. They are immutable.
 func (s *Server) Snapshot(gvk schema.GroupVersionKind) []client.Object {
 	k, ok := s.registry.byGVK[gvk]
 	if !ok {
@@ -156,7 +160,7 @@ func (s *Server) Snapshot(gvk schema.GroupVersionKind) []client.Object {
 	return objects
 }
 
-// get returns the stored state of an object, nil if there is none.
+// get returns the stored state of an object, or nil if there is none.
 func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	if i, ok := s.tables[k.index].find(key); ok {
 		return s.tables[k.index][i]
@@ -164,7 +168,7 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state. The record is the server's from now on, which sets its resource version.
+// put commits a new state of an object. It takes over the record and sets its resource version.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}
@@ -179,7 +183,7 @@ func (s *Server) put(k *kind, req request, old, next *record) {
 	s.commit(change)
 }
 
-// remove commits the end of an object.
+// remove commits the removal of an object.
 func (s *Server) remove(k *kind, req request, old *record) {
 	delete(s.live, old.meta.UID)
 	i, _ := s.tables[k.index].find(old.key)
@@ -197,28 +201,28 @@ func (s *Server) commit(c Change) {
 
 func formatRevision(r int64) string { return strconv.FormatInt(r, 10) }
 
-// timestamp returns the time as the server stores it: in whole seconds.
+// timestamp returns the current time in whole seconds, the precision of stored times.
 func (s *Server) timestamp() metav1.Time {
 	return metav1.Time{Time: s.now().Local().Truncate(time.Second)}
 }
 
-// nextUID counts the objects that were ever created.
+// nextUID returns the UID of a new object. It contains the number of objects created so far.
 func (s *Server) nextUID() types.UID {
 	s.created++
 	return types.UID(fmt.Sprintf("uid-%06d", s.created))
 }
 
-// suffixAlphabet is the one of generated names: without vowels and what looks alike.
+// suffixAlphabet is the alphabet of generated names. It contains no vowels and no characters that look alike.
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// generateName returns a free name with the prefix. Each depends on the number of objects created before only.
+// generateName returns an unused name with the prefix. The name depends only on the number of objects created before.
 func (s *Server) generateName(k *kind, namespace, prefix string) string {
 	const suffixLength, longestPrefix = 5, 58
 	if len(prefix) > longestPrefix {
 		prefix = prefix[:longestPrefix]
 	}
 	for salt := uint64(0); ; salt++ {
-		// The finalizer of splitmix64 spreads the counter over all bits.
+		// The finalizer of splitmix64 distributes the counter over all bits.
 		x := (uint64(s.created)+1)*0x9e3779b97f4a7c15 + salt*0xd1342543de82ef95
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb

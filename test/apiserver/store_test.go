@@ -25,7 +25,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// world is a server whose clock the test sets.
+// world is a server, a client of it, and its clock.
 type world struct {
 	*Server
 	client.Client
@@ -60,8 +60,8 @@ func machine(name string) *v1beta1.Machine {
 	}
 }
 
-// live gives a machine the status that one has whose Node is there.
-func live(m *v1beta1.Machine) {
+// setRunning sets the status of a machine with a ready Node.
+func setRunning(m *v1beta1.Machine) {
 	m.Status = v1beta1.MachineStatus{
 		ObservedGeneration: m.Generation, Phase: v1beta1.MachineRunning,
 		NodeRef:   &v1beta1.NodeRef{Name: m.Name, UID: "node-uid"},

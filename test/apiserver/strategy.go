@@ -12,55 +12,56 @@ import (
 	"machinist.dev/machinist/test/apiserver/crd"
 )
 
-// strategy is what is particular to a kind.
+// strategy implements the differences between kinds.
 type strategy interface {
-	// custom says whether the kind is defined by a CustomResourceDefinition.
+	// custom reports whether a CustomResourceDefinition defines the kind.
 	custom() bool
-	// unconditionally says whether an update need not name a resource version.
-	unconditionally() bool
-	// upserts says whether an update makes an object that is not there.
-	upserts() bool
-	// create prepares a new object: what a creation cannot set is dropped, what it left out has its default. It may
-	// change both arguments and returns the content.
+	// allowsUnconditionalUpdate reports whether an update may omit the resource version.
+	allowsUnconditionalUpdate() bool
+	// allowsCreateOnUpdate reports whether an update creates an object that does not exist.
+	allowsCreateOnUpdate() bool
+	// create prepares a new object: it removes fields that a creation cannot set, and sets defaults. It may change both
+	// arguments and returns the content.
 	create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList)
-	// update prepares the next state of an object, for a write to it or to one of its subresources. It must not change
-	// the maps below body. Metadata returned as old.meta itself did not change.
+	// update prepares the next state of an object, for a write to the object or to the subresource. It must not change the
+	// maps in body. If the metadata does not change, update may return old.meta itself.
 	update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta,
 		map[string]any, field.ErrorList)
-	// grace returns for how many seconds an object lives on that is deleted with this grace, false if the kind has none.
+	// grace returns the grace period in seconds for the deletion of an object. It returns false if the kind has none. wanted
+	// is the requested period.
 	grace(o client.Object, wanted *int64) (int64, bool)
-	// fields are what field selectors can select by beside name and namespace.
+	// fields returns the fields for field selectors, in addition to name and namespace.
 	fields(o client.Object) fields.Set
-	// has says whether the kind has a subresource that is written like the object.
-	has(sub string) bool
-	// scales says whether the kind has the scale subresource.
-	scales() bool
+	// hasSubresource reports whether the kind has a subresource with the type of the object.
+	hasSubresource(sub string) bool
+	// hasScale reports whether the kind has the scale subresource.
+	hasScale() bool
 }
 
-// plainStrategy is the one of kinds without status and generation.
-type plainStrategy struct{}
+// baseStrategy is the strategy of kinds without status and generation.
+type baseStrategy struct{}
 
-func (plainStrategy) custom() bool                              { return false }
-func (plainStrategy) unconditionally() bool                     { return false }
-func (plainStrategy) upserts() bool                             { return false }
-func (plainStrategy) grace(client.Object, *int64) (int64, bool) { return 0, false }
-func (plainStrategy) fields(client.Object) fields.Set           { return nil }
-func (plainStrategy) scales() bool                              { return false }
-func (plainStrategy) has(string) bool                           { return false }
+func (baseStrategy) custom() bool                              { return false }
+func (baseStrategy) allowsUnconditionalUpdate() bool           { return false }
+func (baseStrategy) allowsCreateOnUpdate() bool                { return false }
+func (baseStrategy) grace(client.Object, *int64) (int64, bool) { return 0, false }
+func (baseStrategy) fields(client.Object) fields.Set           { return nil }
+func (baseStrategy) hasScale() bool                            { return false }
+func (baseStrategy) hasSubresource(string) bool                { return false }
 
-func (plainStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
+func (baseStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
 	return body, nil
 }
 
-func (plainStrategy) update(_ metav1.Time, _ string, _ *record, meta *metav1.ObjectMeta,
+func (baseStrategy) update(_ metav1.Time, _ string, _ *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	return meta, body, nil
 }
 
-// customStrategy is the one of a CustomResourceDefinition with a status subresource.
+// customStrategy is the strategy of a CustomResourceDefinition with a status subresource.
 type customStrategy struct {
-	plainStrategy
+	baseStrategy
 	schema *crd.Schema
 	scale  bool
 }
@@ -72,9 +73,9 @@ func newCustomStrategy(definition *apiextensionsv1.CustomResourceDefinition) cus
 
 func (customStrategy) custom() bool { return true }
 
-func (c customStrategy) scales() bool { return c.scale }
+func (c customStrategy) hasScale() bool { return c.scale }
 
-func (customStrategy) has(sub string) bool { return sub == "status" }
+func (customStrategy) hasSubresource(sub string) bool { return sub == "status" }
 
 func (c customStrategy) create(_ metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any,
 	field.ErrorList) {
@@ -96,8 +97,7 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body in which one field is that of another object. The copy is body itself if they
-// share it.
+// withField returns a copy of body with one field of another object. If the field is equal, it returns body itself.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

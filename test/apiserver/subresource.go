@@ -24,8 +24,8 @@ type subResource struct {
 	name   string
 }
 
-// missing is the answer to a request for a subresource that the kind does not have.
-func (r *subResource) missing(k *kind) error {
+// notFound returns the response to a request for a subresource that the kind does not have.
+func (r *subResource) notFound(k *kind) error {
 	return apierrors.NewGenericServerResponse(404, "", k.resource(), "",
 		"the server could not find the requested resource", 0, true)
 }
@@ -36,17 +36,17 @@ func (r *subResource) Get(ctx context.Context, o, into client.Object, _ ...clien
 		return err
 	}
 	switch {
-	case r.name == "scale" && k.strategy.scales():
+	case r.name == "scale" && k.strategy.hasScale():
 		scale, ok := into.(*autoscalingv1.Scale)
 		if !ok {
 			return fmt.Errorf("read the scale of %s %s into a %T", k.gvk.Kind, old.key, into)
 		}
 		*scale = *scaleOf(old)
 		return nil
-	case k.strategy.has(r.name):
+	case k.strategy.hasSubresource(r.name):
 		return r.client.answer(k, old, into)
 	}
-	return r.missing(k)
+	return r.notFound(k)
 }
 
 func (r *subResource) Create(ctx context.Context, o, sub client.Object,
@@ -59,7 +59,7 @@ func (r *subResource) Create(ctx context.Context, o, sub client.Object,
 	opts.ApplyOptions(options)
 	eviction, ok := sub.(*policyv1.Eviction)
 	if _, pod := old.object.(*corev1.Pod); !pod || r.name != "eviction" || !ok {
-		return r.missing(k)
+		return r.notFound(k)
 	}
 	return r.client.server.evict(k, r.client.request("create", r.name, opts.DryRun), old, eviction)
 }
@@ -76,7 +76,7 @@ func (r *subResource) Update(ctx context.Context, o client.Object, options ...cl
 	if err != nil {
 		return err
 	}
-	if r.name == "scale" && k.strategy.scales() {
+	if r.name == "scale" && k.strategy.hasScale() {
 		scale, ok := body.(*autoscalingv1.Scale)
 		if !ok {
 			return fmt.Errorf("update the scale of %s %s with a %T", k.gvk.Kind, client.ObjectKeyFromObject(o), body)
@@ -87,8 +87,8 @@ func (r *subResource) Update(ctx context.Context, o client.Object, options ...cl
 		}
 		return r.client.server.rescale(k, req, old, scale)
 	}
-	if !k.strategy.has(r.name) {
-		return r.missing(k)
+	if !k.strategy.hasSubresource(r.name) {
+		return r.notFound(k)
 	}
 	return r.client.update(ctx, body, req)
 }
@@ -106,14 +106,14 @@ func (r *subResource) Patch(ctx context.Context, o client.Object, patch client.P
 	if err != nil {
 		return err
 	}
-	if r.name == "scale" && k.strategy.scales() {
+	if r.name == "scale" && k.strategy.hasScale() {
 		return r.patchScale(k, req, o, body, patch)
 	}
-	if !k.strategy.has(r.name) {
+	if !k.strategy.hasSubresource(r.name) {
 		if _, err := patch.Data(body); err != nil {
 			return err
 		}
-		return r.missing(k)
+		return r.notFound(k)
 	}
 	return r.client.patch(ctx, o, body, patch, req)
 }

@@ -20,20 +20,20 @@ func (s *Server) create(k *kind, req request, o client.Object) (*record, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.insert(k, req, meta, body, managed{})
+	return s.insert(k, req, meta, body, managedFields{})
 }
 
-// insert stores a new object of this metadata and content, both of which it may change.
+// insert stores a new object with the metadata and content. It may change both.
 func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any,
-	by managed) (*record, error) {
+	by managedFields) (*record, error) {
 	if !k.namespaced && meta.Namespace != "" {
 		return nil,
 			apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if err := s.terminating(k, meta.Namespace, meta.Name); err != nil {
+	if err := s.checkNamespace(k, meta.Namespace, meta.Name); err != nil {
 		return nil, err
 	}
-	if err := s.undefining(k, meta.Name); err != nil {
+	if err := s.checkDefinition(k, meta.Name); err != nil {
 		return nil, err
 	}
 	if meta.Name == "" && meta.GenerateName != "" {
@@ -49,7 +49,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), meta.Name, errs)
 	}
 	if meta.ResourceVersion != "" {
-		// The real server has no reason for this one.
+		// The real server does not set a reason here.
 		return nil, apierrors.FromObject(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Message: "resourceVersion should not be set on objects to be created"})
 	}
@@ -63,7 +63,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	if s.get(k, r.key) != nil {
 		return nil, apierrors.NewAlreadyExists(k.resource(), meta.Name)
 	}
-	if req.dry {
+	if req.dryRun {
 		r.meta.UID = "uid-dry-run"
 		return r, nil
 	}
@@ -74,22 +74,22 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	return r, nil
 }
 
-// update replaces a stored object, or what the subresource covers of it, by this metadata and content.
+// update replaces the metadata and content of a stored object, or the part of them that the subresource covers.
 func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
-	by managed) (*record, error) {
+	by managedFields) (*record, error) {
 	switch {
-	case meta.ResourceVersion == "" && !k.strategy.unconditionally():
+	case meta.ResourceVersion == "" && !k.strategy.allowsUnconditionalUpdate():
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), old.key.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	case meta.ResourceVersion != "" && meta.ResourceVersion != old.meta.ResourceVersion:
-		return nil, modified(k, old)
+		return nil, versionConflict(k, old)
 	}
 	return s.replace(k, req, old, meta, body, by)
 }
 
-// replace does an update whose resource version was checked.
+// replace performs an update without a check of the resource version.
 func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
-	by managed) (*record, error) {
+	by managedFields) (*record, error) {
 	now := s.timestamp()
 	meta.ResourceVersion, meta.Generation = old.meta.ResourceVersion, old.meta.Generation
 	meta.ManagedFields, meta.SelfLink = nil, ""
@@ -105,7 +105,7 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), old.key.Name, errs)
 	}
-	by = by.after(old.meta, meta)
+	by = by.afterWrite(old.meta, meta)
 	r := &record{key: old.key, managed: by}
 	if err := k.build(r, old, *meta, body); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 		return nil, err
 	}
 	if len(meta.Finalizers) == 0 && old.meta.DeletionTimestamp != nil && zeroOrNil(old.meta.DeletionGracePeriodSeconds) {
-		if !req.dry {
+		if !req.dryRun {
 			s.remove(k, req, old)
 		}
 		return r, nil
@@ -122,13 +122,13 @@ func (s *Server) replace(k *kind, req request, old *record, meta *metav1.ObjectM
 	if !old.defaultStatus && sameMeta(r.meta, old.meta) && sameJSON(r.body, old.body) && by.equal(old.managed) {
 		return old, nil
 	}
-	if !req.dry {
+	if !req.dryRun {
 		s.put(k, req, old, r)
 	}
 	return r, nil
 }
 
-// keepSystemFields takes back what an update cannot change.
+// keepSystemFields restores the fields that an update cannot change.
 func keepSystemFields(meta, old *metav1.ObjectMeta) {
 	if meta.UID == "" {
 		meta.UID = old.UID
@@ -142,7 +142,7 @@ func keepSystemFields(meta, old *metav1.ObjectMeta) {
 	}
 }
 
-// sameMeta compares all that is stored of metadata, but the resource version.
+// sameMeta compares stored metadata, except the resource version.
 func sameMeta(a, b *metav1.ObjectMeta) bool {
 	return a.Name == b.Name && a.Namespace == b.Namespace && a.GenerateName == b.GenerateName && a.UID == b.UID &&
 		a.Generation == b.Generation && a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
@@ -168,8 +168,8 @@ func conflict(k *kind, name string, why error) error {
 	return apierrors.NewConflict(k.resource(), name, why)
 }
 
-// modified is the answer to a write of another version than the newest.
-func modified(k *kind, old *record) error {
+// versionConflict returns the response to a write with an outdated resource version.
+func versionConflict(k *kind, old *record) error {
 	return conflict(k, old.key.Name,
 		fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 }

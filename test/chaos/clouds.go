@@ -14,19 +14,20 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// slowest is less than the time for which the provider waits for a creation whose answer was lost.
-const slowest = 2 * time.Second
+// maxDelay is the longest delay of a call to the cloud. It is less than the time for which the provider waits for a
+// creation whose answer was lost.
+const maxDelay = 2 * time.Second
 
-// cloudChances are the disturbances of the cloud.
-func (w *world) cloudChances() []chance {
+// cloudGenerators returns the generators of disturbances of the cloud.
+func (w *world) cloudGenerators() []generator {
 	rejections := []simcloud.ErrorCode{
 		simcloud.CodeInternalError, simcloud.CodeUnavailable, simcloud.CodeUnauthorized, simcloud.CodeForbidden,
 		simcloud.CodeQuotaExceeded, simcloud.CodeInsufficientCapacity, simcloud.CodeConflict,
 	}
-	short := func(r *rand.Rand) simcloud.Duration {
-		return simcloud.Duration(between(r, 100*time.Millisecond, slowest))
+	delay := func(r *rand.Rand) simcloud.Duration {
+		return simcloud.Duration(between(r, 100*time.Millisecond, maxDelay))
 	}
-	return []chance{
+	return []generator{
 		{2, func(r *rand.Rand) disturbance {
 			return w.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7,
 				Effect: simcloud.FaultEffect{
@@ -46,18 +47,18 @@ func (w *world) cloudChances() []chance {
 				Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
 		}},
 		{2, func(r *rand.Rand) disturbance {
-			return w.fault(r, "calls succeed and are said to fail",
+			return w.fault(r, "calls succeed but return an error",
 				simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{
 					Error: simcloud.CodeInternalError, AfterEffect: true,
 				}})
 		}},
 		{3, func(r *rand.Rand) disturbance {
 			return w.fault(r, "the cloud is slow",
-				simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: short(r), ResponseLatency: short(r)}})
+				simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: delay(r), ResponseLatency: delay(r)}})
 		}},
 		{2, w.noCapacity},
 		{2, func(r *rand.Rand) disturbance {
-			lag := short(r)
+			lag := delay(r)
 			patch := func(lag simcloud.Duration) func(context.Context) error {
 				return func(ctx context.Context) error {
 					_, err := w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag})
@@ -65,28 +66,28 @@ func (w *world) cloudChances() []chance {
 				}
 			}
 			return disturbance{
-				kind: "reads lag", needs: []string{"reads"}, lasts: between(r, 3*time.Second, 15*time.Second),
+				kind: "reads lag", targets: []string{"reads"}, duration: between(r, 3*time.Second, 15*time.Second),
 				text: fmt.Sprintf("the cloud's reads lag by %s", round(lag)), do: patch(lag), undo: patch(0),
 			}
 		}},
 		{3, func(r *rand.Rand) disturbance { return w.vanish(r) }},
 		{3, func(r *rand.Rand) disturbance {
 			return disturbance{
-				kind: "cloud killed", needs: []string{"cloud"}, lasts: between(r, 100*time.Millisecond, 4*time.Second),
-				text: "kill -9 the cloud, away", do: func(context.Context) error { return w.Cloud.Kill() }, undo: w.startCloud,
+				kind: "cloud killed", targets: []string{"cloud"}, duration: between(r, 100*time.Millisecond, 4*time.Second),
+				text: "kill -9 the cloud; it is down", do: func(context.Context) error { return w.Cloud.Kill() }, undo: w.startCloud,
 			}
 		}},
 	}
 }
 
-// fault lets a rule hold for a while.
+// fault returns a disturbance during which a fault rule applies to calls to the cloud.
 func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
 	rule.Seed = random.Uint64()
 	e := rule.Effect
 	id := ""
 	return disturbance{
-		kind: kind, needs: []string{kind}, lasts: between(random, 2*time.Second, 12*time.Second),
-		text: fmt.Sprintf("%s: %s %s%s%s", kind, rule.Operation, e.Error, slow(e), after(e)),
+		kind: kind, targets: []string{kind}, duration: between(random, 2*time.Second, 12*time.Second),
+		text: fmt.Sprintf("%s: %s %s%s%s", kind, rule.Operation, e.Error, delayText(e), effectText(e)),
 		do: func(ctx context.Context) error {
 			added, err := w.cloud.AddFault(ctx, rule)
 			if err == nil {
@@ -95,47 +96,47 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 			return err
 		},
 		undo: func(ctx context.Context) error {
-			// A cloud that was killed meanwhile has forgotten it.
+			// A cloud that was killed meanwhile has lost the rule.
 			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}
 			if e.Error == simcloud.CodeUnauthorized || e.Error == simcloud.CodeForbidden {
-				return w.renewCredentials(ctx)
+				return w.updateCredentials(ctx)
 			}
 			return nil
 		},
 	}
 }
 
-// renewCredentials is what somebody does when the cloud refused them. Otherwise it would be minutes until they are
-// tried again.
-func (w *world) renewCredentials(ctx context.Context) error {
+// updateCredentials changes the Secret with the credentials, as an administrator does after the cloud refused them.
+// Otherwise the provider would try them again only after minutes.
+func (w *world) updateCredentials(ctx context.Context) error {
 	s := &corev1.Secret{}
 	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
 		return err
 	}
 	before := s.DeepCopy()
-	s.StringData = map[string]string{"renewed": time.Now().String()}
+	s.StringData = map[string]string{"updated": time.Now().String()}
 	return w.control.Patch(ctx, s, client.MergeFrom(before))
 }
 
-func after(e simcloud.FaultEffect) string {
+func effectText(e simcloud.FaultEffect) string {
 	if e.AfterEffect {
-		return " after it is done"
+		return " after the call took effect"
 	}
 	return ""
 }
 
-func slow(e simcloud.FaultEffect) string {
+func delayText(e simcloud.FaultEffect) string {
 	if e.Latency+e.ResponseLatency == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s before and %s", round(e.Latency), round(e.ResponseLatency))
+	return fmt.Sprintf("%s before and %s after the effect", round(e.Latency), round(e.ResponseLatency))
 }
 
 func round(d simcloud.Duration) time.Duration { return time.Duration(d).Round(10 * time.Millisecond) }
 
-// noCapacity lets no more instances be made of one of the types in use.
+// noCapacity returns a disturbance during which the cloud has no capacity for one of the instance types in use.
 func (w *world) noCapacity(random *rand.Rand) disturbance {
 	size := pick(random, []string{"small", "large"})
 	set := func(capacity *int) func(context.Context) error {
@@ -148,12 +149,12 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 		}
 	}
 	return disturbance{
-		kind: "no capacity", needs: []string{"capacity"}, lasts: between(random, 3*time.Second, 12*time.Second),
+		kind: "no capacity", targets: []string{"capacity"}, duration: between(random, 3*time.Second, 12*time.Second),
 		text: "the cloud has no capacity for " + size, do: set(new(0)), undo: set(nil),
 	}
 }
 
-// vanish deletes an instance behind everyone's back.
+// vanish returns a disturbance that deletes an instance in the cloud, without Machinist.
 func (w *world) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{
@@ -170,10 +171,10 @@ func (w *world) vanish(random *rand.Rand) disturbance {
 				}
 			}
 			if len(running) == 0 {
-				return errors.New("there is none")
+				return errors.New("no instance is running")
 			}
 			id := running[n%len(running)]
-			w.watcher.others(id)
+			w.watcher.expectDeletion(id)
 			_, err = w.cloud.AddInstanceFault(ctx, id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes})
 			return err
 		},

@@ -8,44 +8,45 @@ import (
 	"time"
 )
 
-// most is how many disturbances there are at the same time at most.
-const most = 4
+// maxConcurrent is the maximum number of disturbances at the same time.
+const maxConcurrent = 4
 
-// The weather changes: for a while everything may happen, and then nothing but what the cloud does, so that our
-// processes come to work while it misbehaves.
-const weather = 25 * time.Second
+// phaseLength is the length of a phase. In every second phase only the cloud is disturbed, so that the processes get
+// work done while it misbehaves.
+const phaseLength = 25 * time.Second
 
-// mending is how long it is tried to undo a disturbance while another one is in the way.
-const mending = 2 * time.Minute
+// undoTimeout is the time limit for undoing a disturbance. Another disturbance may prevent the undoing for a while.
+const undoTimeout = 2 * time.Minute
 
-// disturbance is something that befalls the world for a while.
+// disturbance is a fault that is injected for a while.
 type disturbance struct {
 	kind string
-	// text says what is done, and to which process.
+	// text describes the fault and the process that it affects.
 	text string
-	// needs is what nothing else may befall meanwhile.
-	needs []string
-	// lasts is the time from do to undo, which may be nil.
-	lasts    time.Duration
+	// targets are what no other disturbance may affect at the same time.
+	targets []string
+	// duration is the time from do to undo. undo may be nil.
+	duration time.Duration
 	do, undo func(context.Context) error
 }
 
-// chance makes a disturbance of one kind.
-type chance struct {
-	weight int
-	make   func(*rand.Rand) disturbance
+// generator generates disturbances of one kind.
+type generator struct {
+	weight   int
+	generate func(*rand.Rand) disturbance
 }
 
-// disturb disturbs and uses the world for the time asked for, and returns when all disturbances have been undone.
+// disturb injects disturbances and runs the users for the requested duration. It returns when all disturbances are
+// undone.
 func (w *world) disturb(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.duration)
 	defer cancel()
-	var under sync.WaitGroup
-	under.Go(func() { w.users.use(ctx) })
-	defer under.Wait()
+	var tasks sync.WaitGroup
+	tasks.Go(func() { w.users.run(ctx) })
+	defer tasks.Wait()
 
-	// There are more to need than can be busy, so that one to choose is always found.
-	all, mild, busy, free := w.chances(), w.cloudChances(), map[string]bool{}, make(chan disturbance, most)
+	all, cloudOnly, busy := w.generators(), w.cloudGenerators(), map[string]bool{}
+	finished := make(chan disturbance, maxConcurrent)
 	running, begun := 0, time.Now()
 	for {
 		select {
@@ -55,84 +56,85 @@ func (w *world) disturb(ctx context.Context) {
 		}
 		for done := false; !done; {
 			select {
-			case d := <-free:
+			case d := <-finished:
 				running--
-				for _, need := range d.needs {
-					delete(busy, need)
+				for _, target := range d.targets {
+					delete(busy, target)
 				}
 			default:
 				done = true
 			}
 		}
-		if running == most {
+		if running == maxConcurrent {
 			continue
 		}
-		chances := all
-		if int(time.Since(begun)/weather)%2 == 1 {
-			chances = mild
+		generators := all
+		if int(time.Since(begun)/phaseLength)%2 == 1 {
+			generators = cloudOnly
 		}
-		d := choose(w.random, chances)
-		for slices.ContainsFunc(d.needs, func(need string) bool { return busy[need] }) {
-			d = choose(w.random, chances)
+		d := choose(w.random, generators)
+		// This loop ends, because there are more targets than the running disturbances can occupy.
+		for slices.ContainsFunc(d.targets, func(target string) bool { return busy[target] }) {
+			d = choose(w.random, generators)
 		}
-		for _, need := range d.needs {
-			busy[need] = true
+		for _, target := range d.targets {
+			busy[target] = true
 		}
 		running++
-		under.Go(func() {
-			w.befall(ctx, d)
-			free <- d
+		tasks.Go(func() {
+			w.inject(ctx, d)
+			finished <- d
 		})
 	}
 }
 
-func choose(random *rand.Rand, chances []chance) disturbance {
-	return chances[draw(random, chances, func(c chance) int { return c.weight })].make(random)
+func choose(random *rand.Rand, generators []generator) disturbance {
+	return generators[draw(random, generators, func(g generator) int { return g.weight })].generate(random)
 }
 
-// draw returns the index of one, by weight.
-func draw[T any](random *rand.Rand, of []T, weight func(T) int) int {
-	all := 0
-	for _, c := range of {
-		all += weight(c)
+// draw returns the index of a random item. Items are drawn in proportion to their weights.
+func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
+	total := 0
+	for _, item := range items {
+		total += weight(item)
 	}
-	n, i := random.IntN(all), 0
-	for ; n >= weight(of[i]); i++ {
-		n -= weight(of[i])
+	n, i := random.IntN(total), 0
+	for ; n >= weight(items[i]); i++ {
+		n -= weight(items[i])
 	}
 	return i
 }
 
-// befall carries out a disturbance and undoes it after its time, or at once when the context ends.
-func (w *world) befall(ctx context.Context, d disturbance) {
-	if d.lasts > 0 {
-		w.logf("%s for %s", d.text, d.lasts.Round(10*time.Millisecond))
+// inject carries out a disturbance. It undoes the disturbance after its duration, or at once when the context ends.
+func (w *world) inject(ctx context.Context, d disturbance) {
+	if d.duration > 0 {
+		w.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))
 	} else {
 		w.logf("%s", d.text)
 	}
 	w.count("disturbance: " + d.kind)
-	// What was begun is brought to its end.
-	through := context.WithoutCancel(ctx)
-	if err := d.do(through); err != nil {
+	// A disturbance that has begun is completed even if the context ends.
+	uncancelled := context.WithoutCancel(ctx)
+	if err := d.do(uncancelled); err != nil {
 		// A cloud or an API server that is unreachable at the moment cannot be disturbed further.
-		w.logf("%s: not done: %v", d.kind, err)
-		w.count("disturbances that met another")
+		w.logf("%s failed: %v", d.kind, err)
+		w.count("disturbances that failed because of another one")
 	}
 	if d.undo == nil {
 		return
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(d.lasts):
+	case <-time.After(d.duration):
 	}
-	if err := try(through, d.undo); err != nil {
-		w.breach("%s could not be undone: %v", d.text, err)
+	if err := retry(uncancelled, d.undo); err != nil {
+		w.breach("undo %s: %v", d.text, err)
 	}
 }
 
-// try does something again and again until it succeeds.
-func try(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, mending)
+// retry calls do until it succeeds, or until undoTimeout has passed.
+func retry(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -149,7 +151,7 @@ func try(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// between is a time between two.
+// between returns a random duration between least and most.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }

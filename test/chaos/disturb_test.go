@@ -5,26 +5,25 @@ import (
 	"testing"
 )
 
-func TestWhatWeighsMoreIsDrawnMoreOften(t *testing.T) {
+func TestDrawFollowsWeights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	weights, drawn := []int{1, 0, 3}, make([]int, 3)
 	for range 4000 {
 		drawn[draw(random, weights, func(w int) int { return w })]++
 	}
 	if drawn[1] != 0 || drawn[0] < 800 || drawn[0] > 1200 || drawn[0]+drawn[2] != 4000 {
-		t.Errorf("of weights %v were drawn %v", weights, drawn)
+		t.Errorf("weights %v: got %v draws per index", weights, drawn)
 	}
 }
 
-// The seed says what is chosen; another says something else.
-func TestASeedChooses(t *testing.T) {
+func TestSeedDeterminesDisturbances(t *testing.T) {
 	choices := func(seed uint64) (out []string) {
 		w := newWorld(options{seed: seed})
 		w.replicas = []*replica{{name: "manager-a", program: programs[0]}, {name: "provider-a", program: programs[1]}}
-		chances := w.cloudChances()
+		generators := w.cloudGenerators()
 		for range 20 {
-			d := choose(w.random, chances)
-			out = append(out, d.text+d.lasts.String())
+			d := choose(w.random, generators)
+			out = append(out, d.text+d.duration.String())
 		}
 		return out
 	}
@@ -32,11 +31,11 @@ func TestASeedChooses(t *testing.T) {
 	differs := false
 	for i := range same {
 		if same[i] != again[i] {
-			t.Errorf("choice %d of one seed is %q and %q", i, same[i], again[i])
+			t.Errorf("choice %d of one seed: got %q, then %q", i, same[i], again[i])
 		}
 		differs = differs || same[i] != other[i]
 	}
 	if !differs {
-		t.Error("two seeds choose the same")
+		t.Error("two different seeds choose the same disturbances")
 	}
 }

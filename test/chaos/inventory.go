@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// inventory is all that there is.
+// inventory is everything that belongs to the fleet: its objects, Nodes, instances and bootstrap tokens.
 type inventory struct {
 	deployments []v1beta1.MachineDeployment
 	sets        []v1beta1.MachineSet
@@ -25,7 +25,7 @@ type inventory struct {
 	tokens      []corev1.Secret
 }
 
-func (w *world) check(ctx context.Context) (*inventory, error) {
+func (w *world) takeInventory(ctx context.Context) (*inventory, error) {
 	var deployments v1beta1.MachineDeploymentList
 	var sets v1beta1.MachineSetList
 	var machines v1beta1.MachineList
@@ -53,17 +53,17 @@ func (w *world) check(ctx context.Context) (*inventory, error) {
 		}), tokens.Items}, nil
 }
 
-// asWanted returns what is not as people asked for.
-func (w *world) asWanted(ctx context.Context) []string {
-	all, err := w.check(ctx)
+// fleetProblems returns how the fleet differs from what its deployments request.
+func (w *world) fleetProblems(ctx context.Context) []string {
+	all, err := w.takeInventory(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return all.unlikeWanted()
+	return all.problems()
 }
 
-// unlikeWanted returns what differs from what the deployments ask for.
-func (all *inventory) unlikeWanted() (problems []string) {
+// problems returns how the inventory differs from what the deployments request.
+func (all *inventory) problems() (problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	wanted := 0
 	for i := range all.deployments {
@@ -72,19 +72,20 @@ func (all *inventory) unlikeWanted() (problems []string) {
 		wanted += int(n)
 		if !d.DeletionTimestamp.IsZero() || s.ObservedGeneration != d.Generation || s.Replicas != n ||
 			s.UpdatedReplicas != n || s.UpToDateReplicas != n || s.AvailableReplicas != n {
-			problem("deployment %s wants %d: %d, %d updated, %d up to date, %d available, generation %d of %d", d.Name, n,
-				s.Replicas, s.UpdatedReplicas, s.UpToDateReplicas, s.AvailableReplicas, s.ObservedGeneration, d.Generation)
+			problem("deployment %s wants %d replicas, has %d: %d updated, %d up to date, %d available, observed generation %d of %d",
+				d.Name, n, s.Replicas, s.UpdatedReplicas, s.UpToDateReplicas, s.AvailableReplicas, s.ObservedGeneration,
+				d.Generation)
 		}
 	}
 	if len(all.machines) != wanted {
-		problem("%d machines, %d are wanted", len(all.machines), wanted)
+		problem("got %d machines, want %d", len(all.machines), wanted)
 	}
 	instances := map[types.UID]*simcloud.Record{}
 	for i := range all.instances {
 		r := &all.instances[i]
 		uid := types.UID(r.Tags[provider.TagMachineUID])
 		if instances[uid] != nil {
-			problem("instances %s and %s are of one machine", instances[uid].ID, r.ID)
+			problem("instances %s and %s belong to one machine", instances[uid].ID, r.ID)
 		}
 		instances[uid] = r
 	}
@@ -102,10 +103,10 @@ func (all *inventory) unlikeWanted() (problems []string) {
 		}
 	}
 	for uid, r := range instances {
-		problem("instance %s of machine %s (%s) has none", r.ID, r.Tags[provider.TagMachine], uid)
+		problem("instance %s has no machine; its tags name %s (%s)", r.ID, r.Tags[provider.TagMachine], uid)
 	}
 	if len(all.nodes) != wanted {
-		problem("%d nodes, %d are wanted", len(all.nodes), wanted)
+		problem("got %d nodes, want %d", len(all.nodes), wanted)
 	}
 	if len(all.tokens) > 0 {
 		problem("%d bootstrap tokens are left", len(all.tokens))
@@ -123,17 +124,17 @@ func conditions(m *v1beta1.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// asNever returns what is left of a fleet that was deleted.
-func (w *world) asNever(ctx context.Context) []string {
-	all, err := w.check(ctx)
+// leftovers returns what is left of a deleted fleet.
+func (w *world) leftovers(ctx context.Context) []string {
+	all, err := w.takeInventory(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return all.left()
+	return all.list()
 }
 
-// left names everything.
-func (all *inventory) left() (problems []string) {
+// list returns a text for each thing in the inventory.
+func (all *inventory) list() (problems []string) {
 	for _, d := range all.deployments {
 		problems = append(problems, "deployment "+d.Name)
 	}

@@ -17,33 +17,35 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// chances are all kinds of disturbances of processes, servers and links, and of the cloud.
-func (w *world) chances() []chance {
-	return append(w.cloudChances(), []chance{
+// generators returns the generators of all disturbances: of processes, servers, links and the cloud.
+func (w *world) generators() []generator {
+	return append(w.cloudGenerators(), []generator{
 		{5, func(r *rand.Rand) disturbance { return w.kill(r, pick(r, w.replicas)) }},
-		{2, func(r *rand.Rand) disturbance { return w.kill(r, w.of(pick(r, programs))...) }},
+		{2, func(r *rand.Rand) disturbance { return w.kill(r, w.replicasOf(pick(r, programs))...) }},
 		{3, func(r *rand.Rand) disturbance {
-			return w.freeze("frozen for less than the lease", pick(r, w.replicas), between(r, 300*time.Millisecond, lease*3/4))
+			return w.freeze("frozen for less than the lease duration", pick(r, w.replicas),
+				between(r, 300*time.Millisecond, leaseDuration*3/4))
 		}},
 		{3, func(r *rand.Rand) disturbance {
-			return w.freeze("frozen for longer than the lease", pick(r, w.replicas), between(r, lease+time.Second, 3*lease))
+			return w.freeze("frozen for longer than the lease duration", pick(r, w.replicas),
+				between(r, leaseDuration+time.Second, 3*leaseDuration))
 		}},
 		{3, func(r *rand.Rand) disturbance { return w.stealLease(pick(r, programs)) }},
-		{3, func(r *rand.Rand) disturbance { return w.etcdDies(r, "control", w.Control) }},
-		{1, func(r *rand.Rand) disturbance { return w.etcdDies(r, "target", w.Target) }},
-		{3, func(r *rand.Rand) disturbance { return w.apiServerDies(r, "control", w.Control) }},
-		{1, func(r *rand.Rand) disturbance { return w.apiServerDies(r, "target", w.Target) }},
+		{3, func(r *rand.Rand) disturbance { return w.killEtcd(r, "control", w.Control) }},
+		{1, func(r *rand.Rand) disturbance { return w.killEtcd(r, "target", w.Target) }},
+		{3, func(r *rand.Rand) disturbance { return w.killAPIServer(r, "control", w.Control) }},
+		{1, func(r *rand.Rand) disturbance { return w.killAPIServer(r, "target", w.Target) }},
 		{4, func(r *rand.Rand) disturbance { return w.cut(r, "control", pick(r, w.replicas)) }},
 		{1, func(r *rand.Rand) disturbance { return w.cut(r, "control", w.replicas...) }},
 		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", pick(r, w.replicas)) }},
 		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", w.replicas...) }},
-		{2, func(r *rand.Rand) disturbance { return w.cut(r, "cloud", w.of(stack.Provider)...) }},
+		{2, func(r *rand.Rand) disturbance { return w.cut(r, "cloud", w.replicasOf(stack.Provider)...) }},
 	}...)
 }
 
 var programs = []string{stack.Manager, stack.Provider}
 
-func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+func pick[T any](random *rand.Rand, items []T) T { return items[random.IntN(len(items))] }
 
 func names(replicas []*replica) (out []string) {
 	for _, r := range replicas {
@@ -53,10 +55,10 @@ func names(replicas []*replica) (out []string) {
 }
 
 func (w *world) kill(random *rand.Rand, replicas ...*replica) disturbance {
-	pause := between(random, soon, 6*time.Second)
+	pause := between(random, restartDelay, 6*time.Second)
 	return disturbance{
-		kind: fmt.Sprintf("kill -9 of %d", len(replicas)), needs: names(replicas),
-		text: fmt.Sprintf("kill -9 %s, back after %s", strings.Join(names(replicas), " "), pause.Round(10*time.Millisecond)),
+		kind: fmt.Sprintf("kill -9 of %d", len(replicas)), targets: names(replicas),
+		text: fmt.Sprintf("kill -9 %s, restart after %s", strings.Join(names(replicas), " "), pause.Round(10*time.Millisecond)),
 		do: func(context.Context) error {
 			for _, r := range replicas {
 				if err := r.kill(pause); err != nil {
@@ -68,18 +70,18 @@ func (w *world) kill(random *rand.Rand, replicas ...*replica) disturbance {
 	}
 }
 
-func (w *world) freeze(kind string, r *replica, lasts time.Duration) disturbance {
+func (w *world) freeze(kind string, r *replica, duration time.Duration) disturbance {
 	return disturbance{
-		kind: kind, needs: names([]*replica{r}), lasts: lasts, text: "SIGSTOP " + r.name,
+		kind: kind, targets: names([]*replica{r}), duration: duration, text: "SIGSTOP " + r.name,
 		do:   func(context.Context) error { return r.signal(syscall.SIGSTOP) },
 		undo: func(context.Context) error { return r.signal(syscall.SIGCONT) },
 	}
 }
 
-// stealLease writes somebody else into a lease, who never renews it.
+// stealLease returns a disturbance that writes another holder into the Lease of a program. The holder never renews it.
 func (w *world) stealLease(program string) disturbance {
 	return disturbance{
-		kind: "lease stolen", needs: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
+		kind: "lease stolen", targets: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
 		do: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
@@ -95,48 +97,48 @@ func (w *world) stealLease(program string) disturbance {
 	}
 }
 
-func (w *world) etcdDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+func (w *world) killEtcd(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
-		kind: "etcd of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond,
-			5*time.Second),
-		text: "kill -9 etcd of " + name + ", away",
-		do:   func(context.Context) error { return cp.StopEtcd() },
-		undo: cp.StartEtcd,
+		kind: "etcd of " + name + " killed", targets: []string{name},
+		duration: between(random, 100*time.Millisecond, 5*time.Second),
+		text:     "kill -9 etcd of " + name + "; it is down",
+		do:       func(context.Context) error { return cp.StopEtcd() },
+		undo:     cp.StartEtcd,
 	}
 }
 
-func (w *world) apiServerDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
-		kind: "API server of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond,
-			5*time.Second),
-		text: "kill -9 API server of " + name + ", away",
-		do:   func(context.Context) error { return cp.StopAPIServer() },
-		undo: cp.StartAPIServer,
+		kind: "API server of " + name + " killed", targets: []string{name},
+		duration: between(random, 100*time.Millisecond, 5*time.Second),
+		text:     "kill -9 API server of " + name + "; it is down",
+		do:       func(context.Context) error { return cp.StopAPIServer() },
+		undo:     cp.StartAPIServer,
 	}
 }
 
-// cut cuts the links of some to one of control, target and cloud.
+// cut returns a disturbance that cuts the links of replicas. The argument to is control, target or cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
-	how, said := link.Refused, "refuses connections"
+	state, effect := link.Refused, "refuses connections"
 	if random.IntN(2) == 0 {
-		how, said = link.Swallowed, "is a black hole"
+		state, effect = link.Swallowed, "is a black hole"
 	}
-	var needs []string
+	var targets []string
 	for _, r := range replicas {
-		needs = append(needs, r.name+" to "+to)
+		targets = append(targets, r.name+" to "+to)
 	}
-	become := func(how link.Cut) func(context.Context) error {
+	set := func(state link.Cut) func(context.Context) error {
 		return func(context.Context) error {
 			for _, r := range replicas {
-				map[string]*link.Link{"control": r.control, "target": r.target, "cloud": r.cloud}[to].Become(how)
+				map[string]*link.Link{"control": r.control, "target": r.target, "cloud": r.cloud}[to].Become(state)
 			}
 			return nil
 		}
 	}
 	return disturbance{
-		kind: fmt.Sprintf("%s %s for %d", to, said, len(replicas)), needs: needs, lasts: between(random, 500*time.Millisecond,
-			10*time.Second),
-		text: fmt.Sprintf("the %s of %s %s", to, strings.Join(names(replicas), " "), said),
-		do:   become(how), undo: become(link.Whole),
+		kind: fmt.Sprintf("%s %s for %d", to, effect, len(replicas)), targets: targets,
+		duration: between(random, 500*time.Millisecond, 10*time.Second),
+		text:     fmt.Sprintf("the %s of %s %s", to, strings.Join(names(replicas), " "), effect),
+		do:       set(state), undo: set(link.Whole),
 	}
 }

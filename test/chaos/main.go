@@ -1,9 +1,9 @@
-// Command chaos beats a whole Machinist up while people use it: real API servers and etcds, two replicas of the
-// manager and of the provider, and the simulated cloud. Judges check every revision of every object and at every
-// state of every instance. In the end everything heals, and the fleet must be what was asked for, when settled, and
-// then gone without a trace.
+// Command chaos injects faults into a complete Machinist while simulated users work with a fleet. It runs real API
+// servers and etcds, two replicas of the manager and of the provider, and the simulated cloud. A judge checks every
+// revision of every object and every state of every instance. At the end, all disturbances stop. The fleet must then
+// become as requested, stay without writes, and leave nothing behind when it is deleted.
 //
-// It ends with 1 if a promise was broken, and keeps all logs then.
+// The command exits with 1 if it found a breach of an invariant. It then keeps all logs.
 package main
 
 import (
@@ -29,18 +29,19 @@ func main() {
 	logf.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	var o options
-	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to disturb and to use it")
-	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "what is chosen by chance; when things happen is up to the machine")
-	flag.DurationVar(&o.gap, "gap", 3*time.Second, "time from one disturbance to the next, on average")
+	flag.DurationVar(&o.duration, "duration", 10*time.Minute, "how long to inject disturbances and run the users")
+	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "seed of the random choices; it does not determine their timing")
+	flag.DurationVar(&o.gap, "gap", 3*time.Second, "average time between two disturbances")
 	flag.DurationVar(&o.patience, "patience", 12*time.Minute,
-		"time within which all must be well after the last disturbance; what the cloud had no room for is tried again within ten")
-	flag.DurationVar(&o.rest, "rest", time.Minute, "how long nothing may be written when all is well")
+		"time within which the fleet must be as requested after the last disturbance; "+
+			"the provider retries a creation without capacity within 10 minutes")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long nothing may be written after the fleet is as requested")
 	flag.StringVar(&o.binaries, "bin", "bin", "folder of the programs (make build)")
 	flag.StringVar(&o.dir, "dir", "",
-		"folder for logs and data, new or empty, and of a short name; by default a temporary one that is kept if a promise was broken")
+		"new or empty folder with a short path for logs and data; by default a temporary folder, which is kept after a breach")
 	flag.Parse()
 	switch err := run(ctx, o); {
-	case errors.Is(err, errBroken):
+	case errors.Is(err, errBreach):
 		os.Exit(1)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -48,8 +49,8 @@ func main() {
 	}
 }
 
-// errBroken says that the report has the rest.
-var errBroken = errors.New("a promise was broken")
+// errBreach is returned if an invariant was breached. The report contains the details.
+var errBreach = errors.New("an invariant was breached")
 
 type options struct {
 	duration, gap, patience, rest time.Duration
@@ -60,7 +61,7 @@ type options struct {
 func run(ctx context.Context, o options) (err error) {
 	temporary := o.dir == ""
 	if temporary {
-		// Sockets in it have names of at most a hundred characters.
+		// The path must be short: paths of sockets have at most about a hundred characters.
 		if o.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 			return err
 		}
@@ -81,10 +82,10 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	w.logf("seed %d", o.seed)
-	if err := w.begin(ctx); err != nil {
+	if err := w.createFleet(ctx); err != nil {
 		return err
 	}
 	w.disturb(ctx)
-	w.settle(ctx)
+	w.verify(ctx)
 	return w.report()
 }

@@ -19,9 +19,9 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// Nobody is disturbed here, and somebody does in the processes' name what they must never do: the watchers see each
-// of it in a fleet that runs, and nothing but that.
-func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
+// Without disturbances, the test does in the name of the processes what they must never do. The watcher must find each
+// of these breaches in a running fleet, and nothing else.
+func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
 	t.Cleanup(func() {
@@ -32,18 +32,18 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 	if err := w.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.begin(ctx); err != nil {
+	if err := w.createFleet(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if broken := w.found(); len(broken) > 0 {
-		t.Fatalf("a fleet that nobody disturbs is said to be broken: %v", broken)
+	if found := w.breachTexts(); len(found) > 0 {
+		t.Fatalf("breaches were found in an undisturbed fleet: %v", found)
 	}
 	machines := &v1beta1.MachineList{}
 	if err := w.control.List(ctx, machines, client.InNamespace(namespace),
 		client.MatchingLabels{"pool": "calm"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.check(ctx)
+	all, err := w.takeInventory(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,98 +60,98 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 		return all.instances[i].ID
 	}
 
-	t.Log("a twin")
+	t.Log("create a twin")
 	twin := &machines.Items[0]
 	_, err = cloud.CreateInstance(ctx, simcloud.CreateInstanceRequest{
 		Name: "twin", Region: "sim-1", Type: "small", Image: "sim-os-1",
 		Tags: map[string]string{provider.TagMachineUID: string(twin.UID)},
 	})
 	do(err)
-	w.finds(t, "machine "+string(twin.UID)+" has two instances")
+	w.requireBreach(t, "machine "+string(twin.UID)+" has two instances")
 
-	t.Log("the instance of a machine that is wanted is deleted")
+	t.Log("delete the instance of a wanted machine")
 	wanted := &machines.Items[1]
 	_, err = cloud.DeleteInstance(ctx, id(wanted))
 	do(err)
-	w.finds(t, "instance "+id(wanted)+" was deleted, and its machine "+wanted.Name)
+	w.requireBreach(t, "instance "+id(wanted)+" was deleted, but its machine "+wanted.Name)
 
-	t.Log("one machine too many")
+	t.Log("create a surplus machine")
 	template := &machines.Items[2]
 	surplus := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "surplus", Labels: template.Labels, OwnerReferences: template.OwnerReferences,
 	}, Spec: *template.Spec.DeepCopy()}
 	surplus.Spec.ProviderID = ""
-	// The deployment may have two more than it has; its set may not.
+	// The deployment may have two more machines than now, but its set may not.
 	do(w.control.Create(ctx, surplus))
-	w.finds(t, "machine surplus was made: set "+template.OwnerReferences[0].Name)
+	w.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
 
-	t.Log("a machine is gone before its instance")
+	t.Log("remove a machine before its instance")
 	lost := &machines.Items[3]
-	w.watcher.others(string(lost.UID))
+	w.watcher.expectDeletion(string(lost.UID))
 	slow := simcloud.Duration(time.Minute)
 	_, err = w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ShutdownTime: &slow})
 	do(err)
 	do(w.control.Delete(ctx, lost))
 	do(w.control.Patch(ctx, lost.DeepCopy(), client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":null}}`))))
-	w.finds(t, "machine "+lost.Name+" ("+string(lost.UID)+") is gone, its instance "+id(lost)+" is not")
+	w.requireBreach(t, "machine "+lost.Name+" ("+string(lost.UID)+") is gone, but its instance "+id(lost)+" exists")
 
-	t.Log("a node is gone before its instance")
+	t.Log("delete a node before its instance")
 	node := machines.Items[4].Status.NodeRef.Name
 	for i := range all.nodes {
 		if all.nodes[i].Name == node {
 			do(w.target.Delete(ctx, &all.nodes[i]))
 		}
 	}
-	w.finds(t, "node "+node+" is gone, its instance "+id(&machines.Items[4])+" is not")
+	w.requireBreach(t, "node "+node+" is gone, but its instance "+id(&machines.Items[4])+" exists")
 
-	t.Log("two available ones too many are deleted")
+	t.Log("delete two available machines more than allowed")
 	for _, m := range machines.Items[5:8] {
 		do(w.control.Delete(ctx, &m))
 	}
-	w.finds(t, "available machine "+machines.Items[7].Name+" of set "+template.OwnerReferences[0].Name+" was deleted")
+	w.requireBreach(t, "available machine "+machines.Items[7].Name+" of set "+template.OwnerReferences[0].Name+" was deleted")
 
-	t.Log("a secret is shown")
+	t.Log("write a secret into an object")
 	report := &machines.Items[4]
 	before := report.DeepCopy()
 	report.Annotations = map[string]string{"reported": w.watcher.secrets["user data"]}
 	do(w.control.Patch(ctx, report, client.MergeFrom(before)))
-	w.finds(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
+	w.requireBreach(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
 }
 
-// found returns all that was found so far.
-func (w *world) found() (texts []string) {
-	w.watcher.do(func(j *judge.Judge) {
-		// On a machine that is busy enough a process may lose its lease by itself, and what is planted then be excused.
-		broken, excused := j.Breaches()
-		for _, b := range append(broken, excused...) {
+// breachTexts returns the texts of all breaches that were found so far.
+func (w *world) breachTexts() (texts []string) {
+	w.watcher.withJudge(func(j *judge.Judge) {
+		// On a busy machine, a process may lose its Lease and end. Planted breaches may then count as excused.
+		breaches, excused := j.Breaches()
+		for _, b := range append(breaches, excused...) {
 			texts = append(texts, b.Text)
 		}
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, b := range w.broken {
+	for _, b := range w.breaches {
 		texts = append(texts, b.Text)
 	}
 	return texts
 }
 
-// finds waits until something is found.
-func (w *world) finds(t *testing.T, want string) {
+// requireBreach waits until a breach is found.
+func (w *world) requireBreach(t *testing.T, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		found := w.found()
+		found := w.breachTexts()
 		if slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, want) }) {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not found: %q, but %q", want, found)
+			t.Fatalf("got breaches %q, want %q", found, want)
 		}
 	}
 }

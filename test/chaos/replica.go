@@ -14,10 +14,10 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// soon is how long a supervisor waits until it starts again what has ended.
-const soon = 200 * time.Millisecond
+// restartDelay is the shortest time after which a supervisor restarts a process that has ended.
+const restartDelay = 200 * time.Millisecond
 
-// replica is one process of ours, its supervisor, and its links.
+// replica is a process of Machinist with its supervisor and its links.
 type replica struct {
 	world         *world
 	name, program string
@@ -27,14 +27,14 @@ type replica struct {
 	mu      sync.Mutex
 	process *child.Process
 	killed  bool
-	// pause is how long the supervisor waits the next time.
+	// pause is how long the supervisor waits before the next restart.
 	pause time.Duration
-	// leaves is set when an end has no owner business any more.
-	leaves bool
+	// stopping is set when the process is about to be stopped, so that its end is not a breach.
+	stopping bool
 }
 
-// keep starts the process again whenever it ends.
-func (r *replica) keep(ctx context.Context) {
+// supervise starts the process, and restarts it whenever it ends.
+func (r *replica) supervise(ctx context.Context) {
 	for {
 		done, err := r.start()
 		if err != nil {
@@ -49,7 +49,7 @@ func (r *replica) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(r.ended()):
+		case <-time.After(r.handleExit()):
 		}
 	}
 }
@@ -66,8 +66,8 @@ func (r *replica) start() (<-chan struct{}, error) {
 	return r.process.Done(), nil
 }
 
-// ended checks how the process ended and returns how long to wait until it is started again.
-func (r *replica) ended() time.Duration {
+// handleExit checks how the process ended. It returns how long to wait before the restart.
+func (r *replica) handleExit() time.Duration {
 	if r.program == stack.Manager {
 		r.world.watcher.managerEnded()
 	}
@@ -75,19 +75,19 @@ func (r *replica) ended() time.Duration {
 	defer r.mu.Unlock()
 	var exit *exec.ExitError
 	switch err := r.process.Err(); {
-	case r.leaves || r.killed:
+	case r.stopping || r.killed:
 	case errors.As(err, &exit) && exit.ExitCode() == process.ExitFenced:
-		r.world.logf("%s ended: its lease was lost", r.name)
-		r.world.count("ends of " + r.program + " that lost its lease")
+		r.world.logf("%s ended because it lost its lease", r.name)
+		r.world.count("ends of " + r.program + " because of a lost lease")
 	default:
-		r.world.breach("%s ended by itself: %v; %s", r.name, err, r.process.LogTail())
+		r.world.breach("%s ended unexpectedly: %v; %s", r.name, err, r.process.LogTail())
 	}
-	pause := max(soon, r.pause)
+	pause := max(restartDelay, r.pause)
 	r.pause = 0
 	return pause
 }
 
-// kill ends the process as a crash would; it is started again after a while.
+// kill ends the process like a crash. The supervisor restarts the process after the pause.
 func (r *replica) kill(pause time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *replica) kill(pause time.Duration) error {
 	return r.process.Kill()
 }
 
-// signal does nothing to what does not run.
+// signal sends a signal to the process if it is running.
 func (r *replica) signal(s syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,10 +108,10 @@ func (r *replica) signal(s syscall.Signal) error {
 	return r.process.Signal(s)
 }
 
-// stop ends the process in order, when nobody keeps it any more.
+// stop ends the process gracefully. Its supervisor must have ended before.
 func (r *replica) stop() error {
 	r.mu.Lock()
-	r.leaves = true
+	r.stopping = true
 	r.mu.Unlock()
 	errs := []error{r.signal(syscall.SIGCONT), r.process.Stop(15 * time.Second)}
 	for _, l := range []*link.Link{r.control, r.target, r.cloud} {

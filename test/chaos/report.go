@@ -11,16 +11,16 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// report prints what happened and returns whether a promise was broken.
+// report prints what happened. It returns errBreach if there are breaches.
 func (w *world) report() error {
 	w.watcher.mu.Lock()
 	j, changes := w.watcher.judge, w.watcher.changes
-	broken, excused := j.Breaches()
+	breaches, excused := j.Breaches()
 	w.watcher.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	fmt.Printf("\nseed %d, %s of disturbances and %s in all\n", w.options.seed, w.options.duration,
+	fmt.Printf("\nseed %d, %s of disturbances, %s in total\n", w.options.seed, w.options.duration,
 		time.Since(w.began).Round(time.Second))
 	total := 0
 	for _, kind := range slices.SortedFunc(maps.Keys(w.counts), func(a, b string) int {
@@ -31,28 +31,28 @@ func (w *world) report() error {
 			total += w.counts[kind]
 		}
 	}
-	fmt.Printf("%6d disturbances in all\n%6d revisions were checked\n%6d machines\n%6d instances, %d of them after their machine was gone\n",
-		total, changes, j.Machines, j.Instances, j.Late)
+	fmt.Printf("%6d disturbances in total\n%6d checked revisions\n%6d machines\n", total, changes, j.Machines)
+	fmt.Printf("%6d instances, %d of them created after their machine was gone\n", j.Instances, j.Late)
 	for _, line := range w.results {
 		fmt.Println("      ", line)
 	}
-	list("machines too many for a moment, sent by a process that ended", excused)
-	broken = append(broken, w.broken...)
-	list("promises broken", broken)
-	if len(broken) > 0 {
-		return errBroken
+	printBreaches("surplus machines created around the end of a manager (no breach)", excused)
+	breaches = append(breaches, w.breaches...)
+	printBreaches("breaches", breaches)
+	if len(breaches) > 0 {
+		return errBreach
 	}
 	return nil
 }
 
-func list(what string, breaches []judge.Breach) {
-	fmt.Printf("%6d %s\n", len(breaches), what)
+func printBreaches(title string, breaches []judge.Breach) {
+	fmt.Printf("%6d %s\n", len(breaches), title)
 	for _, b := range breaches {
 		fmt.Printf("       %s\n", b)
 	}
 }
 
-// group is what a kind of things begins with.
+// group returns the first part of a kind, by which the report is sorted.
 func group(kind string) string {
 	group, _, _ := strings.Cut(kind, ":")
 	return group

@@ -17,23 +17,24 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// namespace is where the fleet is.
+// namespace contains the fleet.
 const namespace = "default"
 
-// maxTemporary is how many deployments come and go at the same time at most.
+// maxTemporary is the maximum number of temporary deployments at the same time.
 const maxTemporary = 2
 
-// users are the people who use the fleet. Their requests go past all that is cut.
+// users simulates the users of the fleet. Their requests do not pass through the links that are cut.
 type users struct {
 	world  *world
 	random *rand.Rand
-	// before is what each deployment's machines were until the last roll.
+	// before is the template of each deployment before its last rollout.
 	before map[string]v1beta1.MachineSpec
-	made   int
+	// created counts the temporary deployments that were created.
+	created int
 }
 
-// pools are the deployments that stay. Nobody scales "calm" or changes its bounds, so that the judge is always strict
-// with it.
+// pools returns the permanent deployments. No user scales "calm" or changes its bounds, so that the judge is always
+// strict with it.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{
@@ -58,16 +59,16 @@ func pool(name string, n int32, strategy v1beta1.DeploymentStrategy) *v1beta1.Ma
 	return d
 }
 
-// begin makes the fleet and returns when it runs, undisturbed.
-func (w *world) begin(ctx context.Context) error {
+// createFleet creates the fleet and returns when it runs. There are no disturbances yet.
+func (w *world) createFleet(ctx context.Context) error {
 	w.users = &users{world: w, random: rand.New(rand.NewPCG(w.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
 	objects, err := examples.Fleet()
 	if err != nil {
 		return err
 	}
 	secret := fmt.Sprintf("canary-%016x", rand.Uint64())
-	w.watcher.keepSecret("the token of the cloud", w.CloudToken())
-	w.watcher.keepSecret("user data", secret)
+	w.watcher.addSecret("the token of the cloud", w.CloudToken())
+	w.watcher.addSecret("user data", secret)
 	for _, o := range objects {
 		if _, ok := o.(*v1beta1.MachineDeployment); ok {
 			continue
@@ -82,57 +83,57 @@ func (w *world) begin(ctx context.Context) error {
 			}
 		}
 		if err := w.control.Create(ctx, o); err != nil {
-			return fmt.Errorf("make %T %s: %w", o, o.GetName(), err)
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
 	for _, d := range pools() {
 		if err := w.control.Create(ctx, d); err != nil {
-			return fmt.Errorf("make deployment %s: %w", d.Name, err)
+			return fmt.Errorf("create deployment %s: %w", d.Name, err)
 		}
 	}
-	if problems := w.await(ctx, w.asWanted); len(problems) > 0 {
-		return fmt.Errorf("the fleet does not come up undisturbed: %s", problems)
+	if problems := w.await(ctx, w.fleetProblems); len(problems) > 0 {
+		return fmt.Errorf("without disturbances, the fleet does not become as requested: %s", problems)
 	}
 	w.logf("the fleet runs")
 	return nil
 }
 
-// act is something that people do.
-type act struct {
+// action is an action of a user. do returns a text that describes what it did.
+type action struct {
 	weight int
 	name   string
 	do     func(*users, context.Context) (string, error)
 }
 
-func acts() []act {
-	return []act{
+func actions() []action {
+	return []action{
 		{5, "scale", (*users).scale},
-		{7, "roll", (*users).roll},
+		{7, "roll out", (*users).rollOut},
 		{2, "roll back", (*users).rollBack},
 		{2, "pause or resume", (*users).pause},
 		{4, "delete machines", (*users).deleteMachines},
-		{3, "create a deployment", (*users).create},
-		{3, "delete a deployment", (*users).remove},
+		{3, "create a deployment", (*users).createDeployment},
+		{3, "delete a deployment", (*users).deleteDeployment},
 	}
 }
 
-// use does one thing after the other until the context ends.
-func (u *users) use(ctx context.Context) {
+// run performs one action after the other until the context ends.
+func (u *users) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(between(u.random, 500*time.Millisecond, 4*time.Second)):
 		}
-		chosen := acts()[draw(u.random, acts(), func(a act) int { return a.weight })]
+		chosen := actions()[draw(u.random, actions(), func(a action) int { return a.weight })]
 		request, cancel := context.WithTimeout(ctx, 10*time.Second)
 		text, err := chosen.do(u, request)
 		cancel()
 		switch {
 		case errors.Is(err, errNothing) || ctx.Err() != nil:
 		case err != nil:
-			u.world.count("users' acts that failed, with the API server unreachable")
-			u.world.logf("user: %s: %v", chosen.name, err)
+			u.world.count("user actions that failed because the API server was unreachable")
+			u.world.logf("user failed to %s: %v", chosen.name, err)
 		default:
 			u.world.count("user: " + chosen.name)
 			u.world.logf("user: %s", text)
@@ -140,7 +141,7 @@ func (u *users) use(ctx context.Context) {
 	}
 }
 
-// errNothing says that there is nothing to do it to.
+// errNothing is returned by an action that found nothing to act on.
 var errNothing = errors.New("nothing to do")
 
 // change patches a deployment.
@@ -165,14 +166,15 @@ func (u *users) scale(ctx context.Context) (string, error) {
 	})
 }
 
-func (u *users) roll(ctx context.Context) (string, error) {
+func (u *users) rollOut(ctx context.Context) (string, error) {
 	name := pick(u.random, []string{"calm", "calm", "busy", "lean", "fresh"})
 	class := pick(u.random, []string{examples.SmallClass, examples.LargeClass})
 	version := fmt.Sprintf("v1.36.%d", u.random.IntN(4))
-	return fmt.Sprintf("rolls %s to %s %s", name, class, version), u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
-		u.before[name] = *d.Spec.Template.Spec.DeepCopy()
-		d.Spec.Template.Spec.ClassRef.Name, d.Spec.Template.Spec.Version = class, version
-	})
+	return fmt.Sprintf("rolls out %s: class %s, version %s", name, class, version),
+		u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
+			u.before[name] = *d.Spec.Template.Spec.DeepCopy()
+			d.Spec.Template.Spec.ClassRef.Name, d.Spec.Template.Spec.Version = class, version
+		})
 }
 
 func (u *users) rollBack(ctx context.Context) (string, error) {
@@ -181,7 +183,7 @@ func (u *users) rollBack(ctx context.Context) (string, error) {
 	if !ok {
 		return "", errNothing
 	}
-	return fmt.Sprintf("rolls %s back to %s %s", name, before.ClassRef.Name, before.Version),
+	return fmt.Sprintf("rolls back %s: class %s, version %s", name, before.ClassRef.Name, before.Version),
 		u.change(ctx, name, func(d *v1beta1.MachineDeployment) {
 			u.before[name], d.Spec.Template.Spec = *d.Spec.Template.Spec.DeepCopy(), before
 		})
@@ -208,7 +210,7 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	text := "deletes"
 	for range n {
 		m := &list.Items[u.random.IntN(len(list.Items))]
-		u.world.watcher.others(string(m.UID))
+		u.world.watcher.expectDeletion(string(m.UID))
 		text += " " + m.Name
 		if err := u.world.control.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
 			return "", err
@@ -217,42 +219,42 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// temporary returns the deployments that come and go.
+// temporary returns the temporary deployments that are not being deleted.
 func (u *users) temporary(ctx context.Context) ([]v1beta1.MachineDeployment, error) {
 	list := &v1beta1.MachineDeploymentList{}
 	err := u.world.control.List(ctx, list, client.InNamespace(namespace))
-	stay := pools()
+	permanent := pools()
 	return slices.DeleteFunc(list.Items, func(d v1beta1.MachineDeployment) bool {
-		return !d.DeletionTimestamp.IsZero() || slices.ContainsFunc(stay, func(p *v1beta1.MachineDeployment) bool {
+		return !d.DeletionTimestamp.IsZero() || slices.ContainsFunc(permanent, func(p *v1beta1.MachineDeployment) bool {
 			return p.Name == d.Name
 		})
 	}), err
 }
 
-func (u *users) create(ctx context.Context) (string, error) {
-	there, err := u.temporary(ctx)
+func (u *users) createDeployment(ctx context.Context) (string, error) {
+	existing, err := u.temporary(ctx)
 	if err != nil {
 		return "", err
 	}
-	if len(there) >= maxTemporary {
+	if len(existing) >= maxTemporary {
 		return "", errNothing
 	}
-	u.made++
-	d := pool(fmt.Sprintf("passing-%d", u.made), int32(1+u.random.IntN(4)), pools()[0].Spec.Strategy)
-	return fmt.Sprintf("makes %s with %d machines", d.Name, *d.Spec.Replicas), u.world.control.Create(ctx, d)
+	u.created++
+	d := pool(fmt.Sprintf("temporary-%d", u.created), int32(1+u.random.IntN(4)), pools()[0].Spec.Strategy)
+	return fmt.Sprintf("creates %s with %d machines", d.Name, *d.Spec.Replicas), u.world.control.Create(ctx, d)
 }
 
-func (u *users) remove(ctx context.Context) (string, error) {
-	there, err := u.temporary(ctx)
+func (u *users) deleteDeployment(ctx context.Context) (string, error) {
+	existing, err := u.temporary(ctx)
 	if err != nil {
 		return "", err
 	}
-	if len(there) == 0 {
+	if len(existing) == 0 {
 		return "", errNothing
 	}
-	d := &there[u.random.IntN(len(there))]
-	how := pick(u.random, []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
+	d := &existing[u.random.IntN(len(existing))]
+	propagation := pick(u.random, []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
 		metav1.DeletePropagationForeground})
-	return fmt.Sprintf("deletes %s, %s", d.Name, how),
-		client.IgnoreNotFound(u.world.control.Delete(ctx, d, client.PropagationPolicy(how)))
+	return fmt.Sprintf("deletes %s, propagation %s", d.Name, propagation),
+		client.IgnoreNotFound(u.world.control.Delete(ctx, d, client.PropagationPolicy(propagation)))
 }

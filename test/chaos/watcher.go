@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// window is how old what a process goes by may be: after an outage, a cache is behind for as long as it waits between
-// two tries.
+// window is the maximum age of the data on which a process acts. After an outage, a cache is stale for as long as its
+// informer waits between two tries.
 const window = time.Minute
 
-// Keys of both clusters' databases.
+// Prefixes of the keys in etcd.
 const (
 	registry = "/registry/"
 	ours     = registry + v1beta1.GroupName + "/"
@@ -30,21 +30,22 @@ const (
 	nodes    = registry + "minions/"
 )
 
-// watcher has the judge see all that the databases tell.
+// watcher passes all changes in the databases to the judge.
 type watcher struct {
 	world *world
-	ended sync.WaitGroup
+	tasks sync.WaitGroup
 
 	mu      sync.Mutex
 	judge   *judge.Judge
 	journal *history.Journal
-	// secrets are what must be seen nowhere, by what they are.
+	// secrets must not appear anywhere. The keys describe them.
 	secrets map[string]string
-	// changes and revisions tell how much was seen.
+	// changes is the number of changes so far, and revision is the last revision of each cluster.
 	changes  int
 	revision map[string]int64
 	errs     []error
-	shown    int
+	// printed is the number of breaches that were printed.
+	printed int
 }
 
 func newWatcher(w *world) *watcher {
@@ -56,16 +57,16 @@ func newWatcher(w *world) *watcher {
 
 func (o *watcher) start(ctx context.Context) {
 	for name, dir := range map[string]string{"control": o.world.Control.Dir(), "target": o.world.Target.Dir()} {
-		o.ended.Go(func() {
+		o.tasks.Go(func() {
 			err := history.Follow(ctx, filepath.Join(dir, "etcd.sock:0"), registry, 1, func(c history.Change) {
 				o.change(name, c)
 			})
 			if err != nil {
-				o.world.breach("the watcher of the %s cluster is blind: %v", name, err)
+				o.world.breach("watch the %s cluster: %v", name, err)
 			}
 		})
 	}
-	o.ended.Go(func() {
+	o.tasks.Go(func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -74,7 +75,7 @@ func (o *watcher) start(ctx context.Context) {
 				return
 			case <-tick.C:
 				o.mu.Lock()
-				o.read()
+				o.readJournal()
 				o.mu.Unlock()
 			}
 		}
@@ -82,31 +83,33 @@ func (o *watcher) start(ctx context.Context) {
 }
 
 func (o *watcher) stop() error {
-	o.ended.Wait()
+	o.tasks.Wait()
 	return errors.Join(o.errs...)
 }
 
-// do lets something be reported to the judge.
-func (o *watcher) do(report func(*judge.Judge)) {
+// withJudge calls use with the judge, under the lock.
+func (o *watcher) withJudge(use func(*judge.Judge)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	report(o.judge)
+	use(o.judge)
 }
 
-func (o *watcher) managerEnded() { o.do(func(j *judge.Judge) { j.Ended(time.Now()) }) }
+func (o *watcher) managerEnded() { o.withJudge(func(j *judge.Judge) { j.ProcessEnded(time.Now()) }) }
 
-// others says that we delete a Machine or an instance.
-func (o *watcher) others(id string) { o.do(func(j *judge.Judge) { j.Others(id) }) }
+// expectDeletion records that this program is about to delete a Machine or an instance.
+func (o *watcher) expectDeletion(id string) {
+	o.withJudge(func(j *judge.Judge) { j.ExpectDeletion(id) })
+}
 
-// keepSecret says what must not be seen.
-func (o *watcher) keepSecret(what, secret string) {
+// addSecret adds a secret that must not appear anywhere. The name describes it.
+func (o *watcher) addSecret(name, secret string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.secrets[what] = secret
+	o.secrets[name] = secret
 }
 
-// read tells the judge what the cloud did. It holds the lock.
-func (o *watcher) read() {
+// readJournal passes the changes in the cloud to the judge. The caller holds the lock.
+func (o *watcher) readJournal() {
 	now := time.Now()
 	if err := o.journal.Read(func(in simcloud.Instance) { o.judge.Instance(now, in) }); err != nil {
 		o.fail(err)
@@ -116,37 +119,37 @@ func (o *watcher) read() {
 func (o *watcher) fail(err error) {
 	o.errs = append(o.errs, err)
 	if len(o.errs) == 1 {
-		o.world.breach("the watcher is blind: %v", err)
+		o.world.breach("watch the fleet: %v", err)
 	}
 }
 
-// change tells the judge of one revision, after all that the cloud did before it.
+// change passes one revision to the judge, after everything that happened in the cloud before it.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changes++
 	o.revision[cluster] = c.Revision
 	if strings.HasPrefix(c.Key, ours) || strings.HasPrefix(c.Key, events) {
-		for what, secret := range o.secrets {
+		for name, secret := range o.secrets {
 			if bytes.Contains(c.Value, []byte(secret)) {
-				o.world.breach("I10: %s is in %s at revision %d", what, c.Key, c.Revision)
+				o.world.breach("I10: %s is in %s at revision %d", name, c.Key, c.Revision)
 			}
 		}
 	}
 	now := time.Now()
 	if cluster == "target" {
 		if name, ok := strings.CutPrefix(c.Key, nodes); ok && c.Value == nil {
-			o.read()
+			o.readJournal()
 			o.judge.NodeGone(now, name)
-			o.show()
+			o.printBreaches()
 		}
 		return
 	}
-	object := empty(c.Key)
+	object := newObject(c.Key)
 	if object == nil {
 		return
 	}
-	o.read()
+	o.readJournal()
 	text := c.Value
 	if text == nil {
 		text = c.Old
@@ -156,24 +159,24 @@ func (o *watcher) change(cluster string, c history.Change) {
 		return
 	}
 	if c.Value == nil {
-		o.judge.Gone(now, object)
+		o.judge.ObjectGone(now, object)
 	} else {
 		o.judge.Object(now, object)
 	}
-	o.show()
+	o.printBreaches()
 }
 
-// show prints breaches as they come. It holds the lock.
-func (o *watcher) show() {
-	found := o.judge.Found()
-	for _, b := range found[o.shown:] {
+// printBreaches prints new breaches. The caller holds the lock.
+func (o *watcher) printBreaches() {
+	found := o.judge.Certain()
+	for _, b := range found[o.printed:] {
 		o.world.logf("BREACH %s", b)
 	}
-	o.shown = len(found)
+	o.printed = len(found)
 }
 
-// empty returns an object of the kind that a key has, nil if the judge does not check it.
-func empty(key string) client.Object {
+// newObject returns an empty object of the kind of a key, or nil if the judge does not check this kind.
+func newObject(key string) client.Object {
 	rest, ok := strings.CutPrefix(key, ours)
 	if !ok {
 		return nil

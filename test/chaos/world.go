@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// flags make the processes notice within seconds what they would notice within minutes. What they promise is the same.
+// flags let the processes notice within seconds what they otherwise notice within minutes. They do not change what the
+// processes guarantee.
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
@@ -31,10 +32,10 @@ var (
 	providerFlags = []string{"--orphan-check-period=10s", "--orphan-min-age=30s"}
 )
 
-// lease is as long as in the flags.
-const lease = 4 * time.Second
+// leaseDuration is the lease duration in flags.
+const leaseDuration = 4 * time.Second
 
-// world is a Machinist, those who use it and what befalls it.
+// world is a complete Machinist with its simulated users and its disturbances.
 type world struct {
 	*stack.Stack
 	options  options
@@ -42,27 +43,28 @@ type world struct {
 	replicas []*replica
 	watcher  *watcher
 	users    *users
-	// control and target are administrators' clients that no disturbance cuts.
+	// control and target are clients of an administrator, which no disturbance cuts off.
 	control, target client.WithWatch
 	cloud           *simcloud.Admin
 	cloudAddress    string
-	// random is for the one goroutine that chooses disturbances.
+	// random is used only by the goroutine that chooses disturbances.
 	random *rand.Rand
 
-	cancel  context.CancelFunc
-	keepers sync.WaitGroup
+	cancel      context.CancelFunc
+	supervisors sync.WaitGroup
 
-	mu      sync.Mutex
-	counts  map[string]int
-	broken  []judge.Breach
-	results []string
+	mu     sync.Mutex
+	counts map[string]int
+	// breaches are those that the judge does not know of.
+	breaches []judge.Breach
+	results  []string
 }
 
 func newWorld(o options) *world {
 	return &world{options: o, began: time.Now(), counts: map[string]int{}, random: rand.New(rand.NewPCG(o.seed, 1))}
 }
 
-// logf prints a line with the time since the beginning.
+// logf prints a line with the time since the start and the time of day.
 func (w *world) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,22 +72,22 @@ func (w *world) logf(format string, args ...any) {
 		fmt.Sprintf(format, args...))
 }
 
-// count notes that something of a kind happened.
+// count counts one more event of a kind for the report.
 func (w *world) count(kind string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[kind]++
 }
 
-// breach notes what is wrong and no judge's business.
+// breach records a breach that the judge does not find.
 func (w *world) breach(format string, args ...any) {
 	w.logf("BREACH "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.broken = append(w.broken, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
+	w.breaches = append(w.breaches, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
 }
 
-// result notes a line for the report.
+// result logs a line and adds it to the report.
 func (w *world) result(format string, args ...any) {
 	w.logf(format, args...)
 	w.mu.Lock()
@@ -93,7 +95,7 @@ func (w *world) result(format string, args ...any) {
 	w.results = append(w.results, fmt.Sprintf(format, args...))
 }
 
-// start brings everything up, with nothing between the processes and the rest of the world but links that are whole.
+// start starts everything. Processes reach the API servers and the cloud only through links, which are not cut yet.
 func (w *world) start(ctx context.Context) (err error) {
 	bin, err := filepath.Abs(w.options.binaries)
 	if err != nil {
@@ -105,7 +107,7 @@ func (w *world) start(ctx context.Context) (err error) {
 			w.cloudAddress = strings.TrimPrefix(cloud, "http://")
 			return cloud
 		},
-		Output: lines{w},
+		Output: logWriter{w},
 	})
 	if err != nil {
 		return err
@@ -129,13 +131,13 @@ func (w *world) start(ctx context.Context) (err error) {
 				return err
 			}
 			w.replicas = append(w.replicas, r)
-			w.keepers.Go(func() { r.keep(ctx) })
+			w.supervisors.Go(func() { r.supervise(ctx) })
 		}
 	}
 	return nil
 }
 
-// newReplica prepares one of two processes of a program, with links of its own to all that it talks to.
+// newReplica prepares one of the two processes of a program, with its own links to the clusters and the cloud.
 func (w *world) newReplica(program, n string) (*replica, error) {
 	r := &replica{world: w, name: strings.TrimPrefix(program, "machinist-") + "-" + n, program: program}
 	clusters := map[string]string{"control": w.Control.Endpoint(), "target": w.Target.Endpoint()}
@@ -145,7 +147,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 	if program == stack.Provider {
 		prepare = w.NewProvider
 		args = append(args, providerFlags...)
-		// Instances join past our links.
+		// Instances join without the links.
 		args = append(args, "--bootstrap-endpoint="+w.Target.Endpoint())
 		l, err := link.Listen(w.cloudAddress)
 		if err != nil {
@@ -170,7 +172,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 		return nil, err
 	}
 	if program == stack.Provider {
-		// There it has the address of the cloud itself first.
+		// The stack has added the address of the cloud itself.
 		p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == "--cloud-endpoint=http://"+w.cloudAddress })
 	}
 	r.process = p
@@ -201,7 +203,7 @@ func (w *world) stop() error {
 	var errs []error
 	if w.cancel != nil {
 		w.cancel()
-		w.keepers.Wait()
+		w.supervisors.Wait()
 		for _, r := range w.replicas {
 			errs = append(errs, r.stop())
 		}
@@ -210,8 +212,8 @@ func (w *world) stop() error {
 	return errors.Join(append(errs, w.Stop())...)
 }
 
-// of returns the replicas of a program.
-func (w *world) of(program string) (out []*replica) {
+// replicasOf returns the replicas of a program.
+func (w *world) replicasOf(program string) (out []*replica) {
 	for _, r := range w.replicas {
 		if r.program == program {
 			out = append(out, r)
@@ -231,12 +233,12 @@ func (w *world) startCloud(ctx context.Context) error {
 	})
 }
 
-// lines says what others write.
-type lines struct{ w *world }
+// logWriter logs what is written to it.
+type logWriter struct{ w *world }
 
-var _ io.Writer = lines{}
+var _ io.Writer = logWriter{}
 
-func (l lines) Write(p []byte) (int, error) {
+func (l logWriter) Write(p []byte) (int, error) {
 	l.w.logf("%s", strings.TrimSpace(string(p)))
 	return len(p), nil
 }

@@ -1,11 +1,11 @@
-// Package controllermanager is what a deterministic world has of kube-controller-manager and kube-scheduler: the
-// controllers of Nodes, of the pods and volumes on them and of certificates, over the store of test/apiserver. The
-// store itself has those that need no more than its objects (garbage, namespaces, disruption budgets).
+// Package controllermanager implements the parts of kube-controller-manager and kube-scheduler that the deterministic
+// simulation needs: the controllers of Nodes, of their pods and volumes, and of certificates. They use the store of
+// test/apiserver. The store itself implements the controllers of garbage, namespaces and disruption budgets.
 //
-// It runs nothing by itself. It says which writes its controllers would do next, and the world chooses: so all orders
-// in which independent loops may act are tried. Nothing waits for the periods of the real loops. Where a real
-// controller acts after a while, this one may act at once; only times that users see are kept, such as
-// tolerationSeconds and the expiration of a token.
+// The package does not run controllers. It returns the writes that they may do next, and the simulation chooses one of them.
+// In this way, the simulation tries all orders in which independent loops may act. Controllers do not wait for the periods
+// of the real loops, and may act at once. They keep only times that users see, such as tolerationSeconds and the expiration
+// of a token.
 package controllermanager
 
 import (
@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// The actors of its writes.
+// Actors of the writes.
 const (
 	NodeController = "node-controller"
 	TaintEviction  = "taint-eviction"
@@ -30,25 +30,25 @@ const (
 	TokenCleaner   = "token-cleaner"
 )
 
-// Manager are the controllers of one cluster.
+// Manager contains the controllers of one cluster.
 type Manager struct {
-	// Server is the cluster's store.
+	// Server is the store of the cluster.
 	Server *apiserver.Server
-	// Now is the world's clock.
+	// Now is the clock.
 	Now func() time.Time
-	// Silent reports whether the kubelet of a Node has not been heard of for longer than the grace period.
+	// Silent reports whether the kubelet of a Node has been silent for longer than the grace period.
 	Silent func(*corev1.Node) bool
-	// Volumes is nil where pods have none.
+	// Volumes is nil if pods have no volumes.
 	Volumes *Volumes
 }
 
-// Choice is one thing that a controller may do now.
+// Choice is one action that a controller may take now.
 type Choice struct {
 	Name string
 	Do   func() error
 }
 
-// Choices returns what the controllers may do now, in a fixed order.
+// Choices returns the actions that the controllers may take now, in a fixed order.
 func (m Manager) Choices() []Choice {
 	pods := m.pods()
 	nodes := map[string]*corev1.Node{}
@@ -62,7 +62,7 @@ func (m Manager) Choices() []Choice {
 		p := o.(*corev1.Pod)
 		if node := nodes[p.Spec.NodeName]; m.collectable(p, node) {
 			out = append(out, m.collect(p, node))
-		} else if node != nil && p.DeletionTimestamp.IsZero() && m.mustGo(p, node) {
+		} else if node != nil && p.DeletionTimestamp.IsZero() && m.mustEvict(p, node) {
 			out = append(out, m.evict(p))
 		}
 	}
@@ -70,11 +70,11 @@ func (m Manager) Choices() []Choice {
 	return append(out, append(m.signatures(), m.expiredTokens()...)...)
 }
 
-// Due returns when the next of the things is due that wait for a time.
-func (m Manager) Due() (at time.Time, any bool) {
+// Due returns the time of the next action that waits for a time. ok is false if there is none.
+func (m Manager) Due() (at time.Time, ok bool) {
 	consider := func(t time.Time) {
-		if t.After(m.Now()) && (!any || t.Before(at)) {
-			at, any = t, true
+		if t.After(m.Now()) && (!ok || t.Before(at)) {
+			at, ok = t, true
 		}
 	}
 	pods, nodes := m.pods(), map[string]*corev1.Node{}
@@ -93,7 +93,7 @@ func (m Manager) Due() (at time.Time, any bool) {
 		}
 	}
 	m.volumesDue(nodes, consider)
-	return at, any
+	return at, ok
 }
 
 var (
@@ -103,7 +103,7 @@ var (
 	requestKind = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
 )
 
-// pods returns the pods by the names of their nodes.
+// pods returns the pods by node name.
 func (m Manager) pods() map[string][]*corev1.Pod {
 	found := map[string][]*corev1.Pod{}
 	for _, o := range m.Server.Snapshot(podKind) {
@@ -113,26 +113,26 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 	return found
 }
 
-// now is the time as the API stores it.
+// now returns the current time with the precision of the API.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
-// patch writes what differs between two states of an object as an actor; locked says that nothing else may have
+// patch writes the difference between two states of an object as an actor. With locked, the patch fails if the object has
 // changed.
 func (m Manager) patch(actor string, before, after client.Object, locked bool) error {
-	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, diff(before, locked)))
+	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, mergeFrom(before, locked)))
 }
 
 func (m Manager) patchStatus(actor string, before, after client.Object) error {
-	return client.IgnoreNotFound(m.Server.Client(actor).Status().Patch(context.Background(), after, diff(before, false)))
+	return client.IgnoreNotFound(m.Server.Client(actor).Status().Patch(context.Background(), after, mergeFrom(before, false)))
 }
 
-func diff(before client.Object, locked bool) client.Patch {
+func mergeFrom(before client.Object, locked bool) client.Patch {
 	if locked {
 		return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	return client.MergeFrom(before)
 }
 
-func choose(do func() error, format string, args ...any) Choice {
+func newChoice(do func() error, format string, args ...any) Choice {
 	return Choice{Name: fmt.Sprintf(format, args...), Do: do}
 }

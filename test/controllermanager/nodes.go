@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready returns a Node's condition Ready, nil if it has none.
+// Ready returns the condition Ready of a Node, or nil if it has none.
 func Ready(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
@@ -15,24 +15,24 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// nodeChoices is the node lifecycle controller: a silent Node's conditions become unknown, its pods unready, and
-// taints follow conditions. The taints of the two effects are written by two loops.
+// nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its conditions
+// to Unknown and its pods to not ready. Taints follow conditions, and each effect has its own loop.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
-		out = append(out, choose(func() error { return m.patchStatus(NodeController, node, m.unheardOf(node)) },
-			"node %s is silent", node.Name))
+		out = append(out, newChoice(func() error { return m.patchStatus(NodeController, node, m.withUnknownConditions(node)) },
+			"node controller sets conditions of node %s to Unknown", node.Name))
 	}
 	for _, taints := range [][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {
 		if !slices.Equal(taints, node.Spec.Taints) {
 			changed := node.DeepCopy()
 			changed.Spec.Taints = taints
-			out = append(out, choose(func() error { return m.patch(NodeController, node, changed, true) },
-				"taints of node %s follow its conditions", node.Name))
+			out = append(out, newChoice(func() error { return m.patch(NodeController, node, changed, true) },
+				"node controller updates taints of node %s", node.Name))
 		}
 	}
 	if ready == nil || ready.Status != corev1.ConditionUnknown {
-		return out // What a kubelet says of its pods counts, also where it says that its node is not ready.
+		return out // The kubelet reports the status of its pods, even if its node is not ready.
 	}
 	for _, p := range pods {
 		i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -44,14 +44,14 @@ func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choic
 		changed := p.DeepCopy()
 		changed.Status.Conditions[i].Status = corev1.ConditionFalse
 		changed.Status.Conditions[i].LastTransitionTime = m.now()
-		out = append(out, choose(func() error { return m.patchStatus(NodeController, p, changed) },
-			"node controller takes for unready pod %s", p.Name))
+		out = append(out, newChoice(func() error { return m.patchStatus(NodeController, p, changed) },
+			"node controller sets pod %s to not ready", p.Name))
 	}
 	return out
 }
 
-// unheardOf returns a Node with all that its kubelet reported unknown.
-func (m Manager) unheardOf(node *corev1.Node) *corev1.Node {
+// withUnknownConditions returns a Node whose conditions are Unknown, because its kubelet is silent.
+func (m Manager) withUnknownConditions(node *corev1.Node) *corev1.Node {
 	changed := node.DeepCopy()
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 		corev1.NodePIDPressure} {
@@ -63,17 +63,16 @@ func (m Manager) unheardOf(node *corev1.Node) *corev1.Node {
 			changed.Status.Conditions = append(changed.Status.Conditions, c)
 			continue
 		}
-		if was := changed.Status.Conditions[i]; was.Status != corev1.ConditionUnknown {
+		if old := changed.Status.Conditions[i]; old.Status != corev1.ConditionUnknown {
 			c.Reason, c.Message = "NodeStatusUnknown", "Kubelet stopped posting node status."
-			c.LastHeartbeatTime = was.LastHeartbeatTime
+			c.LastHeartbeatTime = old.LastHeartbeatTime
 			changed.Status.Conditions[i] = c
 		}
 	}
 	return changed
 }
 
-// conditionTaints are the taints that stand for conditions, by the status that a condition has then, in the order of
-// their keys.
+// conditionTaints contains the taint for each status of a condition, sorted by key.
 var conditionTaints = []struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
@@ -87,13 +86,13 @@ var conditionTaints = []struct {
 	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
 }
 
-// wantedTaint is whether a Node is to have a taint.
+// wantedTaint states whether a Node must have a taint.
 type wantedTaint struct {
 	key    string
 	wanted bool
 }
 
-// noSchedule returns a Node's taints with those that keep new pods off it while a condition holds or it is cordoned.
+// noSchedule returns the taints of a Node, including NoSchedule taints for its conditions and for a cordon.
 func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	wanted := make([]wantedTaint, 0, len(conditionTaints)+1)
 	for _, t := range conditionTaints {
@@ -101,25 +100,25 @@ func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 			func(c corev1.NodeCondition) bool { return c.Type == t.condition && c.Status == t.status })})
 	}
 	wanted = append(wanted, wantedTaint{corev1.TaintNodeUnschedulable, node.Spec.Unschedulable})
-	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
+	return m.withTaints(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }
 
-// noExecute returns a Node's taints with those that end pods on a node that is not ready. A Node that has never
-// reported has none.
+// noExecute returns the taints of a Node, including NoExecute taints if it is not ready. A Node without a condition Ready
+// gets no such taint.
 func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	ready := Ready(node)
 	if ready == nil {
 		return node.Spec.Taints
 	}
-	return m.tainted(node.Spec.Taints, corev1.TaintEffectNoExecute, []wantedTaint{
+	return m.withTaints(node.Spec.Taints, corev1.TaintEffectNoExecute, []wantedTaint{
 		{corev1.TaintNodeNotReady, ready.Status == corev1.ConditionFalse},
 		{corev1.TaintNodeUnreachable, ready.Status == corev1.ConditionUnknown},
 	})
 }
 
-// tainted returns the taints with those that are wanted with an effect, and without those that are not. Mostly there is
-// nothing to change, and this is asked at every step.
-func (m Manager) tainted(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
+// withTaints adds wanted taints with an effect and removes unwanted ones. It copies the taints only for a change, because
+// each step of the simulation calls it.
+func (m Manager) withTaints(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
 	has := func(key string) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 	}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tolerates reports whether a toleration is for a taint.
+// tolerates reports whether a toleration matches a taint.
 func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	switch {
 	case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
@@ -20,7 +20,7 @@ func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return t.Value == taint.Value
 }
 
-// Untolerated returns those of a Node's taints of some effects that a pod does not tolerate.
+// Untolerated returns the taints of a Node with one of the effects that a pod does not tolerate.
 func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect) (found []corev1.Taint) {
 	for _, taint := range node.Spec.Taints {
 		if slices.Contains(effects, taint.Effect) &&
@@ -31,8 +31,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns until when a pod may stay on a node because it tolerates the taints that end pods for some
-// time. ends is false where it may stay for ever, or must not stay at all.
+// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. ends is false if no toleration
+// has tolerationSeconds: the pod may stay forever, or not at all.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -51,8 +51,8 @@ func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) 
 	return at, ends
 }
 
-// mustGo reports whether a taint of its node ends a pod now, whatever has become of its containers.
-func (m Manager) mustGo(p *corev1.Pod, node *corev1.Node) bool {
+// mustEvict reports whether a taint of the node evicts a pod now. The phase of the pod does not matter.
+func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	if len(Untolerated(p, node, corev1.TaintEffectNoExecute)) > 0 {
 		return true
 	}
@@ -60,28 +60,29 @@ func (m Manager) mustGo(p *corev1.Pod, node *corev1.Node) bool {
 	return ends && !m.Now().Before(until)
 }
 
-// evict is the taint eviction controller: it says why, and deletes, in two writes.
+// evict returns the next action of the taint eviction controller. It sets a condition in one write, and deletes the pod in
+// another.
 func (m Manager) evict(p *corev1.Pod) Choice {
-	if !disrupted(p) {
-		return choose(func() error {
-			return m.patchStatus(TaintEviction, p, m.targeted(p, "DeletionByTaintManager",
+	if !isDisruptionTarget(p) {
+		return newChoice(func() error {
+			return m.patchStatus(TaintEviction, p, m.withDisruptionTarget(p, "DeletionByTaintManager",
 				"Taint manager: deleting due to NoExecute taint"))
 		}, "taint eviction marks pod %s", p.Name)
 	}
-	return choose(func() error {
+	return newChoice(func() error {
 		return client.IgnoreNotFound(m.Server.Client(TaintEviction).Delete(context.Background(), p.DeepCopy()))
 	}, "taint eviction deletes pod %s", p.Name)
 }
 
-// disrupted reports whether a pod's status says that it is about to end, and why.
-func disrupted(p *corev1.Pod) bool {
+// isDisruptionTarget reports whether a pod has the condition DisruptionTarget.
+func isDisruptionTarget(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
 	})
 }
 
-// targeted returns a pod whose status says that it is about to end, and why.
-func (m Manager) targeted(p *corev1.Pod, reason, message string) *corev1.Pod {
+// withDisruptionTarget returns a pod with the condition DisruptionTarget.
+func (m Manager) withDisruptionTarget(p *corev1.Pod, reason, message string) *corev1.Pod {
 	changed := p.DeepCopy()
 	changed.Status.Conditions = slices.DeleteFunc(changed.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget
@@ -91,16 +92,16 @@ func (m Manager) targeted(p *corev1.Pod, reason, message string) *corev1.Pod {
 	return changed
 }
 
-// Ended reports whether the containers of a pod have ended for good.
+// Ended reports whether the containers of a pod have ended and do not restart.
 func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// collectable reports whether the pod collector removes a pod: its Node is gone, or is not ready and said to be out of
-// service while the pod is being deleted.
+// collectable reports whether the pod collector removes a pod. This is the case if its Node does not exist. It is also the
+// case if the pod is being deleted and its Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
-		return false // Finalizers hold it. The real one would delete it again and again, which changes nothing.
+		return false // It has finalizers. The real collector deletes it again and again, which changes nothing.
 	}
 	if node == nil {
 		return p.Spec.NodeName != ""
@@ -109,24 +110,25 @@ func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	return !p.DeletionTimestamp.IsZero() && OutOfService(node) && (ready == nil || ready.Status != corev1.ConditionTrue)
 }
 
-// OutOfService reports whether somebody has said that what a Node stands for does not run any more.
+// OutOfService reports whether a Node has the out-of-service taint.
 func OutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService
 	})
 }
 
-// collect is the pod collector: a pod that has not ended fails first, and is then removed without any grace.
+// collect returns the next action of the pod collector. It sets a running pod to Failed, and then deletes it without a grace
+// period.
 func (m Manager) collect(p *corev1.Pod, node *corev1.Node) Choice {
 	if !Ended(p) {
 		failed := p.DeepCopy()
 		if node == nil {
-			failed = m.targeted(p, "DeletionByPodGC", "PodGC: node no longer exists")
+			failed = m.withDisruptionTarget(p, "DeletionByPodGC", "PodGC: node no longer exists")
 		}
 		failed.Status.Phase = corev1.PodFailed
-		return choose(func() error { return m.patchStatus(PodCollector, p, failed) }, "pod collector fails pod %s", p.Name)
+		return newChoice(func() error { return m.patchStatus(PodCollector, p, failed) }, "pod collector fails pod %s", p.Name)
 	}
-	return choose(func() error {
+	return newChoice(func() error {
 		return client.IgnoreNotFound(m.Server.Client(PodCollector).Delete(context.Background(), p.DeepCopy(),
 			client.GracePeriodSeconds(0)))
 	}, "pod collector removes pod %s", p.Name)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// expiration returns when a bootstrap token expires. ok is false for every other Secret.
+// expiration returns the expiration of a bootstrap token. ok is false for other Secrets.
 func expiration(s *corev1.Secret) (at time.Time, ok bool) {
 	if s.Namespace != metav1.NamespaceSystem || s.Type != "bootstrap.kubernetes.io/token" {
 		return at, false
@@ -23,23 +23,23 @@ func expiration(s *corev1.Secret) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// expiredTokens is the token cleaner: it deletes bootstrap tokens whose time is over.
+// expiredTokens returns the actions of the token cleaner. It deletes expired bootstrap tokens.
 func (m Manager) expiredTokens() (out []Choice) {
 	for _, o := range m.Server.Snapshot(secretKind) {
 		s := o.(*corev1.Secret)
 		if at, ok := expiration(s); !ok || m.Now().Before(at) {
 			continue
 		}
-		out = append(out, choose(func() error {
+		out = append(out, newChoice(func() error {
 			return client.IgnoreNotFound(m.Server.Client(TokenCleaner).Delete(context.Background(), s.DeepCopy(),
 				client.Preconditions{UID: &s.UID}))
-		}, "the expired token %s is deleted", s.Name))
+		}, "token cleaner deletes expired token %s", s.Name))
 	}
 	return out
 }
 
-// signatures is the signer of kubelets' certificates: it signs what was approved, and fails what its signer does not
-// issue.
+// signatures returns the actions of the signer of kubelet certificates. For an approved request, it issues a certificate or
+// sets the condition Failed.
 func (m Manager) signatures() (out []Choice) {
 	for _, o := range m.Server.Snapshot(requestKind) {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
@@ -48,15 +48,15 @@ func (m Manager) signatures() (out []Choice) {
 			continue
 		}
 		changed := csr.DeepCopy()
-		if why := unissued(csr); why == "" {
+		if reason := refusalReason(csr); reason == "" {
 			changed.Status.Certificate = []byte("certificate")
 		} else {
 			changed.Status.Conditions = append(changed.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 				Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure",
-				Message: why, LastUpdateTime: m.now(), LastTransitionTime: m.now()})
+				Message: reason, LastUpdateTime: m.now(), LastTransitionTime: m.now()})
 		}
-		out = append(out, choose(func() error { return m.patchStatus(Signer, csr, changed) },
-			"the certificate %s is signed", csr.Name))
+		out = append(out, newChoice(func() error { return m.patchStatus(Signer, csr, changed) },
+			"signer processes request %s", csr.Name))
 	}
 	return out
 }
@@ -67,8 +67,8 @@ func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.Requ
 	})
 }
 
-// unissued says why a signer does not issue what is asked for, "" if it does.
-func unissued(csr *certificatesv1.CertificateSigningRequest) string {
+// refusalReason returns why a signer does not issue a certificate, or "" if it does.
+func refusalReason(csr *certificatesv1.CertificateSigningRequest) string {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
 		return "the request is not PEM"
@@ -81,20 +81,20 @@ func unissued(csr *certificatesv1.CertificateSigningRequest) string {
 	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:
 		usage = certificatesv1.UsageServerAuth
 		if len(request.DNSNames)+len(request.IPAddresses) == 0 {
-			return "the request names no address to serve"
+			return "the request for a serving certificate contains no address"
 		}
 	case csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return ""
 	case len(request.DNSNames)+len(request.IPAddresses) > 0:
-		return "the request of a client names an address"
+		return "the request for a client certificate contains an address"
 	}
 	switch {
 	case !slices.Equal(request.Subject.Organization, []string{"system:nodes"}):
 		return "the organization is not system:nodes"
 	case !strings.HasPrefix(request.Subject.CommonName, "system:node:"):
-		return "the common name is not a node's"
+		return "the common name does not start with system:node:"
 	case !slices.Contains(csr.Spec.Usages, usage):
-		return "the usages are not those of the signer"
+		return "the usages do not match the signer"
 	}
 	return ""
 }

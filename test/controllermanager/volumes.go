@@ -11,67 +11,67 @@ import (
 )
 
 const (
-	// AttachDetach is the actor that attaches volumes and detaches them.
+	// AttachDetach is the actor that attaches and detaches volumes.
 	AttachDetach = "attach-detach"
 	// StorageDriver is the CSI driver of all volumes.
 	StorageDriver = "csi.example.com"
-	// AnnotationManaged is a kubelet's: the volumes of its Node are attached for it.
+	// AnnotationManaged is set by a kubelet whose volumes the controller must attach.
 	AnnotationManaged = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// longestUse is how long a Node that is not ready may keep a volume in use that no pod wants any more.
-	longestUse = 6 * time.Minute
+	// forceDetachTimeout is how long a Node that is not ready may use a volume without a pod.
+	forceDetachTimeout = 6 * time.Minute
 )
 
 var attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 
-// Volumes is the attach-detach controller: which volumes pods have, and what it remembers of those that are attached.
+// Volumes contains the state of the attach-detach controller.
 type Volumes struct {
-	// Of names the PersistentVolumes of a pod.
+	// Of returns the names of the PersistentVolumes of a pod.
 	Of func(*corev1.Pod) []string
-	// attached is by the names of VolumeAttachments.
-	attached map[string]attached
+	// attached contains the attached volumes by the name of their VolumeAttachment.
+	attached map[string]attachedVolume
 }
 
-// attached is what is remembered of a volume.
-type attached struct {
+// attachedVolume is the state of an attached volume.
+type attachedVolume struct {
 	node string
-	// unwanted is since when no pod wants it, zero while one does.
+	// unwanted is the time since when no pod needs the volume. It is zero while a pod needs it.
 	unwanted time.Time
-	// inUse is what its Node last reported: it may be gone.
+	// inUse is what the Node last reported. The Node may have been deleted since then.
 	inUse bool
 }
 
-// Clone returns a copy that goes its own way, for the pods of another world.
+// Clone returns an independent copy with another function of.
 func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
-	c := &Volumes{Of: of, attached: map[string]attached{}}
+	c := &Volumes{Of: of, attached: map[string]attachedVolume{}}
 	for name, a := range v.attached {
 		c.attached[name] = a
 	}
 	return c
 }
 
-// Reported is the name under which a Node reports a volume.
+// Reported returns the unique name of a volume in the status of a Node.
 func Reported(volume string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + StorageDriver + "^" + volume)
 }
 
-// InUse reports whether a Node's kubelet says that it may have mounted a volume.
+// InUse reports whether the status of a Node lists a volume as in use.
 func InUse(node *corev1.Node, volume string) bool {
 	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
 }
 
-// ReportsAttached reports whether a Node's status says that a volume is attached, without which no kubelet mounts it.
+// ReportsAttached reports whether the status of a Node lists a volume as attached. Otherwise the kubelet does not mount it.
 func ReportsAttached(node *corev1.Node, volume string) bool {
-	return slices.ContainsFunc(node.Status.VolumesAttached, named(volume))
+	return slices.ContainsFunc(node.Status.VolumesAttached, hasVolume(volume))
 }
 
-func named(volume string) func(corev1.AttachedVolume) bool {
+func hasVolume(volume string) func(corev1.AttachedVolume) bool {
 	return func(v corev1.AttachedVolume) bool { return v.Name == Reported(volume) }
 }
 
-// VolumeOf names the volume of a VolumeAttachment.
+// VolumeOf returns the name of the volume of a VolumeAttachment.
 func VolumeOf(va *storagev1.VolumeAttachment) string { return *va.Spec.Source.PersistentVolumeName }
 
-// terminated reports whether the containers of a pod have ended, or never ran and never will.
+// terminated reports whether the containers of a pod have ended, or will never run.
 func terminated(p *corev1.Pod) bool {
 	return Ended(p) || !p.DeletionTimestamp.IsZero() &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
@@ -79,17 +79,17 @@ func terminated(p *corev1.Pod) bool {
 		})
 }
 
-// volumeChoices attaches the volumes of pods to their nodes, one node at a time, and detaches those that no pod of the
-// node wants: first the Node's report is withdrawn, then the VolumeAttachment is deleted. The storage driver does the
-// rest.
+// volumeChoices returns the actions of the attach-detach controller. It attaches a volume to the node of its pod, and only
+// to one node at a time. When no pod on the node needs the volume, it removes the volume from the status of the Node, and
+// then deletes the VolumeAttachment. The storage driver does the rest.
 func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 	if m.Volumes == nil {
 		return nil
 	}
 	attachments := m.Server.Snapshot(attachmentKind)
-	at := map[string]bool{} // Volumes that have an attachment, wherever.
+	hasAttachment := map[string]bool{} // by volume
 	for _, o := range attachments {
-		at[VolumeOf(o.(*storagev1.VolumeAttachment))] = true
+		hasAttachment[VolumeOf(o.(*storagev1.VolumeAttachment))] = true
 	}
 	wanted := map[string]bool{}
 	for _, o := range m.Server.Snapshot(podKind) {
@@ -100,9 +100,9 @@ func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 		}
 		for _, volume := range m.Volumes.Of(p) {
 			wanted[attachmentName(volume, p.Spec.NodeName)] = true
-			if !at[volume] && node != nil && node.Annotations[AnnotationManaged] == "true" {
+			if !hasAttachment[volume] && node != nil && node.Annotations[AnnotationManaged] == "true" {
 				out = append(out, m.attach(volume, p.Spec.NodeName))
-				at[volume] = true
+				hasAttachment[volume] = true
 			}
 		}
 	}
@@ -119,54 +119,55 @@ func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 func attachmentName(volume, node string) string { return volume + "-to-" + node }
 
 func (m Manager) attach(volume, node string) Choice {
-	return choose(func() error {
+	return newChoice(func() error {
 		va := &storagev1.VolumeAttachment{}
 		va.Name = attachmentName(volume, node)
 		va.Spec = storagev1.VolumeAttachmentSpec{Attacher: StorageDriver, NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}
 		return client.IgnoreAlreadyExists(m.Server.Client(AttachDetach).Create(context.Background(), va))
-	}, "attach volume %s to node %s", volume, node)
+	}, "attach-detach controller attaches volume %s to node %s", volume, node)
 }
 
-// attachedChoices is what becomes of a volume that is attached.
+// attachedChoices returns the actions for an attached volume.
 func (m Manager) attachedChoices(va *storagev1.VolumeAttachment, node *corev1.Node) (out []Choice) {
 	volume, detachable := VolumeOf(va), m.detachable(va, node)
 	reported := node != nil && ReportsAttached(node, volume)
 	switch {
 	case !detachable && !reported && node != nil:
-		out = append(out, m.reportAttached(node, "node %s reports volume %s", volume,
+		out = append(out, m.reportAttached(node, "attach-detach controller adds to node %s attached volume %s", volume,
 			append(slices.Clone(node.Status.VolumesAttached), corev1.AttachedVolume{Name: Reported(volume)})))
 	case detachable && reported:
-		out = append(out, m.reportAttached(node, "node %s no longer reports volume %s", volume,
-			slices.DeleteFunc(slices.Clone(node.Status.VolumesAttached), named(volume))))
+		out = append(out, m.reportAttached(node, "attach-detach controller removes from node %s attached volume %s", volume,
+			slices.DeleteFunc(slices.Clone(node.Status.VolumesAttached), hasVolume(volume))))
 	case detachable:
-		out = append(out, choose(func() error {
+		out = append(out, newChoice(func() error {
 			return client.IgnoreNotFound(m.Server.Client(AttachDetach).Delete(context.Background(), va.DeepCopy()))
-		}, "detach volume %s from node %s", volume, va.Spec.NodeName))
+		}, "attach-detach controller detaches volume %s from node %s", volume, va.Spec.NodeName))
 	}
 	return out
 }
 
-func (m Manager) reportAttached(node *corev1.Node, what, volume string, all []corev1.AttachedVolume) Choice {
+func (m Manager) reportAttached(node *corev1.Node, format, volume string, all []corev1.AttachedVolume) Choice {
 	changed := node.DeepCopy()
 	changed.Status.VolumesAttached = all
-	return choose(func() error { return m.patchStatus(AttachDetach, node, changed) }, what, node.Name, volume)
+	return newChoice(func() error { return m.patchStatus(AttachDetach, node, changed) }, format, node.Name, volume)
 }
 
-// detachable reports whether a volume is detached now: when no pod wants it and the kubelet does not have it in use, by
-// force where that kubelet is said to be dead or has not been ready for long.
+// detachable reports whether the controller may detach a volume now. This is the case if no pod needs the volume and the
+// kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the use by the
+// kubelet does not matter.
 func (m Manager) detachable(va *storagev1.VolumeAttachment, node *corev1.Node) bool {
-	known := m.Volumes.attached[va.Name]
+	state := m.Volumes.attached[va.Name]
 	switch {
-	case known.unwanted.IsZero():
+	case state.unwanted.IsZero():
 		return false
-	case !known.inUse, node != nil && OutOfService(node):
+	case !state.inUse, node != nil && OutOfService(node):
 		return true
 	}
-	return !healthy(node) && !m.Now().Before(known.unwanted.Add(longestUse))
+	return !nodeReady(node) && !m.Now().Before(state.unwanted.Add(forceDetachTimeout))
 }
 
-func healthy(node *corev1.Node) bool {
+func nodeReady(node *corev1.Node) bool {
 	if node == nil {
 		return false
 	}
@@ -174,34 +175,34 @@ func healthy(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// observeVolumes brings up to date what is remembered of the volumes that are attached.
+// observeVolumes updates the state of the attached volumes.
 func (m Manager) observeVolumes(attachments []client.Object, nodes map[string]*corev1.Node, wanted map[string]bool) {
-	next := make(map[string]attached, len(attachments))
+	next := make(map[string]attachedVolume, len(attachments))
 	for _, o := range attachments {
 		va := o.(*storagev1.VolumeAttachment)
-		known := m.Volumes.attached[va.Name]
-		known.node = va.Spec.NodeName
+		state := m.Volumes.attached[va.Name]
+		state.node = va.Spec.NodeName
 		if node := nodes[va.Spec.NodeName]; node != nil {
-			known.inUse = InUse(node, VolumeOf(va))
+			state.inUse = InUse(node, VolumeOf(va))
 		}
 		if wanted[va.Name] {
-			known.unwanted = time.Time{}
-		} else if known.unwanted.IsZero() {
-			known.unwanted = m.Now()
+			state.unwanted = time.Time{}
+		} else if state.unwanted.IsZero() {
+			state.unwanted = m.Now()
 		}
-		next[va.Name] = known
+		next[va.Name] = state
 	}
 	m.Volumes.attached = next
 }
 
-// volumesDue calls consider with the times at which volumes are detached by force.
+// volumesDue calls consider with the time of each forced detachment.
 func (m Manager) volumesDue(nodes map[string]*corev1.Node, consider func(time.Time)) {
 	if m.Volumes == nil {
 		return
 	}
-	for _, known := range m.Volumes.attached {
-		if known.inUse && !known.unwanted.IsZero() && !healthy(nodes[known.node]) {
-			consider(known.unwanted.Add(longestUse))
+	for _, state := range m.Volumes.attached {
+		if state.inUse && !state.unwanted.IsZero() && !nodeReady(nodes[state.node]) {
+			consider(state.unwanted.Add(forceDetachTimeout))
 		}
 	}
 }

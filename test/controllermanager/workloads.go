@@ -7,19 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Workload is pods that somebody wants to run.
+// Workload is a set of pods with a controller.
 type Workload struct {
-	// Kind is that of its object: ReplicaSet, StatefulSet, DaemonSet or Job.
+	// Kind is the kind of the controller: ReplicaSet, StatefulSet, DaemonSet or Job.
 	Kind            string
 	Namespace, Name string
-	// Replicas is how many pods it has, of which a DaemonSet has one on each node.
+	// Replicas is the number of pods. It is ignored for a DaemonSet.
 	Replicas int
-	// Pod is one of them, as its controller makes it, but for its name and node. Its controller is the workload.
+	// Pod is the template of its pods, without name and node. Its owner is the workload.
 	Pod *corev1.Pod
 }
 
-// Missing returns the pods that a workload's controller would make now, each on the node that the scheduler gives it.
-// It makes none for which there is no node.
+// Missing returns the pods that the controller of a workload creates now, each with the node that the scheduler selects.
+// It returns no pods without a node.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {
@@ -28,7 +28,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	case "StatefulSet":
 		return m.nextInOrder(w, pods)
 	}
-	// A pod that is about to end is replaced at once.
+	// The controller replaces a pod that is being deleted at once.
 	n := 0
 	for _, p := range pods {
 		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !Ended(p)) {
@@ -41,29 +41,29 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	return nil
 }
 
-// missingDaemons are pods for the nodes that take one and have none, not even one that is about to end.
+// missingDaemons returns a pod for each suitable node that has none. A pod that is being deleted counts.
 func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.Pod) {
-	on := map[string]bool{}
+	hasPod := map[string]bool{} // by node
 	for _, p := range pods {
-		on[p.Spec.NodeName] = true
+		hasPod[p.Spec.NodeName] = true
 	}
 	for _, o := range m.Server.Snapshot(nodeKind) {
-		if node := o.(*corev1.Node); !on[node.Name] && Schedulable(w.Pod, node) {
+		if node := o.(*corev1.Node); !hasPod[node.Name] && Schedulable(w.Pod, node) {
 			out = append(out, w.pod("", node.Name))
 		}
 	}
 	return out
 }
 
-// nextInOrder is the first pod of a StatefulSet that is gone, once all before it are ready.
+// nextInOrder returns the first missing pod of a StatefulSet, if all pods before it are ready.
 func (m Manager) nextInOrder(w Workload, pods []*corev1.Pod) []*corev1.Pod {
-	named := map[string]*corev1.Pod{}
+	byName := map[string]*corev1.Pod{}
 	for _, p := range pods {
-		named[p.Name] = p
+		byName[p.Name] = p
 	}
 	for i := range w.Replicas {
 		name := fmt.Sprintf("%s-%d", w.Name, i)
-		if p := named[name]; p == nil {
+		if p := byName[name]; p == nil {
 			if node := m.schedule(w.Pod, pods); node != "" {
 				return []*corev1.Pod{w.pod(name, node)}
 			}
@@ -95,7 +95,7 @@ func (m Manager) podsOf(w Workload) (found []*corev1.Pod) {
 	return found
 }
 
-// pod returns one of the pods, of a name of its own or a generated one.
+// pod returns a pod of the workload. Without a name, the server generates one.
 func (w Workload) pod(name, node string) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Namespace, p.Name, p.Spec.NodeName = w.Namespace, name, node
@@ -105,8 +105,8 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 	return p
 }
 
-// schedule returns the node that the scheduler gives one more of a workload's pods, "" if there is none that takes it: one
-// that rather takes none only where there is no other, and of those the one with the fewest of the pods.
+// schedule returns the node that the scheduler selects for another pod of a workload, or "" if there is none. It uses a node
+// with an untolerated PreferNoSchedule taint only if there is no other, and prefers the node with the fewest of the pods.
 func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {
@@ -128,8 +128,8 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	return best
 }
 
-// Schedulable reports whether a node takes a pod: its labels and taints say that, whether it is ready does not. A
-// cordon counts before there is a taint for it.
+// Schedulable reports whether a pod can be scheduled to a node. This depends on labels and taints, but not on the condition
+// Ready. A cordon counts even before the node has the taint for it.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {
 		if node.Labels[key] != value {
@@ -146,7 +146,7 @@ func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	return len(Untolerated(p, node, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)) == 0
 }
 
-// DaemonTolerations are those that a DaemonSet's controller gives its pods.
+// DaemonTolerations returns the tolerations that the DaemonSet controller adds to its pods.
 func DaemonTolerations() (all []corev1.Toleration) {
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists,

@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// A Prometheus watches all kinds of process. Each of them fails in its own way, and the alert about it fires.
+// Prometheus scrapes all kinds of processes. Each process fails in its own way, and the alert about it fires.
 //
 // Rules: alerts-fire-for-their-cause.
-func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
+func TestProcessAlertsFire(t *testing.T) {
 	t.Parallel()
 	const migrator = "machinist-migrator-" + driver.Name
 	addresses := map[string]string{}
@@ -34,23 +34,23 @@ func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
 	metrics := func(name string) []string { return []string{"--metrics-bind-address=" + addresses[name]} }
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: metrics(stack.Manager),
 		ProviderArgs: metrics(stack.Provider)})
-	m.quick()
-	m.fleet(2, plainUserData)
-	m.available(2)
+	m.removeDelays()
+	m.createFleet(2, plainUserData)
+	m.awaitAvailable(2)
 	migrating, err := m.NewMigrator(context.Background(), migrator, append(metrics(migrator), migratorLease...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range []*child.Process{migrating, m.installer(metrics(installer.Name)...)} {
-		m.do(other.Start)
+		m.must(other.Start)
 		t.Cleanup(func() {
 			if err := other.Stop(15 * time.Second); err != nil {
 				t.Errorf("stop %s: %v", other.Name, err)
 			}
 		})
 	}
-	p := m.watch(addresses)
-	p.seen(len(addresses))
+	p := m.startPrometheus(addresses)
+	p.awaitLeaders(len(addresses))
 	for name, address := range addresses {
 		p.lint(name, address, newToken(t, m.control, "scraper"))
 	}
@@ -65,21 +65,21 @@ func TestAlertsAboutProcessesFireForTheirCause(t *testing.T) {
 	m.refuse(m.control, "sets", "machinesets/status", admissionv1.Update,
 		`request.userInfo.username == "`+stack.Manager+`"`)
 	m.scale(3)
-	p.firing("MachinistInstallationDegraded", "MachinistMigrationStuck", "MachinistReconcileErrors")
+	p.awaitFiring("MachinistInstallationDegraded", "MachinistMigrationStuck", "MachinistReconcileErrors")
 
-	m.do(func() error { return m.Provider.Stop(15 * time.Second) })
-	stop := m.ask()
-	p.firing("MachinistProviderMissing", "MachinistWebhookFailing")
+	m.must(func() error { return m.Provider.Stop(15 * time.Second) })
+	stop := m.requestClasses()
+	p.awaitFiring("MachinistProviderMissing", "MachinistWebhookFailing")
 	stop()
-	m.do(m.Provider.Start)
+	m.must(m.Provider.Start)
 
 	m.stealLease()
 	<-m.Manager.Done()
-	p.firing("MachinistManagerMissing")
-	m.do(m.Manager.Start)
-	p.firing("MachinistNoLeader")
-	p.evaluated()
-	p.shows(aboutProcesses)
+	p.awaitFiring("MachinistManagerMissing")
+	m.must(m.Manager.Start)
+	p.awaitFiring("MachinistNoLeader")
+	p.wantRulesEvaluated()
+	p.wantPanelData(aboutProcesses)
 }
 
 // installer prepares the operator, which the caller starts and stops.
@@ -89,8 +89,8 @@ func (m *machinist) installer(args ...string) *child.Process {
 			"--leader-election-namespace=" + stack.SystemNamespace}, args...)}
 }
 
-// ask has somebody try to make a class all the time, until the returned function is called. Nothing is made.
-func (m *machinist) ask() (stop func()) {
+// requestClasses sends dry-run creations of a class until the returned function is called.
+func (m *machinist) requestClasses() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -98,9 +98,9 @@ func (m *machinist) ask() (stop func()) {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "asked"},
+			class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dry-run"},
 				Spec: v1beta1.MachineClassSpec{Provider: driver.Name, ProviderSpec: providerSpec(m.t, "small")}}
-			_ = m.control.Create(ctx, class, client.DryRunAll) // Whether it is refused is for the alert to say.
+			_ = m.control.Create(ctx, class, client.DryRunAll) // The alert reports whether the webhook answers.
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -113,7 +113,7 @@ func (m *machinist) ask() (stop func()) {
 	return end
 }
 
-// stealLease gives the lease of the manager to somebody who holds it for an hour and does nothing.
+// stealLease writes another holder into the manager's Lease, which keeps it for an hour and does nothing.
 func (m *machinist) stealLease() {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -124,7 +124,7 @@ func (m *machinist) stealLease() {
 	before, now := lease.DeepCopy(), metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("thief"), new(int32(3600))
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	// Of any version: the manager renews its lease all the time.
+	// Without a resourceVersion, because the manager renews its Lease all the time.
 	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
 		m.t.Fatal(err)
 	}

@@ -26,15 +26,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A Prometheus watches a fleet. While that is healthy no alert fires. Then all that can befall machines, clouds and
-// clusters does, and each alert about it fires, with the real metrics of the real programs.
+// Prometheus scrapes a fleet. While the fleet is healthy, no alert fires. Then the test causes every kind of failure of
+// machines, clouds and clusters, and each alert about them fires, with the real metrics of the real programs.
 //
 // Rules: alerts-fire-for-their-cause, no-alert-for-a-healthy-fleet.
-func TestAlertsAboutTheFleetFireForTheirCauseOnly(t *testing.T) {
+func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	args := func(program string, more ...string) []string {
-		return slices.Concat([]string{"--metrics-bind-address=" + addresses[program]}, watchful, more)
+		return slices.Concat([]string{"--metrics-bind-address=" + addresses[program]}, fastChecks, more)
 	}
 	m := start(t, stack.Options{
 		SeparateTarget:             true,
@@ -42,64 +42,64 @@ func TestAlertsAboutTheFleetFireForTheirCauseOnly(t *testing.T) {
 		ProviderArgs:               args(stack.Provider, orphanChecks("--concurrent-machines=4")...),
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
 	})
-	m.quick()
-	m.fleet(4, nil)
-	fleet := m.running(4)
-	m.healthCheck(func(c *v1beta1.MachineHealthCheck) {
+	m.removeDelays()
+	m.createFleet(4, nil)
+	fleet := m.awaitRunning(4)
+	m.createHealthCheck(func(c *v1beta1.MachineHealthCheck) {
 		c.Spec.Selector.MatchLabels = m.deployment().Spec.Selector.MatchLabels
 		c.Spec.MaxUnhealthy = &intstr.IntOrString{Type: intstr.Int, IntVal: 0}
 	})
-	p := m.watch(addresses)
-	p.quiet(len(fleet))
+	p := m.startPrometheus(addresses)
+	p.wantNoAlerts(len(fleet))
 	t.Logf("the fleet is healthy")
 
-	b := &befallen{prometheus: p, fleet: fleet}
-	b.cloudRefuses()
-	b.machinesWait()
-	b.drainsWait()
-	b.orphansRemain()
+	b := &failingFleet{prometheus: p, fleet: fleet}
+	b.refuseCreations()
+	b.stallMachines()
+	b.blockDrains()
+	b.leaveOrphans()
 	stop := m.flood(m.ownerOf(&fleet[0]))
-	p.firing("MachinistOvershoot")
+	p.awaitFiring("MachinistOvershoot")
 	stop()
-	p.firing("MachinistProviderThrottled", "MachinistProviderErrors", "MachinistProviderCredentialsRefused",
+	p.awaitFiring("MachinistProviderThrottled", "MachinistProviderErrors", "MachinistProviderCredentialsRefused",
 		"MachinistNoCapacity", "MachinistConfigurationRefused", "MachinistClassNotReady", "MachinistMachinesSkipped",
 		"MachinistMachineNotRunning", "MachinistReplicasMissing", "MachinistRolloutStuck",
 		"MachinistMachineFailed", "MachinistMachineDeletionStuck", "MachinistDrainBlocked", "MachinistDrainFailing",
 		"MachinistOrphansBlocked", "MachinistOrphansNotCollected")
-	b.nodesGoSilent()
-	b.manyWait()
-	b.targetIsLost()
-	p.evaluated()
-	p.shows(func(panel string) bool { return !aboutProcesses(panel) })
+	b.silenceNodes()
+	b.delayManyCreations()
+	b.loseTarget()
+	p.wantRulesEvaluated()
+	p.wantPanelData(func(panel string) bool { return !aboutProcesses(panel) })
 }
 
-// aboutProcesses reports whether a panel is about what only the journey of the processes has.
+// aboutProcesses reports whether a panel has data only in the test of the process alerts.
 func aboutProcesses(panel string) bool {
 	return slices.Contains([]string{"rollout/Machines of a migration", "rollout/Stuck migrations",
 		"controllers/Degraded Providers"}, panel)
 }
 
-// quiet returns when Prometheus has seen that many machines run for longer than any of the rules waits, and no alert
+// wantNoAlerts waits until the machines have run for longer than any of the rules waits. It fails the test if an alert
 // has fired.
-func (p *prometheus) quiet(running int) {
+func (p *prometheus) wantNoAlerts(running int) {
 	p.t.Helper()
 	for try := 1; ; try++ {
-		p.seen(2)
+		p.awaitLeaders(2)
 		eventually(p.t, "Prometheus sees the running machines", func() (bool, string) {
 			machines := p.query(fmt.Sprintf(`sum(machinist_machines{phase="Running"}) == %d`, running))
 			return len(machines) == 1, fmt.Sprint(machines)
 		})
 		p.throughout(p.began.Add(shortened.For+shortened.Range), func() {})
-		fired := p.fired()
+		fired := p.firedAlerts()
 		if len(fired) == 0 {
 			break
 		}
-		if try == 5 || p.scraped() {
-			p.t.Fatalf("of a healthy fleet, alerts fire: %s", strings.Join(fired, ", "))
+		if try == 5 || p.allScraped() {
+			p.t.Fatalf("alerts fired about a healthy fleet: %s", strings.Join(fired, ", "))
 		}
-		p.t.Logf("scrapes failed, so it is observed again; %s fired", strings.Join(fired, ", "))
+		p.t.Logf("%s fired, but scrapes failed: trying again", strings.Join(fired, ", "))
 	}
-	p.evaluated()
+	p.wantRulesEvaluated()
 	token := newToken(p.t, p.control, "scraper")
 	for name, address := range map[string]string{"the manager": p.addressOf(stack.Manager),
 		"the provider": p.addressOf(stack.Provider)} {
@@ -107,24 +107,24 @@ func (p *prometheus) quiet(running int) {
 	}
 }
 
-// addressOf returns where a process is scraped.
+// addressOf returns the address at which a process is scraped.
 func (p *prometheus) addressOf(job string) string {
 	p.t.Helper()
 	found := p.query(fmt.Sprintf(`up{job=%q}`, job))
 	if len(found) != 1 {
-		p.t.Fatalf("%d targets are scraped as %s", len(found), job)
+		p.t.Fatalf("job %s: got %d scrape targets, want 1", job, len(found))
 	}
 	return found[0].Metric["instance"]
 }
 
-// befallen is a fleet that everything befalls.
-type befallen struct {
+// failingFleet is a fleet with failures that the test causes.
+type failingFleet struct {
 	*prometheus
 	fleet []v1beta1.Machine
 }
 
-// byHand makes a machine without an owner.
-func (b *befallen) byHand(name string, change ...func(*v1beta1.Machine)) {
+// createMachine creates a machine without an owner.
+func (b *failingFleet) createMachine(name string, change ...func(*v1beta1.Machine)) {
 	b.t.Helper()
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.MachineSpec{
 		ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}, Version: b.fleet[0].Spec.Version}}
@@ -134,8 +134,8 @@ func (b *befallen) byHand(name string, change ...func(*v1beta1.Machine)) {
 	b.create(machine)
 }
 
-// fault makes calls of an operation about instances of that name fail.
-func (b *befallen) fault(operation, name string, effect simcloud.FaultEffect) {
+// fault adds a fault rule for calls of an operation about the instances with a name.
+func (b *failingFleet) fault(operation, name string, effect simcloud.FaultEffect) {
 	b.t.Helper()
 	rule := simcloud.FaultRule{Operation: operation, Match: simcloud.FaultMatch{Name: name}, Effect: effect}
 	if _, err := b.cloud.AddFault(context.Background(), rule); err != nil {
@@ -143,15 +143,15 @@ func (b *befallen) fault(operation, name string, effect simcloud.FaultEffect) {
 	}
 }
 
-// cloudRefuses has the cloud answer to the creation of machines in all ways in which it can refuse.
-func (b *befallen) cloudRefuses() {
+// refuseCreations lets the cloud refuse the creation of machines in every possible way.
+func (b *failingFleet) refuseCreations() {
 	for name, code := range map[string]simcloud.ErrorCode{
 		"throttled": simcloud.CodeThrottled, "down": simcloud.CodeUnavailable, "denied": simcloud.CodeUnauthorized,
 		"full": simcloud.CodeInsufficientCapacity, "wrong": simcloud.CodeInvalidParameter,
 	} {
 		b.fault(simcloud.OperationCreateInstance, name+"-*", simcloud.FaultEffect{Error: code})
 		for i := range map[string]int{"throttled": 6, "down": 6, "denied": 1, "full": 1, "wrong": 1}[name] {
-			b.byHand(fmt.Sprintf("%s-%d", name, i))
+			b.createMachine(fmt.Sprintf("%s-%d", name, i))
 		}
 	}
 	b.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "unready"}, Spec: v1beta1.MachineClassSpec{
@@ -159,9 +159,10 @@ func (b *befallen) cloudRefuses() {
 		CredentialsRef: &v1beta1.LocalRef{Name: "missing"}}})
 }
 
-// machinesWait has machines that nobody launches, a rollout that cannot go on, one that fails and one that does not go.
-func (b *befallen) machinesWait() {
-	b.byHand("classless", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "missing" })
+// stallMachines creates a machine without a class, a rollout that cannot continue, a machine that fails, and a machine
+// whose deletion waits for a hook.
+func (b *failingFleet) stallMachines() {
+	b.createMachine("classless", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "missing" })
 
 	broken := b.deployment().DeepCopy()
 	broken.ObjectMeta = metav1.ObjectMeta{Name: "full-workers"}
@@ -171,37 +172,38 @@ func (b *befallen) machinesWait() {
 	broken.Status = v1beta1.MachineDeploymentStatus{}
 	b.create(broken)
 
-	b.byHand("vanishes")
-	b.byHand("hooked", func(m *v1beta1.Machine) {
+	b.createMachine("vanishes")
+	b.createMachine("hooked", func(m *v1beta1.Machine) {
 		m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/wait", Owner: "nobody"}}
 	})
 	for _, name := range []string{"vanishes", "hooked"} {
-		b.awaitRunning(name)
+		b.awaitRunningMachine(name)
 	}
-	b.befall(simcloud.FaultVanishes, *b.machine("vanishes"))
+	b.injectFault(simcloud.FaultVanishes, *b.machine("vanishes"))
 	b.delete("hooked")
 }
 
-func (b *befallen) awaitRunning(name string) *v1beta1.Machine {
+func (b *failingFleet) awaitRunningMachine(name string) *v1beta1.Machine {
 	b.t.Helper()
 	return b.awaitMachine(name, name+" is running", func(m *v1beta1.Machine) bool {
 		return m.Status.Phase == v1beta1.MachineRunning
 	})
 }
 
-// drainsWait has a budget that allows no eviction, and a target cluster that refuses evictions.
-func (b *befallen) drainsWait() {
-	b.byHand("budgeted")
-	b.byHand("refused")
-	b.protectedPod("web", b.awaitRunning("budgeted").Status.NodeRef.Name)
-	b.protectedPod("stubborn", b.awaitRunning("refused").Status.NodeRef.Name)
+// blockDrains deletes a machine whose pod a PodDisruptionBudget protects, and one whose pod the target cluster does not
+// allow to evict.
+func (b *failingFleet) blockDrains() {
+	b.createMachine("budgeted")
+	b.createMachine("refused")
+	b.protectedPod("web", b.awaitRunningMachine("budgeted").Status.NodeRef.Name)
+	b.protectedPod("stubborn", b.awaitRunningMachine("refused").Status.NodeRef.Name)
 	b.refuse(b.target, "evictions", "pods/eviction", admissionv1.Create, `request.name.startsWith("stubborn")`)
 	b.delete("budgeted")
 	b.delete("refused")
 }
 
-// refuse has a cluster refuse requests of our processes, by an admission policy.
-func (m *machinist) refuse(c client.Client, name, resource string, operation admissionv1.OperationType, which string) {
+// refuse creates an admission policy by which a cluster refuses the requests that match an expression.
+func (m *machinist) refuse(c client.Client, name, resource string, operation admissionv1.OperationType, match string) {
 	m.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -209,7 +211,7 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 				RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{operation},
 					Rule: admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource}}},
 			}}},
-			Validations: []admissionv1.Validation{{Expression: "!(" + which + ")", Message: "not now"}},
+			Validations: []admissionv1.Validation{{Expression: "!(" + match + ")", Message: "refused by the test"}},
 		}}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name,
@@ -221,27 +223,27 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 	}
 }
 
-// orphansRemain has an instance that cannot be deleted, and one whose Node is Ready, both without a Machine. Then the
-// process has another cluster id than before.
-func (b *befallen) orphansRemain() {
-	ghost := b.abandon(b.clusterID(), namespace+"/ghost")
+// leaveOrphans creates two orphans: one that cannot be deleted, and one whose Node is Ready. It then changes the
+// recorded cluster ID, so that the process has another one.
+func (b *failingFleet) leaveOrphans() {
+	ghost := b.createOrphan(b.clusterID(), namespace+"/ghost")
 	if _, err := b.cloud.AddFault(context.Background(), simcloud.FaultRule{Operation: simcloud.OperationDeleteInstance,
 		Match: simcloud.FaultMatch{InstanceID: ghost.ID}, Effect: simcloud.FaultEffect{Error: simcloud.CodeConflict}}); err != nil {
 		b.t.Fatal(err)
 	}
-	b.byHand("lost")
-	b.awaitRunning("lost")
+	b.createMachine("lost")
+	b.awaitRunningMachine("lost")
 	b.loseMachine("lost")
-	b.firing("MachinistOrphansBlocked", "MachinistOrphansNotCollected")
+	b.awaitFiring("MachinistOrphansBlocked", "MachinistOrphansNotCollected")
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
 		Name: process.IdentityRecord}}
 	before := b.changeRecord(record, "another")
-	b.firing("MachinistClusterIDMismatch")
+	b.awaitFiring("MachinistClusterIDMismatch")
 	b.changeRecord(record, before)
 }
 
-// changeRecord replaces the recorded cluster id and returns the one before.
-func (b *befallen) changeRecord(record *corev1.ConfigMap, id string) string {
+// changeRecord replaces the recorded cluster ID, and returns the old one.
+func (b *failingFleet) changeRecord(record *corev1.ConfigMap, id string) string {
 	b.t.Helper()
 	if err := b.control.Get(context.Background(), client.ObjectKeyFromObject(record), record); err != nil {
 		b.t.Fatal(err)
@@ -254,8 +256,8 @@ func (b *befallen) changeRecord(record *corev1.ConfigMap, id string) string {
 	return before
 }
 
-// nodesGoSilent has one machine break that came after others, and then most nodes at once.
-func (b *befallen) nodesGoSilent() {
+// silenceNodes makes the Node of a replacement machine silent, and then most Nodes at once.
+func (b *failingFleet) silenceNodes() {
 	check := &v1beta1.MachineHealthCheck{}
 	if err := b.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "workers"},
 		check); err != nil {
@@ -269,8 +271,8 @@ func (b *befallen) nodesGoSilent() {
 	b.change(b.fleet[0].Name, func(m *v1beta1.Machine) {
 		m.Annotations = map[string]string{v1beta1.AnnotationRemediationRetry: "1/" + string(b.fleet[1].UID)}
 	})
-	b.befall(simcloud.FaultSilent, b.fleet[0])
-	b.firing("MachinistHealthCheckHalted", "MachinistRemediationExhausted")
+	b.injectFault(simcloud.FaultSilent, b.fleet[0])
+	b.awaitFiring("MachinistHealthCheckHalted", "MachinistRemediationExhausted")
 	for _, r := range b.instances() {
 		if r.State == simcloud.StateRunning {
 			if _, err := b.cloud.AddInstanceFault(context.Background(), r.ID,
@@ -279,25 +281,26 @@ func (b *befallen) nodesGoSilent() {
 			}
 		}
 	}
-	b.firing("MachinistMeltdown")
+	b.awaitFiring("MachinistMeltdown")
 }
 
-// manyWait has more machines than there are workers wait for a cloud that takes its time.
-func (b *befallen) manyWait() {
+// delayManyCreations lets more machines than there are workers wait for a slow cloud.
+func (b *failingFleet) delayManyCreations() {
 	b.fault(simcloud.OperationCreateInstance, "slow-*", simcloud.FaultEffect{
 		Latency: simcloud.Duration(shortened.Range + 10*time.Second)})
 	for i := range 24 {
-		b.byHand(fmt.Sprintf("slow-%d", i))
+		b.createMachine(fmt.Sprintf("slow-%d", i))
 	}
-	b.firing("MachinistQueueNotDrained")
+	b.awaitFiring("MachinistQueueNotDrained")
 }
 
-// targetIsLost has the target cluster not answer, and then not accept who asks: its token has ended.
-func (b *befallen) targetIsLost() {
-	b.do(b.Target.StopAPIServer)
-	b.firing("MachinistClusterUnreachable")
-	b.do(func() error { return b.Target.StartAPIServer(context.Background()) })
-	const name = "ended"
+// loseTarget makes the target cluster unreachable. It then starts the cluster again, with an expired token for the
+// provider.
+func (b *failingFleet) loseTarget() {
+	b.must(b.Target.StopAPIServer)
+	b.awaitFiring("MachinistClusterUnreachable")
+	b.must(func() error { return b.Target.StartAPIServer(context.Background()) })
+	const name = "expired"
 	config := clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {Server: b.Target.Endpoint(),
 			CertificateAuthorityData: b.Target.CA()}},
@@ -306,9 +309,9 @@ func (b *befallen) targetIsLost() {
 		CurrentContext: name,
 	}
 	file := filepath.Join(b.Dir(), stack.Provider+".target.kubeconfig")
-	b.do(func() error { return clientcmd.WriteToFile(config, file) })
-	b.firing("MachinistCredentialsRefused", "MachinistCredentialExpiring")
+	b.must(func() error { return clientcmd.WriteToFile(config, file) })
+	b.awaitFiring("MachinistCredentialsRefused", "MachinistCredentialExpiring")
 }
 
-// expiredToken has the claims iat and exp of an hour in 2001, and no signature that anybody accepts.
+// expiredToken has the claims iat and exp of an hour in 2001, and an invalid signature.
 const expiredToken = "e30.eyJpYXQiOjEwMDAwMDAwMDAsImV4cCI6MTAwMDAwMzYwMH0.c2lnbmF0dXJl"

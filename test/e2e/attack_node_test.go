@@ -22,7 +22,7 @@ import (
 
 const secretLabel = "node-restriction.kubernetes.io/payments"
 
-// withSecretLabel has the machines' nodes carry a label that no kubelet may write.
+// withSecretLabel gives the nodes of the machines a label that no kubelet may write.
 func withSecretLabel(o client.Object) {
 	if d, ok := o.(*v1beta1.MachineDeployment); ok {
 		d.Spec.Template.Spec.Node.Labels = map[string]string{secretLabel: "true"}
@@ -43,13 +43,14 @@ func (m *machinist) readNode(name string) *corev1.Node {
 	return node
 }
 
-// Rule applied-template-in-status. A kubelet may write to its own Node. What it writes there is not believed.
-func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
+// Rule applied-template-in-status. A kubelet may write to its own Node. The provider does not trust what it writes
+// there.
+func TestAttackKubeletEditsNodeAnnotation(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, withSecretLabel)
-	machine := m.running(1)[0]
+	m.removeDelays()
+	m.createFleet(1, withSecretLabel)
+	machine := m.awaitRunning(1)[0]
 	node := m.readNode(machine.Status.NodeRef.Name)
 	quarantine := corev1.Taint{Key: "security.example.com/quarantine", Effect: corev1.TaintEffectNoSchedule}
 	ctx := context.Background()
@@ -65,7 +66,7 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.NodeAnnotationLastAppliedNodeTemplate, record)
 	if err := m.asKubelet(node.Name).Patch(ctx, node.DeepCopy(),
 		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		t.Fatalf("the attack itself: %v", err)
+		t.Fatalf("attack: %v", err)
 	}
 	eventually(t, "the provider has checked the node", func() (bool, string) {
 		got := m.readNode(node.Name).Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
@@ -74,17 +75,17 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	after := m.readNode(node.Name)
 	if !slices.ContainsFunc(after.Spec.Taints, func(t corev1.Taint) bool { return t.Key == quarantine.Key }) ||
 		after.Labels["node-restriction.kubernetes.io/quarantine"] == "" {
-		t.Errorf("the node has left its quarantine: taints %v, labels %v", after.Spec.Taints, after.Labels)
+		t.Errorf("the node is not in quarantine any more: taints %v, labels %v", after.Spec.Taints, after.Labels)
 	}
 }
 
 // Rule node-name-from-provider. A kubelet chooses the provider ID with which it registers.
-func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
+func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, withSecretLabel)
-	hostile := m.running(1)[0]
+	m.removeDelays()
+	m.createFleet(1, withSecretLabel)
+	hostile := m.awaitRunning(1)[0]
 	name := hostile.Status.NodeRef.Name
 	kubelet, ctx := m.asKubelet(name), context.Background()
 
@@ -92,7 +93,7 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(2)
 	var victim v1beta1.Machine
-	m.await("a machine that boots", func(machines []v1beta1.Machine) bool {
+	m.await("a booting machine", func(machines []v1beta1.Machine) bool {
 		i := slices.IndexFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID != hostile.UID && m.Spec.ProviderID != ""
 		})
@@ -101,16 +102,16 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 		}
 		return i >= 0
 	})
-	// It has its certificate, and no Node any more, or none yet.
+	// The kubelet has its certificate, but no Node any more.
 	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	conflicting := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	conflicting.Spec.ProviderID = victim.Spec.ProviderID
 	if err := kubelet.Create(ctx, conflicting); err != nil {
-		t.Fatalf("the attack itself: %v", err)
+		t.Fatalf("attack: %v", err)
 	}
-	eventually(t, "an event on both machines", func() (bool, string) {
+	eventually(t, "an event about each machine", func() (bool, string) {
 		events := &corev1.EventList{}
 		if err := m.control.List(ctx, events, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
@@ -123,8 +124,8 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 		}
 		return reported[victim.Name] && reported[hostile.Name], fmt.Sprint(reported)
 	})
-	// The true node joins anyway.
-	m.await("the true node", func(machines []v1beta1.Machine) bool {
+	// The correct node joins nevertheless.
+	m.await("the correct node of the victim", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == victim.UID && m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef.Name != name
 		})
@@ -134,17 +135,17 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if conflicting.Labels[secretLabel] != "" || conflicting.Labels[v1beta1.NodeLabelMachine] == victim.Name {
-		t.Errorf("the conflicting Node has the labels %v", conflicting.Labels)
+		t.Errorf("the conflicting Node got the labels %v", conflicting.Labels)
 	}
 }
 
-// Rule node-ref-is-no-proof. Who may write the status of Machines does not get at Nodes that way.
-func TestAttackAForgedNodeRef(t *testing.T) {
+// Rule node-ref-is-no-proof. Permission to write the status of Machines gives no access to Nodes.
+func TestAttackForgedNodeRef(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, nil)
-	machine := m.running(1)[0]
+	m.removeDelays()
+	m.createFleet(1, nil)
+	machine := m.awaitRunning(1)[0]
 	ctx := context.Background()
 	controlPlane := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane-1",
 		Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
@@ -175,7 +176,7 @@ func TestAttackAForgedNodeRef(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.scale(0)
-	m.await("no machine, whatever its status is made to say", func(machines []v1beta1.Machine) bool {
+	m.await("no machine, although its status is forged", func(machines []v1beta1.Machine) bool {
 		if err := forge(); err != nil {
 			t.Error(err)
 		}
@@ -183,9 +184,9 @@ func TestAttackAForgedNodeRef(t *testing.T) {
 	})
 	after := m.readNode(controlPlane.Name)
 	if after.Spec.Unschedulable || after.Spec.ProviderID != "" || after.Labels[v1beta1.NodeLabelMachine] != "" {
-		t.Errorf("the control plane's node was touched: %+v %+v", after.ObjectMeta, after.Spec)
+		t.Errorf("the node of the control plane was changed: %+v %+v", after.ObjectMeta, after.Spec)
 	}
 	if err := m.target.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil || !pod.DeletionTimestamp.IsZero() {
-		t.Errorf("its pod was ended: %v, %v", pod.DeletionTimestamp, err)
+		t.Errorf("the pod of the control plane was deleted: %v, error %v", pod.DeletionTimestamp, err)
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// extensions is an administrator's client for CustomResourceDefinitions.
+// extensions returns an administrator's client for CustomResourceDefinitions.
 func (m *machinist) extensions() client.Client {
 	m.t.Helper()
 	scheme := runtime.NewScheme()
@@ -42,8 +42,8 @@ func (m *machinist) extensions() client.Client {
 	return c
 }
 
-// letOrphansGo has a person confirm that the instances without a Machine are left over.
-func (m *machinist) letOrphansGo() {
+// confirmOrphanRemoval confirms the removal of the instances without a Machine, as an administrator does.
+func (m *machinist) confirmOrphanRemoval() {
 	m.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil,
 		time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
@@ -54,10 +54,10 @@ func (m *machinist) letOrphansGo() {
 	}
 }
 
-// orphansBlocked waits until a class reports that orphans wait for a person, for one of the reasons.
-func (m *machinist) orphansBlocked(reasons ...string) {
+// awaitOrphansBlocked waits until a class reports, with one of the reasons, that orphans wait for an administrator.
+func (m *machinist) awaitOrphansBlocked(reasons ...string) {
 	m.t.Helper()
-	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that says that orphans wait for a person",
+	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that reports orphans which wait for an administrator",
 		func(l *v1beta1.MachineClassList) (bool, string) {
 			for i := range l.Items {
 				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
@@ -69,8 +69,8 @@ func (m *machinist) orphansBlocked(reasons ...string) {
 		}, client.InNamespace(namespace))
 }
 
-// nodesGone waits until no Node has the provider ID of one of the instances.
-func (m *machinist) nodesGone(instances ...simcloud.Instance) {
+// awaitNodesGone waits until no Node has the provider ID of one of the instances.
+func (m *machinist) awaitNodesGone(instances ...simcloud.Instance) {
 	m.t.Helper()
 	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances",
 		func(l *corev1.NodeList) (bool, string) {
@@ -86,22 +86,22 @@ func (m *machinist) nodesGone(instances ...simcloud.Instance) {
 		})
 }
 
-// Kubernetes' garbage collector deletes the Machines of a kind that is gone, and a Machine takes its instance along.
+// When a CRD is deleted, Kubernetes deletes its objects. The deletion of a Machine also deletes its instance.
 //
 // Rule: crd-deletion-refused.
-func TestAttackDeletedCRDsAreRefused(t *testing.T) {
+func TestAttackCRDDeletionIsRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(3, nil)
-	before := m.running(3)
+	m.removeDelays()
+	m.createFleet(3, nil)
+	before := m.awaitRunning(3)
 	for _, crd := range manifests.CRDs() {
 		if err := m.extensions().Delete(context.Background(), crd); err == nil ||
 			!strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
-			t.Errorf("delete %s: %v, want a rejection that names the annotation", crd.Name, err)
+			t.Errorf("delete %s: got %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
-	// Whatever the garbage collector does, it has done to this one as well.
+	// When the garbage collector has deleted this object, it has had the time to delete Machines too.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
 	if err := m.control.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
@@ -114,11 +114,11 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 		m.control.Delete(context.Background(), owner)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the garbage collector was running", func() (bool, string) {
+	eventually(t, "the garbage collector has deleted an object", func() (bool, string) {
 		return apierrors.IsNotFound(m.control.Get(context.Background(), client.ObjectKeyFromObject(owned),
 			&corev1.ConfigMap{})), ""
 	})
-	after := m.running(3)
+	after := m.awaitRunning(3)
 	for i := range before {
 		if before[i].UID != after[i].UID {
 			t.Errorf("machine %s is gone", before[i].Name)
@@ -126,23 +126,24 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	}
 }
 
-// An administrator deletes the kind of Machines by force, finalizers too, and applies it again. Sets make new
-// Machines; the instances of the old ones are Ready Nodes, and stay until a person lets them go.
+// An administrator deletes the CRD of Machines by force, removes the finalizers, and applies the CRD again. Sets create
+// new Machines. The instances of the old Machines have Ready Nodes, and remain until an administrator confirms their
+// removal.
 //
 // Rules: most-orphaned-needs-confirmation, ready-orphan-needs-confirmation, node-of-removed-instance-deleted,
 // person-confirms-removal.
-func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
+func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
-	m.quick()
-	m.fleet(4, nil)
-	m.running(4)
+	m.removeDelays()
+	m.createFleet(4, nil)
+	m.awaitRunning(4)
 	var old []simcloud.Instance
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	// While they are unreachable nobody sees the Machines being deleted, and nothing is made of a kind that is going.
+	// Without the processes, no Machine that is being deleted is processed, and no object of the deleted CRD is created.
 	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -174,19 +175,19 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	if err := extensions.Create(ctx, manifests.CRDs()[at]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kind is served again", func() (bool, string) {
+	eventually(t, "Machines are served again", func() (bool, string) {
 		err := m.control.List(ctx, &v1beta1.MachineList{})
 		return err == nil, fmt.Sprint(err)
 	})
 	if err := errors.Join(m.Manager.Start(), m.Provider.Start()); err != nil {
 		t.Fatal(err)
 	}
-	m.running(4)
-	m.orphansBlocked(v1beta1.ReasonMostInstancesOrphaned, v1beta1.ReasonOrphanNodeReady)
+	m.awaitRunning(4)
+	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned, v1beta1.ReasonOrphanNodeReady)
 	m.wantUntouched(old...)
 
-	m.letOrphansGo()
-	m.untilTerminated(old...)
-	m.nodesGone(old...)
-	m.running(4)
+	m.confirmOrphanRemoval()
+	m.awaitTerminated(old...)
+	m.awaitNodesGone(old...)
+	m.awaitRunning(4)
 }

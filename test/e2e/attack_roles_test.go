@@ -20,14 +20,14 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Rule secrets-limited-by-policy. Who has stolen a provider's identity has its roles, and the admission policies in
-// the way.
-func TestAttackWithAStolenProvidersRoles(t *testing.T) {
+// Rule secrets-limited-by-policy. An attacker with the identity of a provider has its roles, but the admission policies
+// limit them.
+func TestAttackWithRolesOfProvider(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, nil)
-	m.running(1)
+	m.removeDelays()
+	m.createFleet(1, nil)
+	m.awaitRunning(1)
 	thief := m.asThief(manifests.ProviderControl, manifests.ProviderTarget)
 	ctx := context.Background()
 	inSystem := func(name string) metav1.ObjectMeta {
@@ -43,7 +43,7 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 		return s
 	}
 	ours := map[string]string{"machinist.dev/bootstrap-token-owner": "uid-1"}
-	others := &corev1.Secret{ObjectMeta: inSystem("somebody-elses"), StringData: map[string]string{"password": "x"}}
+	others := &corev1.Secret{ObjectMeta: inSystem("foreign"), StringData: map[string]string{"password": "x"}}
 	if err := m.target.Create(ctx, others); err != nil {
 		t.Fatal(err)
 	}
@@ -68,49 +68,49 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 		"deleting a Secret of the system": func() error { return thief.Delete(ctx, others.DeepCopy()) },
 		"changing credentials":            patch(credentials, `{"stringData":{"token":"mine"}}`),
 		"labelling credentials":           patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
-		"holding credentials for ever":    patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
-		"a Secret beside the webhook's": func() error {
+		"a finalizer on credentials":      patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
+		"a Secret next to the webhook's": func() error {
 			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
 				Name: "mine"}})
 		},
 		"a Secret in a namespace of users": func() error {
 			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}})
 		},
-		"a ConfigMap beside the records": func() error {
+		"a ConfigMap next to the records": func() error {
 			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
 				Name: "mine"}})
 		},
-		"the manager's lease":                     func() error { return m.takeLease(thief, "machinist-manager") },
-		"switching the manager's webhook off":     patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
-		"having the manager's webhook change all": patch(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
-		"a role of its own": func() error {
+		"the manager's Lease":             func() error { return m.takeLease(thief, "machinist-manager") },
+		"disabling the manager's webhook": patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
+		"changing a mutating webhook":     patch(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
+		"its own role": func() error {
 			return thief.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})
 		},
-		"marking the system's namespace": patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, `{"metadata":{"labels":{"a":"b"}}}`),
+		"labelling the namespace kube-system": patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, `{"metadata":{"labels":{"a":"b"}}}`),
 	} {
 		if err := attack(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("%s: %v; want it refused", name, err)
+			t.Errorf("%s: got error %v, want a rejection", name, err)
 		}
 	}
-	// What a provider needs is let through, else nothing above proves anything.
+	// The requests that a provider needs are allowed. Otherwise the rejections above prove nothing.
 	mine := token("system:bootstrappers:machinist", ours)
 	if err := thief.Create(ctx, mine); err != nil {
-		t.Errorf("a bootstrap token as the provider makes it: %v", err)
+		t.Errorf("create a bootstrap token as the provider does: %v", err)
 	}
 	if err := patch(mine.DeepCopy(), `{"stringData":{"expiration":"2030-01-01T00:00:00Z"}}`)(); err != nil {
-		t.Errorf("extending it: %v", err)
+		t.Errorf("extend the bootstrap token: %v", err)
 	}
 	if err := patch(mine.DeepCopy(),
 		`{"stringData":{"auth-extra-groups":"system:bootstrappers:others"}}`)(); !apierrors.IsForbidden(err) &&
 		!apierrors.IsInvalid(err) {
-		t.Errorf("giving it another group: %v; want it refused", err)
+		t.Errorf("change the group of the bootstrap token: got error %v, want a rejection", err)
 	}
 	if err := thief.Delete(ctx, mine); err != nil {
-		t.Errorf("deleting it: %v", err)
+		t.Errorf("delete the bootstrap token: %v", err)
 	}
 }
 
-// asThief returns a client of somebody who has roles of ours and is in the group of our processes, but is none of them.
+// asThief returns the client of a user that has roles of the processes and is in their group, but is not one of them.
 func (m *machinist) asThief(roles ...manifests.Role) client.Client {
 	m.t.Helper()
 	const name = "thief"
@@ -130,7 +130,7 @@ func (m *machinist) asThief(roles ...manifests.Role) client.Client {
 		}
 	}
 	c := m.as(name, "machinist-processes")
-	// RBAC takes a moment to see the bindings.
+	// The authorizer sees new bindings only after a moment.
 	eventually(m.t, "the thief has the roles", func() (bool, string) {
 		err := c.List(context.Background(), &corev1.NodeList{})
 		return err == nil, "list nodes: " + errorText(err)

@@ -21,17 +21,17 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A tenant who may write fleets gives the template the label of another provider, so that no process would ever serve
-// or delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the
-// deployment says why.
+// A tenant who may write fleets sets the label of another provider in the template, so that no process would ever serve
+// or delete the machines. The policy refuses the template. Without policies and webhook, no machine is created, and the
+// deployment reports why.
 //
 // Rule: reserved-keys-refused.
-func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
+func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(0, nil)
+	m.removeDelays()
+	m.createFleet(0, nil)
 	attack := func(d *v1beta1.MachineDeployment) {
 		d.Spec.Replicas = new(int32(1))
 		d.Spec.Template.ObjectMeta.Labels[v1beta1.LabelProvider] = "nobody"
@@ -44,18 +44,18 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 	}
 	if err := update(attack); err == nil ||
 		!strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
-		t.Fatalf("the policy answered %v", err)
+		t.Fatalf("got error %v, want a rejection by the policy", err)
 	}
 	for _, admission := range append([]client.Object{manifests.ManagerWebhook("")}, manifests.Policies()...) {
 		if err := m.control.Delete(ctx, admission); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the policies hold no longer", func() (bool, string) {
+	eventually(t, "the policies are no longer in force", func() (bool, string) {
 		err := update(attack)
 		return err == nil, fmt.Sprint(err)
 	})
-	env.Await(t, m.control, &v1beta1.MachineDeploymentList{}, "the deployment to say what is wrong",
+	env.Await(t, m.control, &v1beta1.MachineDeploymentList{}, "the deployment to report what is wrong",
 		func(l *v1beta1.MachineDeploymentList) (bool, string) {
 			c := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionProgressing)
 			return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonInvalidConfiguration &&
@@ -63,35 +63,35 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 		}, client.InNamespace(namespace))
 	machines := &v1beta1.MachineList{}
 	if err := m.control.List(ctx, machines); err != nil || len(machines.Items) > 0 {
-		t.Fatalf("machines that nobody serves: %v %v", machines.Items, err)
+		t.Fatalf("got machines %v, error %v; want none", machines.Items, err)
 	}
 	if err := update(func(d *v1beta1.MachineDeployment) {
 		delete(d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	m.running(1)
+	m.awaitRunning(1)
 	m.scale(0)
-	m.none()
+	m.awaitNoMachines()
 }
 
-// A tenant who may write classes and fleets but may not read Secrets names another's Secret as user data and as
-// credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put
-// on it, and the tenant's objects can be deleted.
+// A tenant may write classes and fleets, but may not read Secrets. The tenant references the Secret of another team as
+// user data and as credentials, in order to read its content on an instance. Machinist reads nothing from the Secret,
+// launches nothing, and sets no finalizer on it. The tenant's objects can be deleted.
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
-func TestAttackTenantNamesAnothersSecret(t *testing.T) {
+func TestAttackTenantReferencesForeignSecret(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	m := start(t, stack.Options{})
-	m.quick()
+	m.removeDelays()
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
 		StringData: map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\n# their password",
 			"token": "their password"}}
 	if err := m.control.Create(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
-	m.fleet(1, func(o client.Object) {
+	m.createFleet(1, func(o client.Object) {
 		if class, ok := o.(*v1beta1.MachineClass); ok {
 			switch class.Name {
 			case examples.SmallClass:
@@ -101,10 +101,10 @@ func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 			}
 		}
 	})
-	m.await("a machine that says what is wrong", func(machines []v1beta1.Machine) bool {
+	m.await("a machine that reports what is wrong", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 1 && refusedBy(&machines[0], v1beta1.ReasonSecretNotLabelled, "kubectl label secret theirs")
 	})
-	env.Await(t, m.control, &v1beta1.MachineClassList{}, "both classes to say what is wrong",
+	env.Await(t, m.control, &v1beta1.MachineClassList{}, "both classes to report what is wrong",
 		func(l *v1beta1.MachineClassList) (bool, string) {
 			n := 0
 			for _, class := range l.Items {
@@ -116,18 +116,18 @@ func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 			return n == 2, fmt.Sprint(l.Items)
 		}, client.InNamespace(namespace))
 	if err := m.control.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil || len(theirs.Finalizers) > 0 {
-		t.Errorf("the Secret has the finalizers %v, error %v", theirs.Finalizers, err)
+		t.Errorf("got finalizers %v on the Secret, error %v; want none", theirs.Finalizers, err)
 	}
 	if n := len(m.instances()); n > 0 {
-		t.Errorf("%d instances were made", n)
+		t.Errorf("got %d instances, want none", n)
 	}
 	m.scale(0)
-	m.none()
+	m.awaitNoMachines()
 	if err := m.control.Delete(ctx, theirs); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.control.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); !apierrors.IsNotFound(err) {
-		t.Errorf("their Secret cannot be deleted: %v", err)
+		t.Errorf("the Secret still exists after its deletion: %v", err)
 	}
 }
 

@@ -33,15 +33,14 @@ import (
 )
 
 // autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.
-// It is a user that has the role of the chart and nothing else. It knows of Machinist only what it reads by those
-// names.
+// Its user has only the role of the chart. It knows only what it reads of Machinist with this group.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface
 	scales  scale.ScalesGetter
 }
 
-// nodeGroup is a group as the autoscaler sees it.
+// nodeGroup is a node group as the autoscaler sees it.
 type nodeGroup struct {
 	object            *unstructured.Unstructured
 	resource          schema.GroupVersionResource
@@ -53,7 +52,7 @@ type nodeGroup struct {
 
 const autoscalerUser = "autoscaler"
 
-// newAutoscaler binds the shipped role to a user and acts as that.
+// newAutoscaler binds the role of the chart to a user, and returns an autoscaler that acts as this user.
 func newAutoscaler(m *machinist) *autoscaler {
 	m.t.Helper()
 	role := manifests.ClusterAutoscaler.For("", "")
@@ -90,7 +89,7 @@ func resourceOf(plural string) schema.GroupVersionResource {
 	return v1beta1.GroupVersion.WithResource(plural)
 }
 
-// groups returns the node groups by name. One malformed group fails the call, as it does there.
+// groups returns the node groups by name. One malformed group makes the call fail, as in cluster-autoscaler.
 func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	a.t.Helper()
 	groups := map[string]*nodeGroup{}
@@ -120,12 +119,12 @@ func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	return groups, nil
 }
 
-// seen returns the node groups; there is none that is malformed.
-func (a *autoscaler) seen() map[string]*nodeGroup {
+// validGroups returns the node groups by name, and fails the test if one is malformed.
+func (a *autoscaler) validGroups() map[string]*nodeGroup {
 	a.t.Helper()
 	groups, err := a.groups()
 	if err != nil {
-		a.t.Fatalf("the autoscaler sees no group at all: %v", err)
+		a.t.Fatalf("read the node groups as the autoscaler: %v", err)
 	}
 	return groups
 }
@@ -135,7 +134,8 @@ const (
 	capacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 )
 
-// groupOf returns nil for what is no group, or cannot be scaled from zero while it has no machines.
+// groupOf returns the node group of an object. It returns nil if the object is not a node group, or if it has no
+// machines and cannot be scaled from zero.
 func groupOf(object *unstructured.Unstructured, resource schema.GroupVersionResource) (*nodeGroup, error) {
 	annotations := object.GetAnnotations()
 	g := &nodeGroup{object: object, resource: resource, labels: map[string]string{
@@ -205,7 +205,7 @@ func (g *nodeGroup) readCapacity(annotations map[string]string) error {
 	return nil
 }
 
-// size reads the size live, as the autoscaler does before each change.
+// size reads the current size, as the autoscaler does before each change.
 func (a *autoscaler) size(g *nodeGroup) int {
 	a.t.Helper()
 	s, err := a.scales.Scales(g.object.GetNamespace()).Get(context.Background(), g.resource.GroupResource(),
@@ -219,7 +219,7 @@ func (a *autoscaler) size(g *nodeGroup) int {
 func (a *autoscaler) setSize(g *nodeGroup, size int) {
 	a.t.Helper()
 	if size < g.smallest || size > g.largest {
-		a.t.Fatalf("%s: %d is not between %d and %d", g.object.GetName(), size, g.smallest, g.largest)
+		a.t.Fatalf("size of %s: got %d, want a size between %d and %d", g.object.GetName(), size, g.smallest, g.largest)
 	}
 	if _, err := a.scales.Scales(g.object.GetNamespace()).Patch(context.Background(), g.resource, g.object.GetName(),
 		types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size), metav1.PatchOptions{}); err != nil {
@@ -227,19 +227,20 @@ func (a *autoscaler) setSize(g *nodeGroup, size int) {
 	}
 }
 
-// increase is IncreaseSize.
+// increase does the same as IncreaseSize of cluster-autoscaler.
 func (a *autoscaler) increase(g *nodeGroup, delta int) {
 	a.t.Helper()
 	a.setSize(g, a.size(g)+delta)
 }
 
-// remove is DeleteNodes for the node of one machine, found by the annotations of its Node.
+// remove does the same as DeleteNodes of cluster-autoscaler for one Node. It finds the machine by the Node's
+// annotations.
 func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.t.Helper()
 	size := a.size(g)
 	machines := a.objects.Resource(resourceOf("machines")).Namespace(node.Annotations["machinist.dev/cluster-namespace"])
 	name := node.Annotations["machinist.dev/machine"]
-	// After a conflict an autoscaler tries again in its next turn.
+	// After a conflict, an autoscaler tries again in its next loop.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		machine, err := machines.Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {
@@ -247,7 +248,7 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 		}
 		if id, _, _ := unstructured.NestedString(machine.Object, "spec", "providerID"); path.Base(id) !=
 			path.Base(node.Spec.ProviderID) {
-			return fmt.Errorf("it has the provider ID %s, its node %s", id, node.Spec.ProviderID)
+			return fmt.Errorf("the machine has the provider ID %s, but its node has %s", id, node.Spec.ProviderID)
 		}
 		annotations := maps.Clone(machine.GetAnnotations())
 		if annotations == nil {
@@ -264,17 +265,17 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.setSize(g, size-1)
 }
 
-// expected checks a Node against the one that the autoscaler expected of the group before it had any.
-func (g *nodeGroup) expected(t *testing.T, node *corev1.Node) {
+// wantNode checks that a Node is as the autoscaler expected it when the group had no Node.
+func (g *nodeGroup) wantNode(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	for key, value := range g.labels {
 		if got, found := node.Labels[key]; !found || got != value {
-			t.Errorf("node %s has the label %s=%s, expected %s", node.Name, key, got, value)
+			t.Errorf("node %s, label %s: got %q, want %q", node.Name, key, got, value)
 		}
 	}
 	for name, quantity := range g.capacity {
 		if got := node.Status.Allocatable[name]; got.Cmp(quantity) != 0 {
-			t.Errorf("node %s can allocate %s of %s, expected %s", node.Name, got.String(), name, quantity.String())
+			t.Errorf("node %s, allocatable %s: got %s, want %s", node.Name, name, got.String(), quantity.String())
 		}
 	}
 	for _, taint := range g.taints {
@@ -287,11 +288,11 @@ func (g *nodeGroup) expected(t *testing.T, node *corev1.Node) {
 		}
 	}
 	for _, has := range node.Spec.Taints {
-		// Those of Kubernetes itself come and go with the state of the Node.
+		// Kubernetes adds and removes its own taints with the state of the Node.
 		if !strings.HasPrefix(has.Key, "node.kubernetes.io/") && !slices.ContainsFunc(g.taints, func(taint corev1.Taint) bool {
 			return taint.MatchTaint(&has)
 		}) {
-			t.Errorf("node %s has the taint %s, which was not expected", node.Name, has.ToString())
+			t.Errorf("node %s has the unexpected taint %s", node.Name, has.ToString())
 		}
 	}
 }

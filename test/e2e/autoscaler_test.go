@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// groupManifest is an empty node group of a class, whose Nodes have a label and a taint of the group.
+// groupManifest returns an empty node group of a class. Its Nodes have a label and a taint of the group.
 func groupManifest(name, class, smallest, largest string) string {
 	return fmt.Sprintf(`
 apiVersion: machinist.dev/v1beta1
@@ -46,14 +46,14 @@ spec:
 `, name, class, smallest, largest)
 }
 
-// An unmodified cluster-autoscaler scales groups from zero and back, with no rights but those of the chart's role.
+// An unmodified cluster-autoscaler scales groups from zero and back. It has only the rights of the chart's role.
 //
 // Rules: capacity-of-empty-node-groups, empty-node-groups-report-unknown-capacity.
-func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
+func TestAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(0, nil)
+	m.removeDelays()
+	m.createFleet(0, nil)
 	a := newAutoscaler(m)
 	m.apply(classManifest("gpu", "gpu"))
 	m.apply(groupManifest("batch", "small", "0", "4"))
@@ -62,24 +62,24 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 
 	m.kubectl("wait", "md/lost", "--for=condition=ScalableFromZero=False", "--timeout=30s")
 	contains(t, m.command("why", "md/lost"), "cannot scale the group up from zero", "MachineClass nowhere does not exist")
-	a.await("the groups whose class has a capacity, and no other", func(groups map[string]*nodeGroup) bool {
+	a.await("only the groups whose class has a capacity", func(groups map[string]*nodeGroup) bool {
 		return len(groups) == 2 && groups["batch"] != nil && groups["gpus"] != nil
 	})
 
-	t.Log("one malformed group would hide all others, and is refused")
+	t.Log("a malformed group, which would hide all others, is refused")
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte(groupManifest("bad", "small", "0", "four")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out, err := m.tryKubectl("apply", "-f", bad)
 	if err == nil {
-		t.Fatal("the API server accepted a largest size of four")
+		t.Fatal(`the API server accepted the largest size "four"`)
 	}
 	contains(t, out, groupPrefix+"max-size", "four")
-	a.seen()
+	a.validGroups()
 
-	t.Log("a class that changes while the group is empty")
-	before := a.seen()["batch"]
+	t.Log("change the class of an empty group")
+	before := a.validGroups()["batch"]
 	m.kubectl("patch", "md/batch", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}`)
 	a.await("the capacity of the other class", func(groups map[string]*nodeGroup) bool {
 		now := groups["batch"]
@@ -87,27 +87,27 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	})
 
 	t.Log("from zero to four, and two with GPUs")
-	batch, gpus := a.seen()["batch"], a.seen()["gpus"]
+	batch, gpus := a.validGroups()["batch"], a.validGroups()["gpus"]
 	if gpu := gpus.capacity["nvidia.com/gpu"]; gpu.Value() != 1 {
-		t.Errorf("the autoscaler expects %d GPUs", gpu.Value())
+		t.Errorf("got %d expected GPUs, want 1", gpu.Value())
 	}
 	a.increase(batch, 1)
 	a.increase(batch, 3)
 	a.increase(gpus, 2)
-	m.running(6)
+	m.awaitRunning(6)
 	nodes := m.nodesOf("batch")
 	for i := range nodes {
-		batch.expected(t, &nodes[i])
+		batch.wantNode(t, &nodes[i])
 	}
 	withGPUs := m.nodesOf("gpus")
 	for i := range withGPUs {
-		gpus.expected(t, &withGPUs[i])
+		gpus.wantNode(t, &withGPUs[i])
 	}
 	if len(nodes) != 4 || len(withGPUs) != 2 {
-		t.Fatalf("%d and %d nodes, want 4 and 2", len(nodes), len(withGPUs))
+		t.Fatalf("got %d and %d nodes, want 4 and 2", len(nodes), len(withGPUs))
 	}
 
-	t.Log("and back, node by node, those that the autoscaler names")
+	t.Log("back to zero, in the order in which the autoscaler names the nodes")
 	for i := range nodes {
 		a.remove(batch, &nodes[i])
 		left := 6 - i - 1
@@ -123,19 +123,19 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	for i := range withGPUs {
 		a.remove(gpus, &withGPUs[i])
 	}
-	m.none()
-	if groups := a.seen(); groups["batch"] == nil || a.size(groups["batch"]) != 0 {
-		t.Error("the autoscaler does not see the group any more now that it is empty")
+	m.awaitNoMachines()
+	if groups := a.validGroups(); groups["batch"] == nil || a.size(groups["batch"]) != 0 {
+		t.Error("the autoscaler no longer sees the empty group")
 	}
 
-	t.Log("a malformed group that slipped through is named, and the others are kept up to date")
+	t.Log("without the policy, a malformed group is reported, and the others are kept up to date")
 	m.withoutFleetPolicy()
 	eventually(t, "the malformed group is accepted", func() (bool, string) {
 		out, err := m.tryKubectl("apply", "-f", bad)
 		return err == nil, out
 	})
 	if _, err := a.groups(); err == nil {
-		t.Error("the autoscaler of this test is kinder than the real one: it reads groups beside a malformed one")
+		t.Error("the autoscaler of this test reads groups next to a malformed one, unlike cluster-autoscaler")
 	}
 	contains(t, m.command("why", "md/bad"), "scales none of its groups", `"four" is not a number`)
 	m.kubectl("patch", "md/batch", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"small"}}}}}`)
@@ -145,28 +145,28 @@ func TestAnAutoscalerScalesFromZeroAndBack(t *testing.T) {
 		return now != nil && now.capacity.Cpu().Cmp(*before.capacity.Cpu()) == 0
 	})
 
-	t.Log("rights that the role does not give")
+	t.Log("requests that the role does not allow")
 	_, err = a.objects.Resource(resourceOf("machineclasses")).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("the autoscaler lists classes: %v", err)
+		t.Errorf("list classes as the autoscaler: got error %v, want Forbidden", err)
 	}
 	if err := a.objects.Resource(resourceOf("machinedeployments")).Namespace(namespace).Delete(t.Context(), "batch",
 		metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the autoscaler deletes a deployment: %v", err)
+		t.Errorf("delete a deployment as the autoscaler: got error %v, want Forbidden", err)
 	}
 	unmarked := &unstructured.Unstructured{}
 	unmarked.SetName("batch")
 	if _, err := a.objects.Resource(resourceOf("machinedeployments")).Namespace(namespace).Update(t.Context(), unmarked,
 		metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the autoscaler updates a deployment: %v", err)
+		t.Errorf("update a deployment as the autoscaler: got error %v, want Forbidden", err)
 	}
 }
 
-// await waits until the groups that the autoscaler sees are as wanted.
+// await waits until done returns true for the groups that the autoscaler sees.
 func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 	a.t.Helper()
 	eventually(a.t, "the autoscaler sees "+what, func() (bool, string) {
-		groups := a.seen()
+		groups := a.validGroups()
 		var names []string
 		for name := range groups {
 			names = append(names, name)
@@ -179,11 +179,11 @@ func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 func (m *machinist) nodesOf(pool string) []corev1.Node {
 	m.t.Helper()
 	of := client.MatchingLabels{"example.com/pool": pool}
-	// The cloud controller comes after the kubelet.
+	// The cloud controller adds its labels after the Node has registered.
 	env.Await(m.t, m.target, &corev1.NodeList{}, "labels of the cloud controller", func(l *corev1.NodeList) (bool, string) {
 		for _, node := range l.Items {
 			if node.Labels[corev1.LabelInstanceTypeStable] == "" {
-				return false, "not on node " + node.Name
+				return false, "missing on node " + node.Name
 			}
 		}
 		return true, ""
@@ -195,7 +195,7 @@ func (m *machinist) nodesOf(pool string) []corev1.Node {
 	return list.Items
 }
 
-// withoutFleetPolicy has the API server accept sizes that no autoscaler can read.
+// withoutFleetPolicy removes the policy of fleets, so that the API server accepts sizes that no autoscaler can read.
 func (m *machinist) withoutFleetPolicy() {
 	m.t.Helper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet.machinist.dev"}}

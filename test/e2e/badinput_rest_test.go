@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quiet expects that nothing is written for a while.
-func (b *badInput) quiet() {
+// wantNoWrites fails the test if the processes write something within 15 seconds.
+func (b *badInput) wantNoWrites() {
 	b.t.Helper()
 	log, err := auditlog.Open(b.Control.AuditLog())
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *badInput) quiet() {
 		b.t.Fatal(err)
 	}
 	if counts.Writes+counts.Events+counts.Conflicts+counts.Failed > 0 {
-		b.t.Errorf("in %s of rest there were %s", window, counts)
+		b.t.Errorf("in %s without changes there were %s", window, counts)
 		requests, err := log.Requests(ours)
 		if err != nil {
 			b.t.Fatal(err)
@@ -47,15 +47,15 @@ func (b *badInput) quiet() {
 	}
 }
 
-// size is how much of the machine a process takes.
-type size struct{ goroutines, bytes float64 }
+// processSize is the number of goroutines and the resident memory of a process.
+type processSize struct{ goroutines, bytes float64 }
 
-func (b *badInput) sizes() map[string]size {
+func (b *badInput) processSizes() map[string]processSize {
 	b.t.Helper()
-	all := map[string]size{}
+	all := map[string]processSize{}
 	for program, address := range b.addresses {
 		_, body := get(b.t, "https://"+address+"/metrics", b.token)
-		all[program] = size{b.metric(body, "go_goroutines"), b.metric(body, "process_resident_memory_bytes")}
+		all[program] = processSize{b.metric(body, "go_goroutines"), b.metric(body, "process_resident_memory_bytes")}
 	}
 	return all
 }
@@ -64,7 +64,7 @@ func (b *badInput) metric(body, name string) float64 {
 	b.t.Helper()
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(body)
 	if found == nil {
-		b.t.Fatalf("there is no metric %s", name)
+		b.t.Fatalf("metric %s is missing", name)
 	}
 	value, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
@@ -73,18 +73,18 @@ func (b *badInput) metric(body, name string) float64 {
 	return value
 }
 
-// flat expects that no process grew when settled.
-func (b *badInput) flat(before, after map[string]size) {
+// wantNoGrowth fails the test if a process has grown.
+func (b *badInput) wantNoGrowth(before, after map[string]processSize) {
 	b.t.Helper()
 	for program, was := range before {
 		is := after[program]
 		b.t.Logf("%s: %.0f goroutines and %.0f MiB, then %.0f and %.0f", program, was.goroutines, was.bytes/(1<<20),
 			is.goroutines, is.bytes/(1<<20))
 		if is.goroutines > was.goroutines+20 {
-			b.t.Errorf("%s has %.0f goroutines, and had %.0f", program, is.goroutines, was.goroutines)
+			b.t.Errorf("%s has %.0f goroutines, before it had %.0f", program, is.goroutines, was.goroutines)
 		}
 		if is.bytes > was.bytes+32<<20 {
-			b.t.Errorf("%s takes %.0f MiB, and took %.0f", program, is.bytes/(1<<20), was.bytes/(1<<20))
+			b.t.Errorf("%s uses %.0f MiB, before it used %.0f", program, is.bytes/(1<<20), was.bytes/(1<<20))
 		}
 	}
 }

@@ -25,19 +25,18 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// badNamespace is where the objects are that nobody should have been able to write.
+// badNamespace contains the bad objects.
 const badNamespace = "bad"
 
-// strictly is how kubectl asks for it.
+// strictly is the field validation that kubectl uses.
 const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
-// What the door is there to refuse it refuses, and names the field. With the door off, every object that the schema
-// admits is there beside a healthy fleet: the fleet does what it is reported as ever, no process ends or grows or
-// writes on and on, whoever owns a bad object reads in it what is wrong, and all of them can be deleted without a
-// trace.
+// Admission refuses every bad object, and names the field. Without webhooks and policies, every bad object that the
+// schema admits exists next to a healthy fleet. The fleet still works, no process ends, grows or writes without end,
+// the bad objects report what is wrong with them, and all of them can be deleted completely.
 //
 // Rule: bad-input-names-field.
-func TestBadInputHarmsNobody(t *testing.T) {
+func TestBadInputIsRefusedOrHarmless(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	m := start(t, stack.Options{
@@ -46,19 +45,19 @@ func TestBadInputHarmsNobody(t *testing.T) {
 	})
 	newAccount(t, m.control, "prometheus", true)
 	pids := [2]int{m.Manager.PID(), m.Provider.PID()}
-	m.quick()
-	m.fleet(3, nil)
-	m.running(3)
+	m.removeDelays()
+	m.createFleet(3, nil)
+	m.awaitRunning(3)
 
 	b := &badInput{machinist: m, token: newToken(t, m.control, "prometheus"), addresses: addresses}
 	b.prepare()
-	b.refusedAll()
-	b.allowConnections()
-	admitted := b.create()
+	b.wantAllRejected()
+	b.removeAdmission()
+	admitted := b.createAll()
 
-	// The fleet beside them is scaled, rolled and scaled back.
+	// The healthy fleet is scaled, rolled out and scaled back.
 	m.scale(5)
-	m.running(5)
+	m.awaitRunning(5)
 	m.rollTo(examples.LargeClass)
 	m.await("five machines of the other class", func(machines []v1beta1.Machine) bool {
 		n := 0
@@ -70,33 +69,33 @@ func TestBadInputHarmsNobody(t *testing.T) {
 		return n == 5 && len(machines) == 5
 	})
 	m.scale(3)
-	m.running(3)
+	m.awaitRunning(3)
 
-	m.settled()
-	before := b.sizes()
-	b.quiet()
-	b.flat(before, b.sizes())
-	b.reported(admitted)
+	m.awaitNoWrites()
+	before := b.processSizes()
+	b.wantNoWrites()
+	b.wantNoGrowth(before, b.processSizes())
+	b.wantReported(admitted)
 	if now := [2]int{m.Manager.PID(), m.Provider.PID()}; now != pids || !m.Manager.Running() || !m.Provider.Running() {
-		t.Errorf("the processes %v ended; now there are %v", pids, now)
+		t.Errorf("a process ended: got PIDs %v, want %v", now, pids)
 	}
 
 	b.deleteAll()
-	m.running(3)
-	if n := m.live(); n != 3 {
-		t.Errorf("%d instances are left, 3 of them the fleet's", n)
+	m.awaitRunning(3)
+	if n := m.countLive(); n != 3 {
+		t.Errorf("got %d instances, want the 3 of the fleet", n)
 	}
-	m.noTwins()
+	m.wantNoTwins()
 }
 
-// badInput is a Machinist with bad objects in it.
+// badInput is a Machinist with bad objects in its cluster.
 type badInput struct {
 	*machinist
 	token     string
 	addresses map[string]string
 }
 
-// prepare makes what the bad objects refer to: with it, and without their mistakes, they would be a fleet.
+// prepare creates what the bad objects refer to. Without their mistakes, they would be working fleets.
 func (b *badInput) prepare() {
 	b.t.Helper()
 	objects, err := examples.Fleet()
@@ -122,7 +121,8 @@ func (b *badInput) prepare() {
 	}
 }
 
-// write makes the mistake of the table, under a name of its own where the name is not the mistake.
+// write creates or updates an object with the mistake of the table. The object has a unique name unless the name is the
+// mistake.
 func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -143,7 +143,7 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 	former.SetName(object.GetName())
 	if err := b.control.Create(ctx, former, strictly); err != nil && !apierrors.IsAlreadyExists(err) {
-		b.t.Errorf("%s: what it was before is refused: %v", bad.Name, err)
+		b.t.Errorf("%s: create the object before the update: %v", bad.Name, err)
 	}
 	for {
 		if err := b.control.Get(ctx, client.ObjectKeyFromObject(former), former); err != nil {
@@ -158,8 +158,7 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 }
 
-// complete has machines say what they need to become Nodes, and to be deleted: then a mistake elsewhere is acted upon
-// to the end.
+// complete adds what machines need to become Nodes and to be deleted, so that a mistake elsewhere has its full effect.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
@@ -180,30 +179,30 @@ func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad
 	}
 }
 
-// refusedAll expects every object of the table to be refused.
-func (b *badInput) refusedAll() {
+// wantAllRejected fails the test unless every object of the table is refused.
+func (b *badInput) wantAllRejected() {
 	b.t.Helper()
 	for i, bad := range manifests.All() {
 		_, err := b.write(i, bad)
-		b.requireRejection(bad, err)
+		b.wantRejected(bad, err)
 	}
 }
 
-func (b *badInput) requireRejection(bad manifests.Bad, err error) {
+func (b *badInput) wantRejected(bad manifests.Bad, err error) {
 	b.t.Helper()
 	if err == nil {
-		b.t.Errorf("%s: admitted", bad.Name)
+		b.t.Errorf("%s: the object was admitted", bad.Name)
 		return
 	}
 	for _, part := range bad.Reports {
 		if !strings.Contains(err.Error(), part) {
-			b.t.Errorf("%s: the rejection does not say %q: %.500s", bad.Name, part, err)
+			b.t.Errorf("%s: the rejection does not contain %q: %.500s", bad.Name, part, err)
 		}
 	}
 }
 
-// allowConnections takes away webhooks and policies, and waits until the API server heeds that.
-func (b *badInput) allowConnections() {
+// removeAdmission deletes webhooks and policies, and waits until the API server no longer uses them.
+func (b *badInput) removeAdmission() {
 	b.t.Helper()
 	ctx := context.Background()
 	guards := append([]client.Object{rendered.ManagerWebhook(""), rendered.ProviderWebhook(driver.Name, "")}, rendered.Policies()...)
@@ -214,7 +213,7 @@ func (b *badInput) allowConnections() {
 	}
 	left := &admissionv1.ValidatingWebhookConfigurationList{}
 	if err := b.control.List(ctx, left); err != nil || len(left.Items) > 0 {
-		b.t.Fatalf("webhooks are left: %v %v", left.Items, err)
+		b.t.Fatalf("got webhooks %v, error %v; want none", left.Items, err)
 	}
 	for _, bad := range manifests.All() {
 		if bad.By == manifests.BySchema || bad.Was != nil {
@@ -232,28 +231,29 @@ func (b *badInput) allowConnections() {
 	}
 }
 
-// create makes every object of the table that the schema admits, and expects it to refuse the others still.
-func (b *badInput) create() map[string]manifests.Bad {
+// createAll creates every object of the table that the schema admits. It fails the test unless the schema refuses the
+// others.
+func (b *badInput) createAll() map[string]manifests.Bad {
 	b.t.Helper()
 	admitted := map[string]manifests.Bad{}
 	for i, bad := range manifests.All() {
 		object, err := b.write(i, bad)
 		switch {
 		case bad.By == manifests.BySchema:
-			b.requireRejection(bad, err)
+			b.wantRejected(bad, err)
 		case err != nil:
-			b.t.Errorf("%s: with nothing but the schema it is refused: %v", bad.Name, err)
+			b.t.Errorf("%s: the object is refused without webhooks and policies: %v", bad.Name, err)
 		default:
 			admitted[object.GetKind()+"/"+object.GetName()] = bad
 		}
 	}
-	b.t.Logf("%d bad objects are there", len(admitted))
+	b.t.Logf("created %d bad objects", len(admitted))
 	return admitted
 }
 
-// reported expects that what is wrong with an object can be read in it or in its machines, and that nothing is
-// reported twice.
-func (b *badInput) reported(admitted map[string]manifests.Bad) {
+// wantReported fails the test unless the conditions of each object, or of its machines, report what is wrong with the
+// object. It also fails if a warning is reported twice.
+func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	b.t.Helper()
 	ctx := context.Background()
 	machines := &v1beta1.MachineList{}
@@ -276,8 +276,8 @@ func (b *badInput) reported(admitted map[string]manifests.Bad) {
 			}
 		}
 		for _, part := range bad.Reports {
-			if acted(bad) && !strings.Contains(text, inCondition(part)) {
-				b.t.Errorf("%s: no condition of %s says %q: %.1000s", bad.Name, key, inCondition(part), text)
+			if hasEffect(bad) && !strings.Contains(text, conditionText(part)) {
+				b.t.Errorf("%s: no condition of %s contains %q: %.1000s", bad.Name, key, conditionText(part), text)
 			}
 		}
 	}
@@ -295,15 +295,16 @@ func (b *badInput) reported(admitted map[string]manifests.Bad) {
 	b.t.Logf("%d warnings", len(count))
 	for what, n := range count {
 		if n > 1 {
-			b.t.Errorf("reported %d times: %s", n, what)
+			b.t.Errorf("warning was reported %d times: %s", n, what)
 		}
 	}
 }
 
-// acted says whether what is wrong with an object is Machinist's to act upon. The bounds of an autoscaler and the
-// labels of its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as
-// another's, and labels that Machinist sets it sets anyway, but for the provider's in a template, which it refuses.
-func acted(bad manifests.Bad) bool {
+// hasEffect reports whether the mistake in an object affects Machinist, so that a condition must report it. Sizes of
+// node groups and labels of their nodes only matter to an autoscaler. A malformed priority counts as no priority. An
+// object with the name of another provider belongs to that provider. Machinist overwrites the labels that it sets
+// itself, except the provider's label in a template, which it refuses.
+func hasEffect(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
 		switch bad.Reports[0] {
@@ -319,8 +320,9 @@ func acted(bad manifests.Bad) bool {
 	return true
 }
 
-// inCondition is how a condition calls what a rejection calls part: a machine knows nothing of its template.
-func inCondition(part string) string {
+// conditionText returns the text in a condition for a part of a rejection. For example, a machine does not know that a
+// field comes from a template.
+func conditionText(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]
 	}
@@ -333,9 +335,9 @@ func inCondition(part string) string {
 	return strings.TrimPrefix(part, "spec.template.")
 }
 
-// deleteAll deletes first what names its credentials itself, for which nobody holds the Secret. Then it deletes the
-// namespace with all that is in it: Kubernetes deletes in no order, the classes and Secrets that machines use among
-// the first.
+// deleteAll first deletes the objects without a class, because their Secret has no finalizer. It then deletes the
+// namespace with everything in it. Kubernetes deletes the objects in any order, even the classes and Secrets of
+// machines.
 func (b *badInput) deleteAll() {
 	b.t.Helper()
 	ctx := context.Background()
@@ -375,7 +377,7 @@ func (b *badInput) deleteAll() {
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: badNamespace}}
 	remove(namespace)
-	eventually(b.t, "the namespace is gone", func() (bool, string) {
+	eventually(b.t, "the namespace is deleted", func() (bool, string) {
 		err := b.control.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
 		return apierrors.IsNotFound(err), fmt.Sprint(err, namespace.Status)
 	})

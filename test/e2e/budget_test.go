@@ -23,23 +23,23 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// What a fleet costs the API server, counted in its own audit log: everything that our two processes wrote, and nothing
-// of what nodes and Kubernetes' own controllers did. The statuses of sets and deployments are counted separately,
-// because how often they are written depends on how long things take.
+// The test counts what a fleet costs the API server, in its audit log: all writes of our two processes, but none of
+// nodes and of Kubernetes' controllers. Status writes of sets and deployments are counted separately, because their
+// number depends on how long everything takes.
 //
 // Rules: four-writes-to-running, outdated-node-taints.
-func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
+func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	const machines, surge = 100, 10
-	t.Setenv("CONTROLPLANE_GOMAXPROCS", "") // Nothing runs beside it.
+	t.Setenv("CONTROLPLANE_GOMAXPROCS", "") // No other test runs at the same time.
 	m := &budgeted{machinist: start(t, stack.Options{ClusterApproves: true}), machines: machines}
-	m.quick()
+	m.removeDelays()
 	var err error
 	if m.log, err = auditlog.Open(m.Control.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
-	// All nodes join with one token made beforehand: no token is made for each.
+	// All nodes join with one token, so that no token is created for each machine.
 	token := m.sharedToken()
-	m.fleet(0, func(o client.Object) {
+	m.createFleet(0, func(o client.Object) {
 		switch o := o.(type) {
 		case *corev1.Secret:
 			if o.Name == examples.UserDataSecret {
@@ -50,37 +50,37 @@ func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 				MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 		}
 	})
-	m.settled()
-	m.creation("create at a cloud that answers at once")
-	m.exchange("exchange at a cloud that answers at once")
-	m.deletion("delete at a cloud that answers at once")
-	// Instances are pending for longer than a check of them takes.
+	m.awaitNoWrites()
+	m.measureCreation("creation in a fast cloud")
+	m.measureRollout("rollout in a fast cloud")
+	m.measureDeletion("deletion in a fast cloud")
+	// The instances stay pending for longer than one check takes.
 	boots := simcloud.Duration(1500 * time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boots})
-	m.creation("create with instances that boot for 1.5s")
-	m.deletion("delete after that")
+	m.measureCreation("creation with instances that boot for 1.5s")
+	m.measureDeletion("deletion of these instances")
 }
 
-// budgeted counts what a fleet costs.
+// budgeted counts the writes for a fleet.
 type budgeted struct {
 	*machinist
 	machines int
 	log      *auditlog.Log
 }
 
-// ourUsers are who our two processes are to the API server.
+// ourUsers are the users of our two processes.
 var ourUsers = []string{stack.Manager, stack.Provider}
 
-// cost makes a change, waits until it has settled, and holds what our processes wrote for it against a budget for each
-// machine.
-func (m *budgeted) cost(what string, writes, events float64, change func()) auditlog.Counts {
+// measure makes a change and waits until the processes write nothing more. It compares their writes and events with a
+// budget for each machine.
+func (m *budgeted) measure(what string, writes, events float64, change func()) auditlog.Counts {
 	m.t.Helper()
 	if err := m.log.Mark(); err != nil {
 		m.t.Fatal(err)
 	}
 	began := time.Now()
 	change()
-	m.settled()
+	m.awaitNoWrites()
 	took := time.Since(began)
 	counts, err := m.log.Count(auditlog.Filter{Users: ourUsers})
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *budgeted) cost(what string, writes, events float64, change func()) audi
 	summaries := counts.ByCall[summaryCall("machinesets")] + counts.ByCall[summaryCall("machinedeployments")]
 	writesEach := float64(counts.Writes-summaries) / float64(m.machines)
 	eventsEach := float64(counts.Events) / float64(m.machines)
-	m.t.Logf("%s: %.2f writes and %.2f events per machine, and %d summaries in %s\n%s",
+	m.t.Logf("%s: %.2f writes and %.2f events per machine, and %d status writes of sets and deployments in %s\n%s",
 		what, writesEach, eventsEach, summaries, took.Round(time.Second), counts)
 	conflicts := map[string]int{}
 	for _, r := range m.requests(func(r auditlog.Request) bool { return r.Code == http.StatusConflict }) {
@@ -97,30 +97,30 @@ func (m *budgeted) cost(what string, writes, events float64, change func()) audi
 	}
 	m.t.Logf("conflicts: %v", conflicts)
 	if writesEach > writes {
-		m.t.Errorf("%s: %.2f writes per machine, the budget is %.1f", what, writesEach, writes)
+		m.t.Errorf("%s: got %.2f writes per machine, want at most %.1f", what, writesEach, writes)
 	}
 	if limit := summaryLimit(took); summaries > limit {
-		m.t.Errorf("%s: %d writes of the statuses of sets and deployments in %s, the budget is %d", what, summaries, took, limit)
+		m.t.Errorf("%s: got %d status writes of sets and deployments in %s, want at most %d", what, summaries, took, limit)
 	}
 	if eventsEach > events {
-		m.t.Errorf("%s: %.2f events per machine, the budget is %.2f", what, eventsEach, events)
+		m.t.Errorf("%s: got %.2f events per machine, want at most %.2f", what, eventsEach, events)
 	}
 	return counts
 }
 
-// summaryCall is a write of the status of a set or a deployment.
+// summaryCall returns the call that writes the status of a set or a deployment.
 func summaryCall(resource string) auditlog.Call {
 	return auditlog.Call{Verb: "patch", Group: v1beta1.GroupName, Resource: resource, Subresource: "status"}
 }
 
-// summaryLimit is how many writes of the statuses of two sets and a deployment a change may need that took so long.
-// While only numbers change, a set writes its status every two seconds at most, and a deployment every second; the rest
-// are changes of conditions.
+// summaryLimit returns how many status writes of two sets and a deployment a change of this duration may need. While
+// only numbers change, a set writes its status at most every two seconds, and a deployment every second. The other
+// writes are changes of conditions.
 func summaryLimit(took time.Duration) int {
 	return 2*int(took.Seconds()) + 12
 }
 
-// requests are those of our processes since the last change for which match is true.
+// requests returns the requests of our processes since the last change for which match returns true.
 func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Request {
 	m.t.Helper()
 	requests, err := m.log.Requests(auditlog.Filter{Users: ourUsers, Match: match})
@@ -130,32 +130,34 @@ func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Reques
 	return requests
 }
 
-// perMachine are five writes of its own, and its share of what sets and deployments write besides their statuses.
+// perMachine is the budget of a machine: five writes, and a share of the writes for sets and deployments except their
+// status.
 const perMachine = 5 + 0.1
 
-func (m *budgeted) creation(what string) {
+func (m *budgeted) measureCreation(what string) {
 	m.t.Helper()
 	before := len(m.instances())
-	created := m.cost(what, perMachine, 0.1, func() { // Events are a few of the set.
+	created := m.measure(what, perMachine, 0.1, func() { // The set records a few events.
 		m.scale(int32(m.machines))
-		m.running(m.machines)
+		m.awaitRunning(m.machines)
 	})
 	if made := len(m.instances()) - before; made != m.machines {
-		m.t.Errorf("%s: %d instances were made for %d machines", what, made, m.machines)
+		m.t.Errorf("%s: got %d instances for %d machines", what, made, m.machines)
 	}
 	if n := created.ByCall[auditlog.Call{Verb: "create", Group: v1beta1.GroupName, Resource: "machines"}]; n != m.machines {
-		m.t.Errorf("%s: %d Machines were created for %d asked", what, n, m.machines)
+		m.t.Errorf("%s: got %d created Machines, want %d", what, n, m.machines)
 	}
 }
 
-// exchange is a rolling update: the old machine's end, the new one's beginning, one mark on the old Node, and a share
-// of what the sets and the deployment write besides their statuses.
-func (m *budgeted) exchange(what string) {
+// measureRollout measures a rolling update. For each machine, it includes the deletion of the old machine, the creation
+// of the new one, one mark on the old Node, and a share of the writes for the sets and the deployment except their
+// status.
+func (m *budgeted) measureRollout(what string) {
 	m.t.Helper()
 	before := len(m.instances())
-	m.cost(what, 12.5, 2, func() {
+	m.measure(what, 12.5, 2, func() {
 		m.rollTo(examples.LargeClass)
-		m.classes("all of the new class", map[string]int{examples.LargeClass: m.machines})
+		m.awaitClasses("all of the new class", map[string]int{examples.LargeClass: m.machines})
 	})
 	patched := map[string]int{}
 	for _, r := range m.requests(func(r auditlog.Request) bool {
@@ -165,38 +167,38 @@ func (m *budgeted) exchange(what string) {
 	}
 	for name, n := range patched {
 		if n != 1 {
-			m.t.Errorf("%s: node %s was patched %d times for its mark", what, name, n)
+			m.t.Errorf("%s: node %s was patched %d times for its mark, want 1", what, name, n)
 		}
 	}
 	if len(patched) != m.machines {
-		m.t.Errorf("%s: %d nodes were marked, expected the %d old ones", what, len(patched), m.machines)
+		m.t.Errorf("%s: %d nodes were marked, want the %d old ones", what, len(patched), m.machines)
 	}
 	if made := len(m.instances()) - before; made != m.machines {
-		m.t.Errorf("%s: %d instances were made for the successors of %d machines", what, made, m.machines)
+		m.t.Errorf("%s: got %d new instances for %d replaced machines", what, made, m.machines)
 	}
-	m.noTwins()
+	m.wantNoTwins()
 }
 
-func (m *budgeted) deletion(what string) {
+func (m *budgeted) measureDeletion(what string) {
 	m.t.Helper()
-	m.cost(what, perMachine, 1+2.0/float64(m.machines), func() { // An event of each, and two of the set.
+	m.measure(what, perMachine, 1+2.0/float64(m.machines), func() { // One event for each machine, and two for the set.
 		m.scale(0)
-		m.none()
+		m.awaitNoMachines()
 	})
-	if n := m.live(); n != 0 {
+	if n := m.countLive(); n != 0 {
 		m.t.Errorf("%s: %d instances are left", what, n)
 	}
 }
 
-// settled waits until our processes have written nothing for a while, so that a count ends with what belongs to it.
-func (m *machinist) settled() {
+// awaitNoWrites waits until our processes have written nothing for four seconds, so that a count is complete.
+func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.Control.AuditLog())
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	last, since := -1, time.Now()
-	eventually(m.t, "nothing is written any more", func() (bool, string) {
+	eventually(m.t, "the processes write nothing more", func() (bool, string) {
 		counts, err := log.Count(auditlog.Filter{Users: ourUsers})
 		if err != nil {
 			return false, err.Error()
@@ -208,7 +210,7 @@ func (m *machinist) settled() {
 	})
 }
 
-// sharedToken makes a bootstrap token that belongs to no machine.
+// sharedToken creates a bootstrap token that belongs to no machine.
 func (m *machinist) sharedToken() string {
 	m.t.Helper()
 	err := m.target.Create(context.Background(), &corev1.Secret{
@@ -221,7 +223,7 @@ func (m *machinist) sharedToken() string {
 		},
 	})
 	if err != nil {
-		m.t.Fatalf("make a token: %v", err)
+		m.t.Fatalf("create a bootstrap token: %v", err)
 	}
 	return "shared.0123456789abcdef"
 }

@@ -21,35 +21,36 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A DaemonSet's pod goes with its node, and so does its volume: neither holds a rollout up, for which the volume would
-// have five minutes. The old MachineSet is not kept where no history is wanted.
+// A DaemonSet's pod is removed with its node, and so is its volume. Neither blocks a rollout, for which the volume
+// would have five minutes. With revisionHistoryLimit 0, the old MachineSet is not kept.
 //
 // Rules: drain-order, volumes-detached-first.
-func TestDaemonsAndTheirVolumesHoldNoRolloutUp(t *testing.T) {
+func TestDaemonSetVolumesDoNotBlockRollout(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, func(o client.Object) {
+	m.removeDelays()
+	m.createFleet(1, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.RevisionHistoryLimit = ptr.To[int32](0)
 		}
 	})
-	old := m.running(1)[0]
+	old := m.awaitRunning(1)[0]
 	m.daemonWithVolume(old.Status.NodeRef.Name)
 	m.rollTo(examples.LargeClass)
-	m.classes("rolled out", map[string]int{examples.LargeClass: 1})
+	m.awaitClasses("rolled out", map[string]int{examples.LargeClass: 1})
 	env.Await(t, m.control, &v1beta1.MachineSetList{}, "no set but the new one",
 		func(l *v1beta1.MachineSetList) (bool, string) {
 			return len(l.Items) == 1, fmt.Sprintf("%d sets", len(l.Items))
 		}, client.InNamespace(namespace))
 	m.scale(0)
-	m.none()
-	if n := m.live(); n != 0 {
+	m.awaitNoMachines()
+	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
 	}
 }
 
-// daemonWithVolume runs a DaemonSet whose pods use a volume that is attached to a node, and returns when one is on it.
+// daemonWithVolume creates a DaemonSet whose pods use a volume that is attached to a node. It returns when one of its
+// pods runs on the node.
 func (m *machinist) daemonWithVolume(node string) {
 	m.t.Helper()
 	const name, driver = "storage-agent", "csi.example.com"

@@ -16,12 +16,12 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// A pause in the middle of a rollout stops it within a second of its visibility, whatever dies. People scale up and
-// down and delete machines meanwhile, and machines are launched. After the pause the rollout goes on within the other
-// budget.
+// A pause during a rollout stops the rollout within a second after the pause is visible, even if processes are killed.
+// Meanwhile, scaling, deletions and launches of machines still work. After the pause, the rollout continues within the
+// other budget.
 //
 // Rules: fleet-pause, scale-down-asks-no-budget, disruptions-are-counted-exactly.
-func TestDisruptionPause(t *testing.T) {
+func TestDisruptionPauseStopsRollout(t *testing.T) {
 	t.Parallel()
 	const rolling, limit = 12, 2
 	m, processes := startForDisruption(t)
@@ -30,51 +30,51 @@ func TestDisruptionPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.pool("rolling", rolling, surge(4))
-	m.pool("other", 3, nil)
-	m.poolIs("rolling", rolling, examples.SmallClass)
-	others := m.poolIs("other", 3, examples.SmallClass)
-	m.budget("two", "", intstr.FromInt32(limit))
-	m.awaitBudget("two", "a budget that is understood", isValid)
-	m.rollPool("rolling")
+	m.createPool("rolling", rolling, surge(4))
+	m.createPool("other", 3, nil)
+	m.awaitPool("rolling", rolling, examples.SmallClass)
+	others := m.awaitPool("other", 3, examples.SmallClass)
+	m.createBudget("two", "", intstr.FromInt32(limit))
+	m.awaitBudget("two", "a valid budget", isValid)
+	m.rollOutPool("rolling")
 	eventually(t, "the rollout is under way", func() (bool, string) { return len(record.soFar()) >= 3, "" })
 
-	pause := m.budget(disruption.PauseBudget, "", intstr.FromInt32(0))
-	pause = m.awaitBudget(pause.Name, "a pause that the manager has seen", isValid)
+	pause := m.createBudget(disruption.PauseBudget, "", intstr.FromInt32(0))
+	pause = m.awaitBudget(pause.Name, "the manager to observe the pause", isValid)
 	visible := firstStatus(t, log, pause.Name)
 	processes.crash(m.Manager)
 	processes.crash(m.Provider)
 
-	t.Log("people have more machines, others, and fewer; one is launched anew")
-	m.scaleOf("other", 5)
-	m.poolIs("other", 5, examples.SmallClass)
+	t.Log("during the pause, scale up, delete a machine, and scale down")
+	m.scaleDeployment("other", 5)
+	m.awaitPool("other", 5, examples.SmallClass)
 	m.delete(others[0].Name)
-	m.gone(others[0])
-	m.poolIs("other", 5, examples.SmallClass)
+	m.awaitGone(others[0])
+	m.awaitPool("other", 5, examples.SmallClass)
 	processes.crash(m.Manager)
-	m.scaleOf("other", 2)
-	m.poolIs("other", 2, examples.SmallClass)
+	m.scaleDeployment("other", 2)
+	m.awaitPool("other", 2, examples.SmallClass)
 	outdated := 0
 	for _, machine := range m.machines() {
 		if machine.Labels["pool"] == "rolling" && machine.Spec.ClassRef.Name == examples.SmallClass {
 			outdated++
 		}
 	}
-	// The end of the pause is not before this.
-	resumed := m.revisionOf(m.budget("mark", "none", intstr.FromInt32(0)))
+	// The pause does not end before this revision.
+	resumed := m.revisionOf(m.createBudget("mark", "none", intstr.FromInt32(0)))
 	m.deleteBudget(pause.Name)
-	m.poolIs("rolling", rolling, examples.LargeClass)
+	m.awaitPool("rolling", rolling, examples.LargeClass)
 
-	begins := slices.DeleteFunc(record.upTo(m.budget("end", "none", intstr.FromInt32(0))), func(b disrupted.Begin) bool {
+	begins := slices.DeleteFunc(record.upTo(m.createBudget("end", "none", intstr.FromInt32(0))), func(b disrupted.Begin) bool {
 		return b.Machine.Labels["pool"] != "rolling"
 	})
-	within(t, begins, disrupted.Budget{Name: "two", Allowed: atMost(limit)})
+	wantWithinBudgets(t, begins, disrupted.Budget{Name: "two", Allowed: atMost(limit)})
 	deletions := deletionsByManager(t, log)
 	before, after := 0, 0
 	for _, b := range begins {
 		switch at := deletions[b.Machine.Name]; {
 		case at.IsZero():
-			t.Errorf("machine %s was deleted by somebody else", b.Machine.Name)
+			t.Errorf("machine %s was not deleted by the manager", b.Machine.Name)
 		case b.Revision > resumed:
 			after++
 		case at.Sub(visible) > time.Second:
@@ -88,18 +88,18 @@ func TestDisruptionPause(t *testing.T) {
 	}
 	t.Logf("%d disruptions began before the pause and %d after it", before, after)
 	if outdated == 0 || after != outdated || before+after != rolling {
-		t.Errorf("%d disruptions began before the pause and %d after it, of %d machines that were outdated at its end",
-			before, after, outdated)
+		t.Errorf("got %d disruptions before the pause and %d after it, want %d in total, and as many after it as the %d "+
+			"outdated machines at its end", before, after, rolling, outdated)
 	}
-	m.noTwins()
+	m.wantNoTwins()
 	for _, pool := range []string{"rolling", "other"} {
-		m.scaleOf(pool, 0)
+		m.scaleDeployment(pool, 0)
 	}
-	m.none()
-	m.nothingLeft(2*rolling + 6)
+	m.awaitNoMachines()
+	m.wantNothingLeft(2*rolling + 6)
 }
 
-// firstStatus returns when the API server received the first status of a budget, after which the manager knows of it.
+// firstStatus returns when the API server received the first status of a budget, which shows that the manager knows it.
 func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	t.Helper()
 	requests := successes(t, log, func(r auditlog.Request) bool {

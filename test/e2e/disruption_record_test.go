@@ -27,12 +27,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// disruptions records what every revision of Machinist's objects tells of disruption, from the beginning on, as etcd
-// has them.
+// disruptions records the disruptions in every revision of Machinist's objects in etcd, from the first revision on.
 type disruptions struct {
 	m  *machinist
 	mu sync.Mutex
-	// history goes up to revision.
+	// history contains all changes up to revision.
 	history  disrupted.History
 	revision int64
 	err      error
@@ -41,8 +40,8 @@ type disruptions struct {
 func (m *machinist) recordDisruptions() *disruptions {
 	r := &disruptions{m: m}
 	ctx, stop := context.WithCancel(context.Background())
-	var ended sync.WaitGroup
-	ended.Go(func() {
+	var follower sync.WaitGroup
+	follower.Go(func() {
 		err := history.Follow(ctx, filepath.Join(m.Control.Dir(), "etcd.sock:0"), disrupted.Ours, 1, func(c history.Change) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -53,11 +52,11 @@ func (m *machinist) recordDisruptions() *disruptions {
 		defer r.mu.Unlock()
 		r.err = errors.Join(r.err, err)
 	})
-	m.t.Cleanup(func() { stop(); ended.Wait() })
+	m.t.Cleanup(func() { stop(); follower.Wait() })
 	return r
 }
 
-// soFar returns what was recorded up to now.
+// soFar returns the disruptions that were recorded until now.
 func (r *disruptions) soFar() []disrupted.Begin {
 	r.m.t.Helper()
 	r.mu.Lock()
@@ -68,7 +67,7 @@ func (r *disruptions) soFar() []disrupted.Begin {
 	return slices.Clone(r.history.Begins)
 }
 
-// upTo returns what was recorded when all that was written before an object of ours is.
+// upTo waits until the revision of an object is recorded, and returns the disruptions that were recorded until now.
 func (r *disruptions) upTo(o client.Object) []disrupted.Begin {
 	r.m.t.Helper()
 	revision := r.m.revisionOf(o)
@@ -89,8 +88,8 @@ func (m *machinist) revisionOf(o client.Object) int64 {
 	return revision
 }
 
-// within fails the test for each write that disrupted more machines than a budget allowed.
-func within(t *testing.T, begins []disrupted.Begin, budgets ...disrupted.Budget) {
+// wantWithinBudgets fails the test for each write that disrupted more machines than a budget allowed.
+func wantWithinBudgets(t *testing.T, begins []disrupted.Begin, budgets ...disrupted.Budget) {
 	t.Helper()
 	for _, b := range budgets {
 		writes, most := 0, 0
@@ -103,20 +102,20 @@ func within(t *testing.T, begins []disrupted.Begin, budgets ...disrupted.Budget)
 				writes, most = writes+1, max(most, n)
 			}
 		}
-		t.Logf("budget %s: at most %d machines were disrupted at a time, by %d writes", b.Name, most, writes)
+		t.Logf("budget %s: at most %d machines were disrupted at the same time, in %d writes", b.Name, most, writes)
 	}
 }
 
-// ofPool selects the machines of a pool.
+// ofPool returns a function that selects the machines of a pool.
 func ofPool(name string) func(map[string]string) bool {
 	return func(labels map[string]string) bool { return labels["pool"] == name }
 }
 
-// atMost allows a number of machines.
+// atMost returns a function that allows n disrupted machines.
 func atMost(n int) func(int) int { return func(int) int { return n } }
 
-// budget creates a MachineDisruptionBudget over the machines of a pool, of all pools if that is empty.
-func (m *machinist) budget(name, pool string, limit intstr.IntOrString,
+// createBudget creates a MachineDisruptionBudget for the machines of a pool, or of all pools if pool is empty.
+func (m *machinist) createBudget(name, pool string, limit intstr.IntOrString,
 	windows ...v1beta1.DisruptionWindow) *v1beta1.MachineDisruptionBudget {
 	m.t.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -136,7 +135,7 @@ func (m *machinist) deleteBudget(name string) {
 	}
 }
 
-// awaitBudget waits until the status of a budget is as wanted.
+// awaitBudget waits until the manager has observed a budget and done returns true for the budget.
 func (m *machinist) awaitBudget(name, what string,
 	done func(*v1beta1.MachineDisruptionBudget) bool) *v1beta1.MachineDisruptionBudget {
 	m.t.Helper()
@@ -145,7 +144,7 @@ func (m *machinist) awaitBudget(name, what string,
 		func(l *v1beta1.MachineDisruptionBudgetList) (bool, string) {
 			at := slices.IndexFunc(l.Items, func(b v1beta1.MachineDisruptionBudget) bool { return b.Name == name })
 			if at < 0 {
-				return false, "there is no budget " + name
+				return false, "budget " + name + " does not exist"
 			}
 			found = &l.Items[at]
 			return found.Status.ObservedGeneration == found.Generation && done(found), fmt.Sprintf("%+v", found.Status)
@@ -153,9 +152,9 @@ func (m *machinist) awaitBudget(name, what string,
 	return found
 }
 
-// pool creates a deployment of the small class, which another one may follow at once: the fleet of the example has the
-// classes. change may alter it.
-func (m *machinist) pool(name string, replicas int32, change func(*v1beta1.MachineDeployment)) {
+// createPool creates a deployment of the small class, one of the classes of the example fleet. change may change the
+// deployment before it is created.
+func (m *machinist) createPool(name string, replicas int32, change func(*v1beta1.MachineDeployment)) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	labels := map[string]string{"pool": name}
@@ -170,15 +169,15 @@ func (m *machinist) pool(name string, replicas int32, change func(*v1beta1.Machi
 	m.create(d)
 }
 
-// surge lets a deployment have so many machines more during a rollout.
+// surge returns a function that sets maxSurge of a deployment.
 func surge(n int32) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(n))
 	}
 }
 
-// rollPool makes the deployment of a pool one of the large class.
-func (m *machinist) rollPool(name string) {
+// rollOutPool changes the class of a pool to the large class.
+func (m *machinist) rollOutPool(name string) {
 	m.t.Helper()
 	m.patchDeployment(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, examples.LargeClass))
 }
@@ -191,23 +190,25 @@ func (m *machinist) patchDeployment(name, patch string) {
 	}
 }
 
-// poolIs waits until a pool has so many machines, all of which run and were made from a class.
-func (m *machinist) poolIs(name string, n int, class string) []v1beta1.Machine {
+// awaitPool waits until a pool has n machines, and all of them run and have a class applied.
+func (m *machinist) awaitPool(name string, n int, class string) []v1beta1.Machine {
 	m.t.Helper()
-	return m.poolsAre(env.Patience, n, class, name)
+	return m.awaitPools(env.Patience, n, class, name)
 }
 
-// poolsAre is poolIs for several pools that have the machines together, with more patience.
-func (m *machinist) poolsAre(patience time.Duration, n int, class string, names ...string) []v1beta1.Machine {
+// awaitPools waits until several pools together have n machines, and all of them run and have a class applied.
+func (m *machinist) awaitPools(patience time.Duration, n int, class string, names ...string) []v1beta1.Machine {
 	m.t.Helper()
-	var of []v1beta1.Machine
+	var inPools []v1beta1.Machine
 	what := fmt.Sprintf("%d running %s machines of %s", n, class, strings.Join(names, ", "))
 	env.AwaitFor(m.t, patience, m.control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
-		of = slices.DeleteFunc(l.Items, func(m v1beta1.Machine) bool { return !slices.Contains(names, m.Labels["pool"]) })
-		return len(of) == n && !slices.ContainsFunc(of, func(m v1beta1.Machine) bool {
+		inPools = slices.DeleteFunc(l.Items, func(m v1beta1.Machine) bool {
+			return !slices.Contains(names, m.Labels["pool"])
+		})
+		return len(inPools) == n && !slices.ContainsFunc(inPools, func(m v1beta1.Machine) bool {
 			return m.Status.Phase != v1beta1.MachineRunning || m.DeletionTimestamp != nil ||
 				m.Status.Applied == nil || m.Status.Applied.ClassName != class
 		}), describe(l.Items)
 	}, client.InNamespace(namespace))
-	return of
+	return inPools
 }

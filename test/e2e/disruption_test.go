@@ -19,23 +19,23 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// startForDisruption brings up a Machinist whose processes can be killed often, with the classes of the example, at a
-// cloud where it takes a moment to remove an instance.
+// startForDisruption starts a Machinist with the classes of the example. Its processes may be killed often, and the
+// cloud takes a second to remove an instance.
 func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	t.Helper()
 	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: shortLease})
 	s := m.supervise(m.Manager, m.Provider)
-	m.quick()
+	m.removeDelays()
 	moment := simcloud.Duration(time.Second)
 	m.settings(simcloud.SettingsPatch{ShutdownTime: &moment, RebootTime: &moment})
-	m.fleet(0, nil)
+	m.createFleet(0, nil)
 	return m, s
 }
 
-// Three deployments roll at once, one of them in place, under two budgets that overlap and a third one that begins to
-// allow nothing in the middle, by the clock, for a minute. The processes are killed at any moment. After each write
-// that disrupts a machine, at most as many are disrupted as each budget allows. In the end everything is rolled out,
-// each machine disrupted once.
+// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. A third budget has a
+// window of one minute during the rollouts, in which it allows no disruption. The processes are killed meanwhile. After
+// each write that disrupts a machine, no more machines are disrupted than each budget allows. In the end, everything is
+// rolled out, and each machine was disrupted once.
 //
 // Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
 // budget-allows-number-or-percentage, budget-in-force-by-windows.
@@ -45,17 +45,17 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	m, processes := startForDisruption(t)
 	record := m.recordDisruptions()
 	pools := []string{"one", "many", "in-place"}
-	m.pool("one", each, surge(surplus))
-	m.pool("many", each, surge(surplus))
-	m.pool("in-place", each, func(d *v1beta1.MachineDeployment) {
+	m.createPool("one", each, surge(surplus))
+	m.createPool("many", each, surge(surplus))
+	m.createPool("in-place", each, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
 			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.FromInt32(surplus))}}
 	})
-	m.poolsAre(2*time.Minute, 3*each, examples.SmallClass, pools...)
-	// Half of each pool cannot be drained for now, so that the rollout is not over when the window opens.
+	m.awaitPools(2*time.Minute, 3*each, examples.SmallClass, pools...)
+	// Half of each pool cannot be drained yet, so that the rollout is not complete when the window opens.
 	var blocked []string
 	for _, pool := range pools {
-		for _, machine := range m.poolIs(pool, each, examples.SmallClass)[:each/2] {
+		for _, machine := range m.awaitPool(pool, each, examples.SmallClass)[:each/2] {
 			blocked = append(blocked, machine.Status.NodeRef.Name)
 		}
 	}
@@ -63,15 +63,15 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 
 	opens := nextMinute(time.Now().Add(25 * time.Second))
 	closes := opens.Add(time.Minute)
-	m.budget("fifth", "", intstr.FromString("20%"))
-	m.budget("one", "one", intstr.FromInt32(1))
-	m.budget("window", "", intstr.FromInt32(0), v1beta1.DisruptionWindow{
+	m.createBudget("fifth", "", intstr.FromString("20%"))
+	m.createBudget("one", "one", intstr.FromInt32(1))
+	m.createBudget("window", "", intstr.FromInt32(0), v1beta1.DisruptionWindow{
 		Schedule: fmt.Sprintf("%d %d * * *", opens.Minute(), opens.Hour()), Duration: metav1.Duration{Duration: time.Minute}})
 	for _, name := range []string{"fifth", "one", "window"} {
-		m.awaitBudget(name, "a budget that is understood", isValid)
+		m.awaitBudget(name, "a valid budget", isValid)
 	}
 	for _, pool := range pools {
-		m.rollPool(pool)
+		m.rollOutPool(pool)
 	}
 	for kill, n := range []int{2, 5, 8} {
 		eventually(t, fmt.Sprintf("%d disruptions have begun, or the window opens", n), func() (bool, string) {
@@ -83,20 +83,20 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 			processes.crash(m.Provider)
 		}
 	}
-	m.awaitBudget("window", "the budget whose window is open", func(b *v1beta1.MachineDisruptionBudget) bool {
+	m.awaitBudget("window", "the budget with an open window", func(b *v1beta1.MachineDisruptionBudget) bool {
 		return b.Status.Allowed != nil
 	})
-	t.Logf("the window is open, with %d disruptions begun; what blocks drains is lifted", len(record.soFar()))
+	t.Logf("the window is open after %d disruptions; the blocked drains may continue", len(record.soFar()))
 	m.liftBudget("blocked")
 	processes.crash(m.Manager)
-	m.poolsAre(4*time.Minute, 3*each, examples.LargeClass, pools...)
+	m.awaitPools(4*time.Minute, 3*each, examples.LargeClass, pools...)
 
-	begins := record.upTo(m.budget("end", "none", intstr.FromInt32(0)))
-	within(t, begins,
+	begins := record.upTo(m.createBudget("end", "none", intstr.FromInt32(0)))
+	wantWithinBudgets(t, begins,
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
 		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
-			// What was decided in the second before may be written in the one after.
+			// A disruption that was decided before the window opened may be written within a second after that.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},
 	)
@@ -111,18 +111,18 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 		}
 	}
 	if len(once) != 3*each || len(begins) != 3*each {
-		t.Errorf("%d machines were disrupted, %d times; want %d, once each", len(once), len(begins), 3*each)
+		t.Errorf("got %d disrupted machines in %d disruptions, want %d, each disrupted once", len(once), len(begins), 3*each)
 	}
 	if before == 0 || after == 0 {
-		t.Errorf("%d disruptions began before the window closed, and %d after it: neither tells anything", before, after)
+		t.Errorf("got %d disruptions before the window closed and %d after it, want some of both", before, after)
 	}
 	t.Logf("%d disruptions began before the window closed, %d after it", before, after)
-	m.noTwins()
+	m.wantNoTwins()
 	for _, pool := range pools {
-		m.scaleOf(pool, 0)
+		m.scaleDeployment(pool, 0)
 	}
-	m.none()
-	m.nothingLeft(5 * each)
+	m.awaitNoMachines()
+	m.wantNothingLeft(5 * each)
 }
 
 func nextMinute(t time.Time) time.Time { return t.UTC().Truncate(time.Minute).Add(time.Minute) }

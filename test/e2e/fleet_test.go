@@ -27,10 +27,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// namespace is where the fleets of these tests are.
+// namespace contains the fleets of these tests.
 const namespace = "default"
 
-// machinist is a whole Machinist for one test.
+// machinist is a complete Machinist for one test.
 type machinist struct {
 	*stack.Stack
 	t       *testing.T
@@ -39,7 +39,7 @@ type machinist struct {
 	cloud   *simcloud.Admin
 }
 
-// start brings a Machinist up for one test. Its logs are kept when the test fails and E2E_LOGS names a folder.
+// start starts a Machinist for one test. If the test fails and E2E_LOGS names a folder, the logs are kept there.
 func start(t *testing.T, o stack.Options) *machinist {
 	t.Helper()
 	if o.BinDir == "" {
@@ -50,7 +50,7 @@ func start(t *testing.T, o stack.Options) *machinist {
 	o.Audit = true
 	o.ManagerArgs = slices.Concat(patientLease, o.ManagerArgs)
 	o.ProviderArgs = slices.Concat(patientLease, o.ProviderArgs)
-	// As some clusters have it: who blocks the deletion of an owner needs a right of its own.
+	// Some clusters enable this plugin. With it, a user that blocks the deletion of an owner needs another permission.
 	o.ExtraAPIServerArgs = append(o.ExtraAPIServerArgs, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	begun := time.Now()
 	s, err := stack.Start(context.Background(), o)
@@ -69,10 +69,10 @@ func start(t *testing.T, o stack.Options) *machinist {
 			logs.Target = ""
 		}
 		if err := authorized.Record(os.Getenv(grants), logs); err != nil {
-			t.Errorf("the processes and their roles in config/rbac do not agree:\n%v", err)
+			t.Errorf("the requests of the processes do not match their roles in config/rbac:\n%v", err)
 		}
 	})
-	t.Logf("the stack is up after %s", time.Since(begun).Round(time.Millisecond))
+	t.Logf("the stack is running after %s", time.Since(begun).Round(time.Millisecond))
 	m := &machinist{Stack: s, t: t}
 	if m.control, err = s.ControlClient(); err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// keepLogs shows the end of the logs of our own processes and the last of what went wrong, and copies all of them
-// where a person can read them.
+// keepLogs logs the end of the logs of our processes and their last errors. It copies all logs into the folder in
+// E2E_LOGS.
 func keepLogs(t *testing.T, s *stack.Stack) {
 	for _, name := range []string{stack.Manager, stack.Provider} {
 		content, err := os.ReadFile(filepath.Join(s.Dir(), name+".log"))
@@ -120,7 +120,7 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 	}
 }
 
-// logsOnly leaves out what is no log: data, and sockets, which cannot be copied.
+// logsOnly is a file system without files that are not logs. Sockets, for example, cannot be copied.
 type logsOnly struct{ fs.FS }
 
 func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -137,7 +137,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// settings changes the simulated cloud's behaviour.
+// settings changes the settings of the simulated cloud.
 func (m *machinist) settings(patch simcloud.SettingsPatch) {
 	m.t.Helper()
 	if _, err := m.cloud.PatchSettings(context.Background(), patch); err != nil {
@@ -145,16 +145,16 @@ func (m *machinist) settings(patch simcloud.SettingsPatch) {
 	}
 }
 
-// quick makes the cloud instant, as far as a machine's own work allows.
-func (m *machinist) quick() {
+// removeDelays sets the delays of the cloud to 0.
+func (m *machinist) removeDelays() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
 	m.settings(simcloud.SettingsPatch{BootTime: &instant, ShutdownTime: &instant,
 		Host: &simcloud.HostSettingsPatch{CloudDelay: &instant}})
 }
 
-// fleet creates the example fleet with a number of replicas; change may alter each object before it is created.
-func (m *machinist) fleet(replicas int32, change func(client.Object)) {
+// createFleet creates the example fleet with a number of replicas. change may change each object before it is created.
+func (m *machinist) createFleet(replicas int32, change func(client.Object)) {
 	m.t.Helper()
 	objects, err := examples.Fleet()
 	if err != nil {
@@ -188,7 +188,7 @@ func (m *machinist) deployment() *v1beta1.MachineDeployment {
 		m.t.Fatalf("list deployments: %v", err)
 	}
 	if len(list.Items) != 1 {
-		m.t.Fatalf("there are %d deployments, want the one of the example", len(list.Items))
+		m.t.Fatalf("got %d deployments, want the one of the example", len(list.Items))
 	}
 	return &list.Items[0]
 }
@@ -204,7 +204,7 @@ func (m *machinist) scale(replicas int32) {
 	}
 }
 
-// await waits until the machines are as wanted.
+// await waits until done returns true for the machines.
 func (m *machinist) await(what string, done func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	m.t.Helper()
 	list := env.Await(m.t, m.control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -213,8 +213,8 @@ func (m *machinist) await(what string, done func([]v1beta1.Machine) bool) []v1be
 	return list.Items
 }
 
-// running waits until there are exactly n machines, all Running.
-func (m *machinist) running(n int) []v1beta1.Machine {
+// awaitRunning waits until there are exactly n machines, all Running.
+func (m *machinist) awaitRunning(n int) []v1beta1.Machine {
 	m.t.Helper()
 	return m.await(fmt.Sprintf("%d running machines", n), func(machines []v1beta1.Machine) bool {
 		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
@@ -223,8 +223,8 @@ func (m *machinist) running(n int) []v1beta1.Machine {
 	})
 }
 
-// none waits until there is no machine.
-func (m *machinist) none() {
+// awaitNoMachines waits until there is no machine.
+func (m *machinist) awaitNoMachines() {
 	m.t.Helper()
 	m.await("no machine", func(machines []v1beta1.Machine) bool { return len(machines) == 0 })
 }
@@ -249,28 +249,28 @@ func describe(machines []v1beta1.Machine) string {
 	return b.String()
 }
 
-// instances reads every instance that the cloud ever made.
+// instances reads every instance that the cloud ever created.
 func (m *machinist) instances() []simcloud.Record {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(context.Background())
 	if err != nil {
-		m.t.Fatalf("ask the cloud for its instances: %v", err)
+		m.t.Fatalf("list the instances of the cloud: %v", err)
 	}
 	if dump.InstancesCreated != len(dump.Records) {
-		m.t.Fatalf("the cloud made %d instances and remembers %d: too late to judge", dump.InstancesCreated,
+		m.t.Fatalf("the cloud created %d instances but remembers only %d: it has forgotten some", dump.InstancesCreated,
 			len(dump.Records))
 	}
 	return dump.Records
 }
 
-// noTwins fails the test if one Machine ever had two instances at the cloud.
-func (m *machinist) noTwins() {
+// wantNoTwins fails the test if one Machine ever had two instances in the cloud.
+func (m *machinist) wantNoTwins() {
 	m.t.Helper()
 	byUID := map[string]string{}
 	for _, r := range m.instances() {
 		uid := r.Tags[provider.TagMachineUID]
 		if uid == "" {
-			m.t.Errorf("instance %s was made without the tag %s", r.ID, provider.TagMachineUID)
+			m.t.Errorf("instance %s was created without the tag %s", r.ID, provider.TagMachineUID)
 			continue
 		}
 		if twin, ok := byUID[uid]; ok {
@@ -280,8 +280,8 @@ func (m *machinist) noTwins() {
 	}
 }
 
-// live counts the instances that are not terminated.
-func (m *machinist) live() int {
+// countLive returns the number of instances that are not terminated.
+func (m *machinist) countLive() int {
 	m.t.Helper()
 	n := 0
 	for _, r := range m.instances() {

@@ -13,16 +13,16 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those
-// of Kubernetes' own controllers go.
+// Requests of the processes use their own priority level. Renewals of their Leases use the same priority level as those
+// of Kubernetes' controllers.
 //
 // Rule: own-flow-control.
-func TestRequestsOfTheProcessesHaveAShareOfTheirOwn(t *testing.T) {
+func TestProcessesUseTheirPriorityLevel(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ExtraAPIServerArgs: []string{olderAPIServer}})
-	m.quick()
-	m.fleet(1, nil)
-	m.running(1)
+	m.removeDelays()
+	m.createFleet(1, nil)
+	m.awaitRunning(1)
 	api, err := kubernetes.NewForConfig(m.Control.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestRequestsOfTheProcessesHaveAShareOfTheirOwn(t *testing.T) {
 		`flow_schema="machinist",priority_level="machinist"`,
 		`flow_schema="machinist-leader-election",priority_level="leader-election"`,
 	} {
-		eventually(t, "requests were dispatched with "+want, func() (bool, string) {
+		eventually(t, "requests are dispatched with "+want, func() (bool, string) {
 			metrics, err := api.Discovery().RESTClient().Get().AbsPath("/metrics").Do(context.Background()).Raw()
 			if err != nil {
 				return false, err.Error()

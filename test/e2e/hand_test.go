@@ -31,10 +31,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// What `machinist-demo --bare` prints is run in a shell, with control and target cluster being two.
+// The commands that `machinist-demo --bare` prints work in a shell, with separate control and target clusters.
 //
 // Rule: metrics-need-authorization.
-func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
+func TestCommandsOfBareDemoWork(t *testing.T) {
 	t.Parallel()
 	bare := newShell(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
 		filepath.Join(t.TempDir(), "bare"), nil)
@@ -42,12 +42,12 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 
 	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
 	if len(commands) != 2 {
-		t.Fatalf("the demo printed %d commands to run, want those of the manager and the provider:\n%s", len(commands), text)
+		t.Fatalf("the demo printed %d commands, want those of the manager and the provider:\n%s", len(commands), text)
 	}
 	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
 	var processes []*shell
 	for i, c := range commands {
-		// The user gives them addresses to be checked.
+		// The test adds addresses for the checks below.
 		processes = append(processes,
 			newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
 				c[1], health[i], metrics[i]), nil))
@@ -57,10 +57,10 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	fleet, rest, _ := strings.Cut(fleet, "\n\nThe nodes are in the target cluster: ")
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(fleet)[1]
 	c := clientFor(t, kubeconfig)
-	// As in the shell of a person, which knows aliases.
+	// An interactive shell expands aliases.
 	script := "set -e\nshopt -s expand_aliases\ncd ../..\n" + fleet
 	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("give them a fleet: %v\n%s", err, out)
+		t.Fatalf("create the fleet: %v\n%s", err, out)
 	}
 	env.Await(t, c, &v1beta1.MachineList{}, "three running machines", func(l *v1beta1.MachineList) (bool, string) {
 		running := 0
@@ -75,10 +75,10 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	if out, err := exec.Command("bash", "-c",
 		strings.Split(script, "  kubectl apply")[0]+listNodes).CombinedOutput(); err != nil ||
 		strings.Count(string(out), " Ready ") != 3 {
-		t.Errorf("%s: %v, and not three nodes:\n%s", listNodes, err, out)
+		t.Errorf("%s: got error %v, want three Ready nodes:\n%s", listNodes, err, out)
 	}
 	if n := strings.Count(rest, ": curl http://127.0.0.1:"); n != 2 {
-		t.Errorf("it is said of %d processes where their metrics are, want two:\n%s", n, rest)
+		t.Errorf("the demo printed %d addresses of metrics, want 2:\n%s", n, rest)
 	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(context.Background(), nodes); err != nil {
@@ -93,15 +93,15 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	for i := range processes {
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if code, body := get(t, "http://"+health[i]+path, ""); code != http.StatusOK {
-				t.Errorf("%s answers %d: %s", path, code, body)
+				t.Errorf("%s: got status %d, want %d: %s", path, code, http.StatusOK, body)
 			}
 		}
 		if code, _ := get(t, "https://"+metrics[i]+"/metrics", ""); code != http.StatusUnauthorized {
-			t.Errorf("/metrics answers a stranger with %d, want %d", code, http.StatusUnauthorized)
+			t.Errorf("/metrics without a token: got status %d, want %d", code, http.StatusUnauthorized)
 		}
 		if code, body := get(t, "https://"+metrics[i]+"/metrics", token); code != http.StatusOK ||
 			!strings.Contains(body, "workqueue_depth") {
-			t.Errorf("/metrics answers who may read it with %d: %.200s", code, body)
+			t.Errorf("/metrics with permission: got status %d, want %d with workqueue_depth: %.200s", code, http.StatusOK, body)
 		}
 	}
 	for i, p := range processes {
@@ -120,12 +120,12 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	}
 	for _, l := range leases.Items {
 		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
-			t.Errorf("lease %s is still held by %s after an orderly end", l.Name, *l.Spec.HolderIdentity)
+			t.Errorf("the Lease %s is still held by %s after a graceful end", l.Name, *l.Spec.HolderIdentity)
 		}
 	}
 }
 
-// shell is a command that runs while the test does.
+// shell is a command that runs during the test.
 type shell struct {
 	cmd   *exec.Cmd
 	lines chan string
@@ -134,7 +134,7 @@ type shell struct {
 	t     *testing.T
 }
 
-// newShell runs a command in a folder, by default that of the test, with additions to the environment.
+// newShell runs a command in a folder, by default the folder of the test, with more environment variables.
 func newShell(t *testing.T, folder, command string, environment []string) *shell {
 	t.Helper()
 	s := &shell{cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000), done: make(chan error, 1), t: t}
@@ -181,7 +181,7 @@ func (s *shell) until(text string) string {
 	}
 }
 
-// wait waits for the end of the command; asked again it gives the same answer.
+// wait waits for the end of the command. Every call returns the same error.
 func (s *shell) wait() error {
 	for line := range s.lines {
 		s.buf.WriteString(line + "\n")
@@ -221,7 +221,7 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	// The certificate is self-signed; who asks here is on the same machine.
+	// The certificate is self-signed. The server runs on the same machine.
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -244,7 +244,7 @@ func get(t *testing.T, url, token string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// kubectlPath returns a kubectl of the control plane's version.
+// kubectlPath returns the path of a kubectl with the version of the control plane.
 func kubectlPath(t *testing.T) string {
 	t.Helper()
 	path, err := controlplane.Locate("kubectl")

@@ -23,86 +23,86 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// healthTimeout is how long a node may be silent in these tests: longer than what lies between the moments at which
-// Kubernetes notices of two nodes that they have gone silent together.
+// healthTimeout is how long a node may be silent in these tests. If two nodes become silent at the same time,
+// Kubernetes notices this at different times, but less than healthTimeout apart.
 const healthTimeout = 15 * time.Second
 
-// startForHealth brings a fleet up whose silent nodes Kubernetes notices within 20 seconds.
+// startForHealth starts a Machinist with a fleet. Kubernetes notices a silent node within 20 seconds.
 func startForHealth(t *testing.T, machines int32) *machinist {
 	t.Helper()
 	m := start(t, stack.Options{
 		SeparateTarget: true, ManagerArgs: defaultLease,
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
 	})
-	m.quick()
-	m.fleet(machines, nil)
-	m.running(int(machines))
+	m.removeDelays()
+	m.createFleet(machines, nil)
+	m.awaitRunning(int(machines))
 	return m
 }
 
-// What is broken is replaced, once; what is merely unreachable is left alone, and so is what comes back.
+// A broken machine is replaced once. Machines that are only unreachable, and machines that recover, are not replaced.
 //
 // Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late,
 // max-unhealthy-stops-remediation, meltdown-stops-remediation, no-judgement-in-outage.
-func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
+func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	t.Parallel()
 	m := startForHealth(t, 10)
-	m.healthCheck(func(c *v1beta1.MachineHealthCheck) {
+	m.createHealthCheck(func(c *v1beta1.MachineHealthCheck) {
 		c.Spec.MaxUnhealthy = &intstr.IntOrString{Type: intstr.String, StrVal: "20%"}
 	})
 
-	t.Log("one node is silent")
-	before := m.running(10)
+	t.Log("one node becomes silent")
+	before := m.awaitRunning(10)
 	victim := before[0]
-	m.befall(simcloud.FaultSilent, victim)
-	silentSince := m.noticed(victim)[0]
-	after := m.replaced(before, victim)
-	if mark := m.markOf(victim.UID); mark.at.Before(silentSince.Add(healthTimeout)) {
-		t.Errorf("machine %s was marked at %s, and its node is silent since %s", victim.Name, mark.at, silentSince)
+	m.injectFault(simcloud.FaultSilent, victim)
+	silentSince := m.awaitSilent(victim)[0]
+	after := m.awaitOneReplaced(before, victim)
+	if mark := m.markEvent(victim.UID); mark.at.Before(silentSince.Add(healthTimeout)) {
+		t.Errorf("machine %s was marked at %s, too early for a node that is silent since %s", victim.Name, mark.at, silentSince)
 	} else if !strings.Contains(mark.note, "MachineHealthCheck workers") {
-		t.Errorf("the event of the mark says %q", mark.note)
+		t.Errorf("event of the mark: got %q, want a message that names MachineHealthCheck workers", mark.note)
 	}
 	if n := len(m.instances()); n != 11 {
-		t.Errorf("the cloud made %d instances, want 11", n)
+		t.Errorf("the cloud created %d instances, want 11", n)
 	}
 
-	t.Log("30 % are silent, with maxUnhealthy 20 %")
-	m.befall(simcloud.FaultSilent, after[:3]...)
+	t.Log("30 % of the nodes become silent, with maxUnhealthy 20 %")
+	m.injectFault(simcloud.FaultSilent, after[:3]...)
 	m.awaitCheck(v1beta1.ReasonTooManyUnhealthy)
-	m.silentFor(healthTimeout+10*time.Second, after[:3]...)
-	m.unchanged(after)
+	m.awaitSilentFor(healthTimeout+10*time.Second, after[:3]...)
+	m.wantUnchangedMachines(after)
 	m.awaitCheck(v1beta1.ReasonTooManyUnhealthy)
-	m.befall(simcloud.FaultRecovers, after[:3]...)
+	m.injectFault(simcloud.FaultRecovers, after[:3]...)
 	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
-	m.running(10)
-	m.unchanged(after)
+	m.awaitRunning(10)
+	m.wantUnchangedMachines(after)
 
-	t.Log("every node is silent at once")
-	m.befall(simcloud.FaultSilent, after...)
+	t.Log("all nodes become silent at once")
+	m.injectFault(simcloud.FaultSilent, after...)
 	m.awaitCheck(v1beta1.ReasonMeltdown)
-	m.silentFor(healthTimeout+10*time.Second, after...)
-	m.unchanged(after)
-	t.Log("all return but one")
-	m.befall(simcloud.FaultRecovers, after[1:]...)
-	// Its clock starts anew as well.
-	last := m.replaced(after, after[0])
-	// Events tell whole seconds.
-	recovered := m.reportedLast(v1beta1.ReasonRemediationAllowed)
-	if mark := m.markOf(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
-		t.Errorf("machine %s was marked at %s, and most nodes are well only since %s", after[0].Name, mark.at, recovered)
+	m.awaitSilentFor(healthTimeout+10*time.Second, after...)
+	m.wantUnchangedMachines(after)
+	t.Log("all nodes except one recover")
+	m.injectFault(simcloud.FaultRecovers, after[1:]...)
+	// The timeout of the silent node starts again too.
+	last := m.awaitOneReplaced(after, after[0])
+	// Times of events are in whole seconds.
+	recovered := m.lastCheckEvent(v1beta1.ReasonRemediationAllowed)
+	if mark := m.markEvent(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
+		t.Errorf("machine %s was marked at %s, too early after most nodes recovered at %s", after[0].Name, mark.at, recovered)
 	}
 
-	t.Log("an instance is deleted behind our back")
-	m.befall(simcloud.FaultVanishes, last[0])
-	m.replaced(last, last[0])
-	m.noTwins()
+	t.Log("an instance is deleted in the cloud")
+	m.injectFault(simcloud.FaultVanishes, last[0])
+	m.awaitOneReplaced(last, last[0])
+	m.wantNoTwins()
 	if n := len(m.instances()); n != 13 {
-		t.Errorf("the cloud made %d instances, want 13", n)
+		t.Errorf("the cloud created %d instances, want 13", n)
 	}
 }
 
-// healthCheck makes a check of the whole fleet.
-func (m *machinist) healthCheck(change func(*v1beta1.MachineHealthCheck)) {
+// createHealthCheck creates a MachineHealthCheck for the whole fleet. change may change it before.
+func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.t.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
@@ -115,10 +115,10 @@ func (m *machinist) healthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
 }
 
-// awaitCheck waits until the check gives a reason for what it does.
+// awaitCheck waits until the condition RemediationAllowed of the MachineHealthCheck has a reason.
 func (m *machinist) awaitCheck(reason string) {
 	m.t.Helper()
-	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check that says "+
+	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check with the reason "+
 		reason, func(l *v1beta1.MachineHealthCheckList) (bool, string) {
 		if len(l.Items) != 1 {
 			return false, fmt.Sprintf("%d checks", len(l.Items))
@@ -128,8 +128,8 @@ func (m *machinist) awaitCheck(reason string) {
 	}, client.InNamespace(namespace))
 }
 
-// befall lets the same happen to the instances of machines.
-func (m *machinist) befall(fault simcloud.InstanceFaultKind, machines ...v1beta1.Machine) {
+// injectFault injects a fault into the instances of machines.
+func (m *machinist) injectFault(fault simcloud.InstanceFaultKind, machines ...v1beta1.Machine) {
 	m.t.Helper()
 	for i := range machines {
 		if _, err := m.cloud.AddInstanceFault(context.Background(), m.instanceOf(&machines[i]).ID,
@@ -139,8 +139,9 @@ func (m *machinist) befall(fault simcloud.InstanceFaultKind, machines ...v1beta1
 	}
 }
 
-// noticed waits until the target cluster takes the nodes of machines for silent, and returns since when it does.
-func (m *machinist) noticed(machines ...v1beta1.Machine) []time.Time {
+// awaitSilent waits until the target cluster has noticed that the nodes of machines are silent. It returns when
+// Kubernetes noticed each of them.
+func (m *machinist) awaitSilent(machines ...v1beta1.Machine) []time.Time {
 	m.t.Helper()
 	since := make([]time.Time, len(machines))
 	env.Await(m.t, m.target, &corev1.NodeList{}, "silent nodes", func(l *corev1.NodeList) (bool, string) {
@@ -162,17 +163,17 @@ func (m *machinist) noticed(machines ...v1beta1.Machine) []time.Time {
 	return since
 }
 
-// silentFor waits until the nodes of all machines are silent for a time.
-func (m *machinist) silentFor(d time.Duration, machines ...v1beta1.Machine) {
+// awaitSilentFor waits until the nodes of all machines have been silent for a duration.
+func (m *machinist) awaitSilentFor(d time.Duration, machines ...v1beta1.Machine) {
 	m.t.Helper()
-	since := slices.MaxFunc(m.noticed(machines...), time.Time.Compare)
-	eventually(m.t, fmt.Sprintf("%d nodes are silent for %s", len(machines), d), func() (bool, string) {
+	since := slices.MaxFunc(m.awaitSilent(machines...), time.Time.Compare)
+	eventually(m.t, fmt.Sprintf("%d nodes have been silent for %s", len(machines), d), func() (bool, string) {
 		return time.Since(since) >= d, since.String()
 	})
 }
 
-// unchanged fails the test if the machines are others, or one of them must be replaced.
-func (m *machinist) unchanged(machines []v1beta1.Machine) {
+// wantUnchangedMachines fails the test if there are other machines than before, or if one is marked for replacement.
+func (m *machinist) wantUnchangedMachines(machines []v1beta1.Machine) {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
 	if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
@@ -182,43 +183,44 @@ func (m *machinist) unchanged(machines []v1beta1.Machine) {
 		return a.UID == b.UID && b.DeletionTimestamp.IsZero() &&
 			!meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	}) {
-		m.t.Fatalf("the machines are other ones:\n%s\nand before:\n%s", describe(list.Items), describe(machines))
+		m.t.Fatalf("the machines have changed:\n%s\nbefore:\n%s", describe(list.Items), describe(machines))
 	}
 }
 
-// replaced waits until all machines run, one of them in the place of another that is gone, and returns them.
-func (m *machinist) replaced(before []v1beta1.Machine, victim v1beta1.Machine) []v1beta1.Machine {
+// awaitOneReplaced waits until a machine is gone and all machines run, including its replacement. It returns the
+// machines, and fails the test if another machine was replaced too.
+func (m *machinist) awaitOneReplaced(before []v1beta1.Machine, victim v1beta1.Machine) []v1beta1.Machine {
 	m.t.Helper()
 	m.await("the end of machine "+victim.Name, func(machines []v1beta1.Machine) bool {
 		return !slices.ContainsFunc(machines, func(n v1beta1.Machine) bool { return n.UID == victim.UID })
 	})
-	after := m.running(len(before))
+	after := m.awaitRunning(len(before))
 	for i := range before {
 		if uid := before[i].UID; uid != victim.UID && !slices.ContainsFunc(after, func(n v1beta1.Machine) bool {
 			return n.UID == uid
 		}) {
-			m.t.Fatalf("machine %s was replaced as well", before[i].Name)
+			m.t.Fatalf("machine %s was replaced too", before[i].Name)
 		}
 	}
 	return after
 }
 
-// reported is an event.
-type reported struct {
+// eventRecord is the time and the message of an event.
+type eventRecord struct {
 	at   time.Time
 	note string
 }
 
-// markOf returns the event of a machine's mark.
-func (m *machinist) markOf(machine types.UID) reported {
+// markEvent returns the last event that a machine was marked for replacement.
+func (m *machinist) markEvent(machine types.UID) eventRecord {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {
 		return e.InvolvedObject.UID == machine && e.Reason == v1beta1.ConditionRemediationRequested
 	})
 }
 
-// reportedLast returns the last event of a check with a reason.
-func (m *machinist) reportedLast(reason string) time.Time {
+// lastCheckEvent returns the time of the last event of a MachineHealthCheck with a reason.
+func (m *machinist) lastCheckEvent(reason string) time.Time {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {
 		return e.InvolvedObject.Kind == "MachineHealthCheck" &&
@@ -226,7 +228,7 @@ func (m *machinist) reportedLast(reason string) time.Time {
 	}).at
 }
 
-func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {
+func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last eventRecord) {
 	m.t.Helper()
 	eventually(m.t, "an event was recorded", func() (bool, string) {
 		list := &corev1.EventList{}
@@ -238,7 +240,7 @@ func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {
 			all = append(all, e.Reason)
 			at := e.LastTimestamp.Time
 			if wanted(e) && !at.Before(last.at) {
-				last = reported{at, e.Message}
+				last = eventRecord{at, e.Message}
 			}
 		}
 		return !last.at.IsZero(), strings.Join(all, " ")

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// commonName returns the subject of a PEM encoded certificate request.
+// commonName returns the common name of a PEM-encoded certificate request.
 func commonName(request []byte) string {
 	block, _ := pem.Decode(request)
 	if block == nil {
@@ -24,8 +24,9 @@ func commonName(request []byte) string {
 	return csr.Subject.CommonName
 }
 
-// eventually asks until the answer is yes, for what no watch announces.
-func eventually(t *testing.T, what string, ask func() (bool, string)) {
+// eventually calls check until it returns true. Use it for what cannot be watched. check also returns a text that shows
+// the current state.
+func eventually(t *testing.T, what string, check func() (bool, string)) {
 	t.Helper()
 	deadline := time.After(env.Patience)
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -33,7 +34,7 @@ func eventually(t *testing.T, what string, ask func() (bool, string)) {
 	var state string
 	for {
 		ok := false
-		if ok, state = ask(); ok {
+		if ok, state = check(); ok {
 			return
 		}
 		select {

@@ -17,10 +17,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Whichever process comes first records the cluster id, also where the record is there for somebody else.
+// The first process records the cluster ID, even if the record already contains the ID of another installation.
 //
 // Rule: cluster-id-recorded.
-func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
+func TestFirstProcessRecordsClusterID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: "machinist-cluster-id"}
@@ -49,12 +49,12 @@ func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := record.Data["all.namespaces"]; got != m.clusterID() || len(record.Data) != len(before)+1 {
-				t.Errorf("%s recorded %v beside %v, want the id %s", p.Name, record.Data, before, m.clusterID())
+				t.Errorf("%s: got record %v after %v, want the added ID %s", p.Name, record.Data, before, m.clusterID())
 			}
 		}
 	}
 
-	// Who has another id than the recorded one reports it there, and leaves the cloud alone.
+	// A process with another ID than the recorded one reports this, and does nothing in the cloud.
 	other := &corev1.ConfigMap{}
 	other.Namespace, other.Name = key.Namespace, key.Name
 	if err := m.control.Patch(context.Background(), other,

@@ -19,15 +19,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Nodes join by what their user data says, and by nothing else.
+// Nodes join only by means of their user data.
 //
 // Rule: token-deleted-when-running.
 func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(2, nil)
-	machines := m.running(2)
+	m.removeDelays()
+	m.createFleet(2, nil)
+	machines := m.awaitRunning(2)
 
 	csrs := &certificatesv1.CertificateSigningRequestList{}
 	if err := m.target.List(context.Background(), csrs); err != nil {
@@ -40,8 +40,8 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 			t.Fatal(err)
 		}
 		if node.UID != ref.UID || node.Spec.ProviderID != machines[i].Spec.ProviderID {
-			t.Errorf("machine %s refers to node %v with provider ID %s; the node is %s with %s", machines[i].Name, ref,
-				machines[i].Spec.ProviderID, node.UID, node.Spec.ProviderID)
+			t.Errorf("machine %s refers to node %v with provider ID %s, but the node is %s with provider ID %s",
+				machines[i].Name, ref, machines[i].Spec.ProviderID, node.UID, node.Spec.ProviderID)
 		}
 		for _, taint := range node.Spec.Taints {
 			if taint.Key == v1beta1.NodeTaintUninitialized {
@@ -52,19 +52,19 @@ func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 			t.Errorf("no certificate for node %s was requested with a bootstrap token", node.Name)
 		}
 	}
-	// A token is of no use any more once its machine has joined.
+	// A machine that has joined does not need its token any more.
 	secrets := &corev1.SecretList{}
 	if err := m.target.List(context.Background(), secrets, client.InNamespace("kube-system")); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range secrets.Items {
 		if s.Type == "bootstrap.kubernetes.io/token" {
-			t.Errorf("bootstrap token %s is still there", s.Name)
+			t.Errorf("bootstrap token %s still exists", s.Name)
 		}
 	}
 }
 
-// requestedByToken reports whether a bootstrap token, and not anybody else, asked for the node's certificate.
+// requestedByToken reports whether the node's certificate was requested with a bootstrap token.
 func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node string) bool {
 	user := regexp.MustCompile(`^system:bootstrap:[a-z0-9]{6}$`)
 	for _, csr := range csrs {
@@ -77,48 +77,47 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 	return false
 }
 
-// Kubelets do not tell their provider IDs by themselves. Where nobody else does it for them, the Nodes get them from
-// us.
+// Kubelets do not set their provider IDs. Without a cloud controller, Machinist sets the provider IDs of the Nodes.
 //
 // Rule: node-paired-by-token.
-func TestNodesWithoutAProviderIDJoin(t *testing.T) {
+func TestNodesWithoutProviderIDJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
+	m.removeDelays()
 	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{NoCloudController: ptr.To(true)}})
-	m.fleet(3, nil)
-	machines := m.running(3)
+	m.createFleet(3, nil)
+	machines := m.awaitRunning(3)
 	for i := range machines {
 		node := m.node(&machines[i])
 		if node.UID != machines[i].Status.NodeRef.UID || node.Spec.ProviderID == "" ||
 			node.Spec.ProviderID != machines[i].Spec.ProviderID {
-			t.Errorf("machine %s has the provider ID %s; its node %s has %q", machines[i].Name, machines[i].Spec.ProviderID,
-				node.Name, node.Spec.ProviderID)
+			t.Errorf("machine %s has the provider ID %s, but its node %s has %q", machines[i].Name,
+				machines[i].Spec.ProviderID, node.Name, node.Spec.ProviderID)
 		}
 		for _, field := range node.ManagedFields {
 			if field.Manager == "kubelet" && strings.Contains(string(field.FieldsV1.Raw), "f:providerID") {
-				t.Errorf("the kubelet of node %s did tell its provider ID", node.Name)
+				t.Errorf("the kubelet of node %s has set its provider ID", node.Name)
 			}
 		}
 	}
 	m.scale(0)
-	m.none()
+	m.awaitNoMachines()
 	nodes := &corev1.NodeList{}
 	if err := m.target.List(context.Background(), nodes); err != nil {
 		t.Fatal(err)
 	}
-	if len(nodes.Items) != 0 || m.live() != 0 {
-		t.Errorf("%d nodes and %d instances are left", len(nodes.Items), m.live())
+	if len(nodes.Items) != 0 || m.countLive() != 0 {
+		t.Errorf("%d nodes and %d instances are left", len(nodes.Items), m.countLive())
 	}
-	m.noTwins()
+	m.wantNoTwins()
 }
 
-// The same fleet with a token that has no owner must not join: this is what makes the test above worth something.
-func TestAWrongTokenDoesNotJoin(t *testing.T) {
+// The same fleet with an unknown token must not join. Otherwise the tests above would prove nothing.
+func TestInstanceWithWrongTokenDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(1, func(o client.Object) {
+	m.removeDelays()
+	m.createFleet(1, func(o client.Object) {
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			for key, value := range s.StringData {
 				s.StringData[key] = strings.ReplaceAll(value, "<<BOOTSTRAP_TOKEN>>", "abcdef.0123456789abcdef")
@@ -150,10 +149,10 @@ func TestAWrongTokenDoesNotJoin(t *testing.T) {
 	if len(nodes.Items) != 0 {
 		t.Errorf("%d nodes registered with a wrong token", len(nodes.Items))
 	}
-	// It does not hold up its own end.
+	// The machine can be deleted although it never joined.
 	m.scale(0)
-	m.none()
-	if n := m.live(); n != 0 {
+	m.awaitNoMachines()
+	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
 	}
 }

@@ -21,53 +21,53 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// People change their minds in the middle of a rollout. Each journey begins with 6 machines of one class that are being
-// exchanged for those of another, 2 at a time; pods whose budget lets none go hold it up halfway.
+// Users change a rollout halfway. Each rollout replaces 6 machines of one class with machines of another class, 2 at a
+// time, until pods with a PodDisruptionBudget block it.
 //
 // Rules: scale-during-rollout-in-proportion, failing-revision-stops, rollback-reuses-set,
 // pause-stops-rollout-not-scaling, outdated-node-taints.
-func TestJourneys(t *testing.T) {
+func TestRolloutsAreChangedHalfway(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(6, func(o client.Object) {
+	m.removeDelays()
+	m.createFleet(6, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(2)),
 				MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 		}
 	})
-	m.running(6)
+	m.awaitRunning(6)
 
-	t.Log("pause: nothing is exchanged any more, the fleet still follows replicas, and the rollout can go on")
+	t.Log("pause: no machine is replaced, the fleet still follows replicas, and the rollout can continue")
 	m.rollHalfway("pause", examples.LargeClass)
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"paused":true}}`)
 	m.kubectl("wait", "md/workers", "--for=condition=Paused", "--timeout=60s")
 	m.liftBudget("pause")
-	m.classes("the old machines that were leaving are gone, and the others stay",
+	m.awaitClasses("the old machines that were being deleted are gone, and the others remain",
 		map[string]int{examples.SmallClass: 4, examples.LargeClass: 4})
 	m.kubectl("scale", "md/workers", "--replicas=8")
-	// 8 and a surge of 2, in proportion.
-	m.classes("both revisions grow", map[string]int{examples.SmallClass: 5, examples.LargeClass: 5})
+	// 8 replicas and a surge of 2, divided in proportion.
+	m.awaitClasses("both revisions grow", map[string]int{examples.SmallClass: 5, examples.LargeClass: 5})
 	contains(t, m.kubectl("describe", "md/workers"), "DeploymentPaused")
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"paused":false}}`)
-	m.classes("the rollout went on", map[string]int{examples.LargeClass: 8})
-	m.rolledOut(map[string]int{})
+	m.awaitClasses("the rollout continued", map[string]int{examples.LargeClass: 8})
+	m.awaitRolledOut(map[string]int{})
 
-	t.Log("scale: down and up while machines are exchanged")
+	t.Log("scale: down and up during a rollout")
 	m.kubectl("scale", "md/workers", "--replicas=6")
-	m.running(6)
+	m.awaitRunning(6)
 	m.rollHalfway("scale", examples.SmallClass)
 	m.kubectl("scale", "md/workers", "--replicas=3")
 	m.await("fewer machines", func(machines []v1beta1.Machine) bool { return living(machines) <= 5 })
 	m.kubectl("scale", "md/workers", "--replicas=9")
 	m.await("more machines", func(machines []v1beta1.Machine) bool { return living(machines) > 8 })
 	m.liftBudget("scale")
-	m.classes("all of the new class", map[string]int{examples.SmallClass: 9})
-	m.rolledOut(map[string]int{})
+	m.awaitClasses("all of the new class", map[string]int{examples.SmallClass: 9})
+	m.awaitRolledOut(map[string]int{})
 
-	t.Log("undo: the old machines that are left stay, and their nodes are as before")
+	t.Log("undo: the remaining old machines are kept, and their nodes are no longer marked")
 	m.kubectl("scale", "md/workers", "--replicas=6")
-	m.running(6)
+	m.awaitRunning(6)
 	m.rollHalfway("undo", examples.LargeClass)
 	var left []types.UID
 	for _, machine := range m.await("machines", func([]v1beta1.Machine) bool { return true }) {
@@ -77,19 +77,19 @@ func TestJourneys(t *testing.T) {
 	}
 	m.rollTo(examples.SmallClass)
 	m.liftBudget("undo")
-	m.classes("all of the old class", map[string]int{examples.SmallClass: 6})
-	m.rolledOut(map[string]int{})
-	stayed := 0
-	for _, machine := range m.running(6) {
+	m.awaitClasses("all of the old class", map[string]int{examples.SmallClass: 6})
+	m.awaitRolledOut(map[string]int{})
+	kept := 0
+	for _, machine := range m.awaitRunning(6) {
 		if slices.Contains(left, machine.UID) {
-			stayed++
+			kept++
 		}
 	}
-	if len(left) != 4 || stayed != 4 {
-		t.Errorf("%d machines of the old class were left, and %d of them stayed, expected 4 and 4", len(left), stayed)
+	if len(left) != 4 || kept != 4 {
+		t.Errorf("got %d remaining machines of the old class, %d of them kept; want 4 and 4", len(left), kept)
 	}
 
-	t.Log("a class that the cloud refuses: the rollout stops by itself, and goes on when the deployment names a better one")
+	t.Log("a class that the cloud refuses: the rollout stops automatically, and continues with a valid class")
 	m.apply(classManifest("broken", "no-such-type"))
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"strategy":{"rollingUpdate":{"maxSurge":3}}}}`)
 	m.rollTo("broken")
@@ -104,33 +104,33 @@ func TestJourneys(t *testing.T) {
 	})
 	contains(t, m.kubectl("describe", "md/workers"), "RevisionFailing", "no-such-type")
 	if serving := m.countByClass()[examples.SmallClass]; serving != 6 {
-		t.Errorf("%d machines of the old class serve while the new one is refused, expected 6", serving)
+		t.Errorf("got %d machines of the old class while the new class is refused, want 6", serving)
 	}
-	m.apply(classManifest("mended", "medium"))
-	m.rollTo("mended")
-	m.classes("all of the mended class", map[string]int{"mended": 6})
-	m.rolledOut(map[string]int{})
+	m.apply(classManifest("fixed", "medium"))
+	m.rollTo("fixed")
+	m.awaitClasses("all of the fixed class", map[string]int{"fixed": 6})
+	m.awaitRolledOut(map[string]int{})
 
 	m.kubectl("delete", "md/workers", "--wait=false")
-	m.none()
-	if n := m.live(); n != 0 {
+	m.awaitNoMachines()
+	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
 	}
-	m.noTwins()
+	m.wantNoTwins()
 }
 
-// rollTo makes the deployment one of another class.
+// rollTo changes the class of the deployment.
 func (m *machinist) rollTo(class string) {
 	m.t.Helper()
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		class+`"}}}}}`)
 }
 
-// rollHalfway rolls 6 running machines to another class until pods of an app hold it up: 2 old machines are leaving, 4
-// stay, and 4 new ones run.
+// rollHalfway rolls out another class to 6 running machines until pods of an app block the rollout: 2 old machines are
+// being deleted, 4 remain, and 4 new ones run.
 func (m *machinist) rollHalfway(app, class string) {
 	m.t.Helper()
-	machines := m.running(6)
+	machines := m.awaitRunning(6)
 	var nodes []string
 	for i := range machines {
 		nodes = append(nodes, machines[i].Status.NodeRef.Name)
@@ -138,12 +138,13 @@ func (m *machinist) rollHalfway(app, class string) {
 	m.protectedPods(app, nodes...)
 	old := machines[0].Spec.ClassRef.Name
 	m.rollTo(class)
-	m.classes("halfway", map[string]int{old: 4, class: 4, "leaving": 2})
-	m.marks(map[string]int{old: 4})
+	m.awaitClasses("halfway", map[string]int{old: 4, class: 4, "deleting": 2})
+	m.awaitMarks(map[string]int{old: 4})
 }
 
-// classes waits until there are so many running machines of each class, and "leaving" ones.
-func (m *machinist) classes(what string, want map[string]int) {
+// awaitClasses waits until there are the wanted numbers of running machines of each class. "deleting" is the number of
+// machines that are being deleted.
+func (m *machinist) awaitClasses(what string, want map[string]int) {
 	m.t.Helper()
 	m.await(fmt.Sprintf("%s: %v", what, want), func(machines []v1beta1.Machine) bool {
 		have := byClass(machines)
@@ -161,11 +162,11 @@ func byClass(machines []v1beta1.Machine) map[string]int {
 	for i := range machines {
 		switch {
 		case !machines[i].DeletionTimestamp.IsZero():
-			n["leaving"]++
+			n["deleting"]++
 		case machines[i].Status.Phase == v1beta1.MachineRunning:
 			n[machines[i].Spec.ClassRef.Name]++
 		default:
-			n["coming"]++
+			n["creating"]++
 		}
 	}
 	return n
@@ -180,17 +181,19 @@ func living(machines []v1beta1.Machine) (n int) {
 	return n
 }
 
-// rolledOut waits until the deployment says that its rollout is complete, and so many Nodes of each class are marked.
-func (m *machinist) rolledOut(marked map[string]int) {
+// awaitRolledOut waits until the deployment reports that its rollout is complete, and until the wanted numbers of Nodes
+// of each class are marked.
+func (m *machinist) awaitRolledOut(marked map[string]int) {
 	m.t.Helper()
 	m.kubectl("wait", "md/workers", "--for=condition=RollingOut=False", "--timeout=60s")
-	m.marks(marked)
+	m.awaitMarks(marked)
 }
 
-// marks waits until so many Nodes of live machines of each class are marked as outdated, and no others.
-func (m *machinist) marks(want map[string]int) {
+// awaitMarks waits until the wanted numbers of Nodes of each class are marked as outdated. It ignores machines that are
+// being deleted.
+func (m *machinist) awaitMarks(want map[string]int) {
 	m.t.Helper()
-	eventually(m.t, fmt.Sprintf("the marked nodes are %v", want), func() (bool, string) {
+	eventually(m.t, fmt.Sprintf("the numbers of marked nodes are %v", want), func() (bool, string) {
 		have := map[string]int{}
 		for _, machine := range m.await("machines", func([]v1beta1.Machine) bool { return true }) {
 			if machine.Status.NodeRef == nil || !machine.DeletionTimestamp.IsZero() {
@@ -201,7 +204,7 @@ func (m *machinist) marks(want map[string]int) {
 				return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 			})
 			if preserved := node.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; preserved != tainted {
-				return false, fmt.Sprintf("node %s is tainted: %v, and kept from autoscalers: %v", node.Name, tainted, preserved)
+				return false, fmt.Sprintf("node %s: tainted %v, scale-down disabled %v", node.Name, tainted, preserved)
 			}
 			if tainted {
 				have[machine.Spec.ClassRef.Name]++
@@ -211,7 +214,7 @@ func (m *machinist) marks(want map[string]int) {
 	})
 }
 
-// apply gives kubectl a manifest.
+// apply applies a manifest with kubectl.
 func (m *machinist) apply(manifest string) {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "manifest.yaml")
@@ -221,7 +224,7 @@ func (m *machinist) apply(manifest string) {
 	m.kubectl("apply", "-f", path)
 }
 
-// classManifest is a class as the example's, of another name and type of instance.
+// classManifest returns a class like the one of the example, with another name and instance type.
 func classManifest(name, instanceType string) string {
 	return strings.NewReplacer("NAME", name, "TYPE", instanceType, "CREDENTIALS", examples.CredentialsSecret, "USERDATA", examples.UserDataSecret).Replace(`
 apiVersion: machinist.dev/v1beta1

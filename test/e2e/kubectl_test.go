@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// kubectl runs kubectl as a user of the control cluster would.
+// kubectl runs kubectl in the control cluster, and fails the test if kubectl fails.
 func (m *machinist) kubectl(args ...string) string {
 	m.t.Helper()
 	out, err := m.tryKubectl(args...)
@@ -23,7 +23,7 @@ func (m *machinist) kubectl(args ...string) string {
 	return out
 }
 
-// tryKubectl is kubectl where an error may be right.
+// tryKubectl runs kubectl in the control cluster, and returns its error.
 func (m *machinist) tryKubectl(args ...string) (string, error) {
 	m.t.Helper()
 	cmd := exec.Command(m.Control.Kubectl(), append([]string{"--kubeconfig", m.Control.Kubeconfig(), "-n", namespace},
@@ -36,18 +36,18 @@ func contains(t *testing.T, text string, wanted ...string) {
 	t.Helper()
 	for _, w := range wanted {
 		if !strings.Contains(text, w) {
-			t.Errorf("%q is missing in:\n%s", w, text)
+			t.Errorf("got a text without %q:\n%s", w, text)
 		}
 	}
 }
 
-// What a user of kubectl does with a fleet.
-func TestKubectl(t *testing.T) {
+// The commands of kubectl work with a fleet.
+func TestKubectlCommandsWork(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(2, nil)
-	m.running(2)
+	m.removeDelays()
+	m.createFleet(2, nil)
+	m.awaitRunning(2)
 
 	contains(t, m.kubectl("get", "md,ms,ma,mclass,mhc"),
 		"machinedeployment.machinist.dev/workers", "machineset.machinist.dev/workers-", "machine.machinist.dev/workers-",
@@ -55,9 +55,9 @@ func TestKubectl(t *testing.T) {
 	contains(t, m.kubectl("get", "machinist"), "machinedeployment.machinist.dev/workers", "machine.machinist.dev/workers-")
 
 	m.kubectl("scale", "md/workers", "--replicas=3")
-	m.running(3)
+	m.awaitRunning(3)
 
-	// As kubectl edit does it, without an editor.
+	// This has the same effect as kubectl edit, but needs no editor.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		examples.LargeClass+`"}}}}}`)
 	m.await("three machines of the other class", func(machines []v1beta1.Machine) bool {
@@ -70,14 +70,14 @@ func TestKubectl(t *testing.T) {
 	})
 	m.kubectl("wait", "md/workers", "--for=condition=Available", "--timeout=60s")
 	contains(t, m.kubectl("describe", "md/workers"), "Progressing", "Available", "Events:")
-	machine := "ma/" + m.running(3)[0].Name
+	machine := "ma/" + m.awaitRunning(3)[0].Name
 	contains(t, m.kubectl("describe", machine), "Launched", "Registered", "NodeHealthy", "Phase:                Running",
 		"Events:", "The machine is a Ready node.")
 
-	// A class that does not exist explains itself, and harms nothing.
+	// A missing class is reported, and does not harm the existing machines.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p",
 		`{"spec":{"template":{"spec":{"classRef":{"name":"missing"}}}}}`)
-	machines := m.await("a machine that misses its class", func(machines []v1beta1.Machine) bool {
+	machines := m.await("a machine without its class", func(machines []v1beta1.Machine) bool {
 		for i := range machines {
 			for _, c := range machines[i].Status.Conditions {
 				if c.Type == v1beta1.ConditionLaunched && c.Reason == v1beta1.ReasonClassNotFound {
@@ -94,16 +94,16 @@ func TestKubectl(t *testing.T) {
 		}
 	}
 	if running != 3 {
-		t.Errorf("%d machines run beside the one without a class, want 3", running)
+		t.Errorf("got %d running machines next to the one without a class, want 3", running)
 	}
 	contains(t, m.kubectl("describe", "ma"), "ClassNotFound", "missing")
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		examples.LargeClass+`"}}}}}`)
-	m.running(3)
+	m.awaitRunning(3)
 
 	m.kubectl("delete", "md/workers", "--wait=false")
-	m.none()
-	if n := m.live(); n != 0 {
+	m.awaitNoMachines()
+	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
 	}
 }

@@ -24,18 +24,18 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// workers is how many machines the provider works on at once in these tests, and so how many of its calls can be past
-// the fence's check at one moment.
+// workers is the number of machines that the provider processes at the same time in these tests. At most this number of
+// calls can have passed the check of the fence at one moment.
 const workers = 4
 
-// witness stands between one provider process and the cloud and writes down what that process changes.
-type witness struct {
+// changeRecorder is a proxy between a provider process and the cloud. It records the times of changes.
+type changeRecorder struct {
 	mu      sync.Mutex
 	changes []time.Time
 }
 
-// stand returns the address to give to the process instead of the cloud's.
-func (w *witness) stand(t *testing.T, cloud string) string {
+// serve starts the proxy for a cloud, and returns its URL.
+func (w *changeRecorder) serve(t *testing.T, cloud string) string {
 	to, err := url.Parse(cloud)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func (w *witness) stand(t *testing.T, cloud string) string {
 	return server.URL
 }
 
-func (w *witness) changesSince(since time.Time) int {
+func (w *changeRecorder) changesSince(since time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
@@ -65,20 +65,20 @@ func (w *witness) changesSince(since time.Time) int {
 	return n
 }
 
-// A leader that was frozen past its lease triggers in a world that has another leader. It must not act in it.
+// A leader that was frozen for longer than its lease duration resumes while another process leads. It must not act.
 //
 // Rule: lease-counts-from-send.
-func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
+func TestFrozenLeaderDoesNotActAfterResume(t *testing.T) {
 	t.Parallel()
 	const replicas = 40
-	w := &witness{}
+	w := &changeRecorder{}
 	m := start(t, stack.Options{
 		ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...),
-		CloudProxy:   func(cloud string) string { return w.stand(t, cloud) },
+		CloudProxy:   func(cloud string) string { return w.serve(t, cloud) },
 	})
-	m.quick()
+	m.removeDelays()
 	m.slowCloud()
-	m.fleet(replicas, nil)
+	m.createFleet(replicas, nil)
 	eventually(t, "creation is under way", func() (bool, string) {
 		return len(m.instances()) >= 5, "fewer than 5 instances"
 	})
@@ -102,41 +102,42 @@ func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 
 	resumed := time.Now()
 	signal(t, m.Provider, syscall.SIGCONT)
-	mustEndFenced(t, m.Provider)
+	awaitFencedExit(t, m.Provider)
 	if n := w.changesSince(resumed); n > workers {
-		t.Errorf("the frozen leader sent %d changes after it triggered; only the %d whose check was before it froze may still go out", n, workers)
+		t.Errorf("got %d changes of the frozen leader after it resumed, want at most the %d that had passed the fence before",
+			n, workers)
 	}
 
-	m.running(replicas)
-	m.noTwins()
+	m.awaitRunning(replicas)
+	m.wantNoTwins()
 	if made := len(m.instances()); made != replicas {
-		t.Errorf("the cloud made %d instances for %d machines", made, replicas)
+		t.Errorf("the cloud created %d instances for %d machines", made, replicas)
 	}
 }
 
-// A lease that somebody else holds is lost, whatever its time says.
+// A Lease with another holder is lost, even if it would not have expired yet.
 //
 // Rule: lease-counts-from-send.
-func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
+func TestLeaderEndsWhenLeaseIsStolen(t *testing.T) {
 	t.Parallel()
 	const replicas = 30
-	w := &witness{}
+	w := &changeRecorder{}
 	m := start(t, stack.Options{
 		ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...),
-		CloudProxy:   func(cloud string) string { return w.stand(t, cloud) },
+		CloudProxy:   func(cloud string) string { return w.serve(t, cloud) },
 	})
-	m.quick()
+	m.removeDelays()
 	m.slowCloud()
-	m.fleet(replicas, nil)
+	m.createFleet(replicas, nil)
 	eventually(t, "creation is under way", func() (bool, string) {
 		return len(m.instances()) >= 3, "fewer than 3 instances"
 	})
 
-	m.steal(stack.Provider)
-	mustEndFenced(t, m.Provider)
+	m.stealLeaseOf(stack.Provider)
+	awaitFencedExit(t, m.Provider)
 	ended := time.Now()
 	if n := w.changesSince(ended); n > 0 {
-		t.Errorf("%d changes came from a process that has ended", n)
+		t.Errorf("got %d changes of a process that has ended, want none", n)
 	}
 	if err := m.Provider.Start(); err != nil {
 		t.Fatal(err)
@@ -145,15 +146,15 @@ func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.supervise(m.Provider)
-	m.running(replicas)
-	m.noTwins()
+	m.awaitRunning(replicas)
+	m.wantNoTwins()
 	if made := len(m.instances()); made != replicas {
-		t.Errorf("the cloud made %d instances for %d machines", made, replicas)
+		t.Errorf("the cloud created %d instances for %d machines", made, replicas)
 	}
 }
 
-// steal writes somebody else into a lease.
-func (m *machinist) steal(name string) {
+// stealLeaseOf writes another holder into the Lease of a program.
+func (m *machinist) stealLeaseOf(name string) {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name},
@@ -164,7 +165,7 @@ func (m *machinist) steal(name string) {
 	thief, now := "thief", metav1.NowMicro()
 	lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = &thief, &now, &now
 	if err := m.control.Patch(context.Background(), lease, client.MergeFrom(before)); err != nil {
-		m.t.Fatalf("steal the lease %s: %v", name, err)
+		m.t.Fatalf("change the Lease %s: %v", name, err)
 	}
 }
 
@@ -175,13 +176,13 @@ func signal(t *testing.T, p *child.Process, s syscall.Signal) {
 	}
 }
 
-// mustEndFenced waits until the process has ended as one that lost its lease.
-func mustEndFenced(t *testing.T, p *child.Process) {
+// awaitFencedExit waits until the process has ended because it lost its Lease.
+func awaitFencedExit(t *testing.T, p *child.Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("the process still runs a minute after it lost its lease")
+		t.Fatal("the process is still running a minute after it lost its Lease")
 	}
 	var exit *exec.ExitError
 	if err := p.Err(); !errors.As(err, &exit) || exit.ExitCode() != process.ExitFenced {

@@ -14,19 +14,19 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// grants is the environment variable that names the folder in which each test records what the processes used of
-// their roles. By default it is a temporary one. If it is given, what is there already counts as well: the suite may
-// be run in parts, and then with -run '^$' to see what no part used.
+// grants is the environment variable with the folder in which each test records the used grants of the roles. By
+// default it is a temporary folder. Records that exist in the folder count too, so the suite can run in several parts.
+// A last run with -run '^$' then reports the grants that no part used.
 const grants = "E2E_GRANTS"
 
-// full reports whether the long journeys run as well, and the others with more machines.
+// full reports whether the slow tests run too, and the other tests with more machines.
 func full() bool { return os.Getenv("FULL") == "1" }
 
-// onlyInFull skips a scenario that takes minutes of every run while others show nearly the same: elsewhere says which.
-func onlyInFull(t *testing.T, elsewhere string) {
+// onlyInFull skips a slow test unless FULL=1 is set. similar names tests that check nearly the same in every run.
+func onlyInFull(t *testing.T, similar string) {
 	t.Helper()
 	if !full() {
-		t.Skip("FULL=1 runs it. In every run: " + elsewhere)
+		t.Skip("FULL=1 runs it. In every run: " + similar)
 	}
 }
 
@@ -37,11 +37,11 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) int {
-	preserved := os.Getenv(grants) != ""
-	if !preserved {
+	keep := os.Getenv(grants) != ""
+	if !keep {
 		folder, err := os.MkdirTemp("", "machinist-grants-")
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "make a folder for the grants that are used:", err)
+			fmt.Fprintln(os.Stderr, "create a folder for the used grants:", err)
 			return 1
 		}
 		defer os.RemoveAll(folder)
@@ -50,11 +50,11 @@ func runAll(m *testing.M) int {
 	code := m.Run()
 	selected := flag.Lookup("test.run").Value.String()
 	all := selected == "" && flag.Lookup("test.skip").Value.String() == ""
-	if code != 0 || !all && !(preserved && selected == "^$") {
+	if code != 0 || !all && !(keep && selected == "^$") {
 		return code
 	}
 	if err := authorized.Unused(os.Getenv(grants)); err != nil {
-		fmt.Fprintln(os.Stderr, "The roles in config/rbac give more than the whole suite needs:")
+		fmt.Fprintln(os.Stderr, "The roles in config/rbac grant more than the whole suite needs:")
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -18,77 +18,77 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// However many drains are held up, they hold up nothing else: machines are made meanwhile. And when nothing is in their
-// way any more, all of them go.
-func TestManyBlockedDrainsDoNotStarveCreation(t *testing.T) {
+// Many blocked drains block nothing else: machines are still created. When the budgets allow the evictions, all
+// draining machines are deleted.
+func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	t.Parallel()
-	draining := 80 // The provider works on 32 machines at a time.
+	draining := 80 // The provider processes 32 machines at the same time.
 	if full() {
 		draining = 200
 	}
 	const (
 		created = 5
-		// podsOfApp share a budget, as the pods of one workload do.
+		// podsOfApp is the number of pods that share a budget, like the pods of one workload.
 		podsOfApp = 10
 	)
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(int32(draining), nil)
-	m.another("others", 0)
+	m.removeDelays()
+	m.createFleet(int32(draining), nil)
+	m.addDeployment("others", 0)
 	begun := time.Now()
 	lap := func(what string) {
 		t.Logf("%s after %s", what, time.Since(begun).Round(100*time.Millisecond))
 		begun = time.Now()
 	}
 	var nodes []string
-	for _, machine := range m.running(draining) {
+	for _, machine := range m.awaitRunning(draining) {
 		nodes = append(nodes, machine.Status.NodeRef.Name)
 	}
 	lap(fmt.Sprintf("%d machines run", draining))
 	var apps []string
-	for some := range slices.Chunk(nodes, podsOfApp) {
+	for chunk := range slices.Chunk(nodes, podsOfApp) {
 		apps = append(apps, fmt.Sprintf("app-%d", len(apps)))
-		m.protectedPods(apps[len(apps)-1], some...)
+		m.protectedPods(apps[len(apps)-1], chunk...)
 	}
 	lap("a protected pod runs on each")
 
-	m.scaleOf(examples.Deployment, 0)
-	m.await("all drains held up", func(machines []v1beta1.Machine) bool { return blockedDrains(machines) == draining })
-	lap("all drains are held up by their budgets")
+	m.scaleDeployment(examples.Deployment, 0)
+	m.await("all drains to be blocked", func(machines []v1beta1.Machine) bool { return blockedDrains(machines) == draining })
+	lap("all drains are blocked by their budgets")
 
-	m.scaleOf("others", created)
-	m.await("machines that run while all drains are held up", func(machines []v1beta1.Machine) bool {
+	m.scaleDeployment("others", created)
+	m.await("new running machines while all drains are blocked", func(machines []v1beta1.Machine) bool {
 		running := 0
 		for i := range machines {
 			if machines[i].Labels["pool"] == "others" && machines[i].Status.Phase == v1beta1.MachineRunning {
 				running++
 			}
 		}
-		if protected := blockedDrains(machines); protected != draining {
-			t.Fatalf("%d of %d drains are held up when %d of %d new machines run", protected, draining, running, created)
+		if blocked := blockedDrains(machines); blocked != draining {
+			t.Fatalf("only %d of %d drains are blocked while %d of %d new machines run", blocked, draining, running, created)
 		}
 		return running == created
 	})
-	lap(fmt.Sprintf("%d more machines run, with all drains still held up", created))
+	lap(fmt.Sprintf("%d more machines run, and all drains are still blocked", created))
 
 	for _, app := range apps {
 		m.liftBudget(app)
 	}
-	m.running(created)
+	m.awaitRunning(created)
 	lap("the budgets are lifted and all drained machines are gone")
-	if n := m.live(); n != created {
-		t.Errorf("%d instances live, want those of the %d machines that are left", n, created)
+	if n := m.countLive(); n != created {
+		t.Errorf("got %d live instances, want those of the %d remaining machines", n, created)
 	}
 	if nodes := m.nodes(m.target); len(nodes) != created {
-		t.Errorf("%d nodes are there, want %d", len(nodes), created)
+		t.Errorf("got %d nodes, want %d", len(nodes), created)
 	}
-	m.noTwins()
-	m.scaleOf("others", 0)
-	m.none()
-	m.nothingLeft(draining + created)
+	m.wantNoTwins()
+	m.scaleDeployment("others", 0)
+	m.awaitNoMachines()
+	m.wantNothingLeft(draining + created)
 }
 
-// blockedDrains counts the machines that are being deleted and whose drain a budget holds up.
+// blockedDrains returns the number of machines that are being deleted and whose drain a budget blocks.
 func blockedDrains(machines []v1beta1.Machine) int {
 	n := 0
 	for i := range machines {
@@ -101,8 +101,8 @@ func blockedDrains(machines []v1beta1.Machine) int {
 	return n
 }
 
-// another creates a deployment beside the example's, of the same class.
-func (m *machinist) another(name string, replicas int32) {
+// addDeployment creates another deployment with the class of the example's deployment.
+func (m *machinist) addDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -114,8 +114,8 @@ func (m *machinist) another(name string, replicas int32) {
 	m.create(d)
 }
 
-// scaleOf sets the replicas of one of several deployments.
-func (m *machinist) scaleOf(name string, replicas int32) {
+// scaleDeployment sets the replicas of one of several deployments.
+func (m *machinist) scaleDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {

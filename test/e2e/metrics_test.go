@@ -19,22 +19,22 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Both processes ask the control cluster who reads their metrics, and what it may. When there is nobody to be asked,
-// they show nothing, and go on.
+// Both processes authenticate and authorize readers of their metrics in the control cluster. When the control cluster
+// is unreachable, they serve no metrics but continue to run.
 //
 // Rule: metrics-need-authorization.
-func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
+func TestMetricsRequireAuthorization(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	args := func(program string) []string {
-		// While the API server is unreachable the lease must not run out: that ends the process, whoever reads its metrics.
+		// The Lease must not expire while the API server is unreachable, because the process would end.
 		return []string{"--metrics-bind-address=" + addresses[program],
 			"--leader-election-lease-duration=5m", "--leader-election-renew-deadline=4m"}
 	}
 	m := start(t, stack.Options{ManagerArgs: args(stack.Manager), ProviderArgs: args(stack.Provider)})
 	newAccount(t, m.control, "stranger", false)
 	newAccount(t, m.control, "prometheus", true)
-	// What was allowed is remembered for a while. A token that was not shown yet is not.
+	// The processes cache decisions for a while, but not about a token that they have not received yet.
 	unseen := newToken(t, m.control, "prometheus")
 
 	for program, address := range addresses {
@@ -44,23 +44,23 @@ func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			// A certificate that nobody vouches for is one.
+			// A certificate that is not trusted shows that the process serves.
 			return err == nil || strings.Contains(err.Error(), "x509"), fmt.Sprint(err)
 		})
-		answers(t, program+" without a token", url, "", http.StatusUnauthorized)
+		wantStatus(t, program+" without a token", url, "", http.StatusUnauthorized)
 		if code, _ := get(t, url, "a.b.c"); code < http.StatusBadRequest {
-			t.Errorf("%s with a token of nobody: answered with %d", program, code)
+			t.Errorf("%s with an invalid token: got status %d, want an error", program, code)
 		}
-		answers(t, program+" with a token of one who may not", url, newToken(t, m.control, "stranger"), http.StatusForbidden)
-		if body := answers(t, program+" with a token of one who may", url, newToken(t, m.control, "prometheus"),
+		wantStatus(t, program+" with a token without permission", url, newToken(t, m.control, "stranger"), http.StatusForbidden)
+		if body := wantStatus(t, program+" with a token with permission", url, newToken(t, m.control, "prometheus"),
 			http.StatusOK); !strings.Contains(body, "rest_client_requests_total") {
-			t.Errorf("the metrics of %s lack those of its requests: %.300s", program, body)
+			t.Errorf("the metrics of %s do not contain rest_client_requests_total: %.300s", program, body)
 		}
-		if body := answers(t, program+" without encryption", "http://"+address+"/metrics", "",
+		if body := wantStatus(t, program+" without encryption", "http://"+address+"/metrics", "",
 			http.StatusBadRequest); strings.Contains(body, "# HELP") {
-			t.Errorf("%s shows its metrics without encryption", program)
+			t.Errorf("%s serves its metrics without encryption", program)
 		}
-		answers(t, "what else "+program+" may serve there", "https://"+address+"/debug/pprof/",
+		wantStatus(t, "pprof of "+program, "https://"+address+"/debug/pprof/",
 			newToken(t, m.control, "prometheus"), http.StatusNotFound)
 	}
 
@@ -68,40 +68,40 @@ func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for program, address := range addresses {
-		answers(t, program+" while there is nobody to ask", "https://"+address+"/metrics", unseen,
+		wantStatus(t, program+" without the control cluster", "https://"+address+"/metrics", unseen,
 			http.StatusInternalServerError)
 	}
 	if err := m.Control.StartAPIServer(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for program, address := range addresses {
-		eventually(t, program+" shows its metrics again", func() (bool, string) {
+		eventually(t, program+" serves its metrics again", func() (bool, string) {
 			code, body := get(t, "https://"+address+"/metrics", unseen)
 			return code == http.StatusOK, body[:min(len(body), 300)]
 		})
 	}
 	if !m.Manager.Running() || !m.Provider.Running() {
-		t.Error("a process ended")
+		t.Error("a process has ended")
 	}
-	m.quick()
-	m.fleet(1, nil)
-	m.running(1)
+	m.removeDelays()
+	m.createFleet(1, nil)
+	m.awaitRunning(1)
 }
 
-func answers(t *testing.T, what, url, token string, want int) string {
+func wantStatus(t *testing.T, what, url, token string, want int) string {
 	t.Helper()
 	code, body := get(t, url, token)
 	if code != want {
-		t.Errorf("%s: answered with %d, want %d: %.300s", what, code, want, body)
+		t.Errorf("%s: got status %d, want %d: %.300s", what, code, want, body)
 	}
 	return body
 }
 
-// newAccount makes a service account; one that reads gets the role that is meant for it.
-func newAccount(t *testing.T, c client.Client, name string, reads bool) {
+// newAccount creates a ServiceAccount. With mayRead, it gets the role for reading metrics.
+func newAccount(t *testing.T, c client.Client, name string, mayRead bool) {
 	t.Helper()
 	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}
-	if reads {
+	if mayRead {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
@@ -116,13 +116,13 @@ func newAccount(t *testing.T, c client.Client, name string, reads bool) {
 	}
 }
 
-// newToken returns a token of the service account that nobody has seen.
+// newToken returns a new token of a ServiceAccount.
 func newToken(t *testing.T, c client.Client, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	request := &authenticationv1.TokenRequest{}
 	if err := c.SubResource("token").Create(context.Background(), account, request); err != nil {
-		t.Fatalf("make a token of %s: %v", name, err)
+		t.Fatalf("create a token of %s: %v", name, err)
 	}
 	return request.Status.Token
 }

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// abortedIn are the phases in which a migration is aborted, and in which its migrator is killed, if it is. The last one
-// has the most to undo.
+// abortedIn lists the phases in which a migration is aborted, and the phases in which its migrator is killed, if any.
+// The last abort has the most to undo.
 var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationPlanning, ""},
 	{v1beta1.MigrationFencing, v1beta1.MigrationFencing},
@@ -32,14 +32,14 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationAdopted, v1beta1.MigrationAborting},
 }
 
-// Wherever a migration is when it is aborted, the old controller finds all as it left it, and works on. One fleet goes
-// through all of it, each time with another Migration.
+// A migration can be aborted in every phase. The old controller then finds everything as it left it, and continues to
+// work. All aborts use the same fleet, each with another Migration.
 //
 // Rules: migration-abort-restores.
-func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
+func TestMigrationAbortsInEveryPhase(t *testing.T) {
 	onlyInFull(t, "the migrations that are aborted in the deterministic world")
 	t.Parallel()
-	groups := []string{provider.SourceGardener} // It has the most kinds.
+	groups := []string{provider.SourceGardener} // This system has the most kinds.
 	if full() {
 		groups = provider.Sources()
 	}
@@ -51,41 +51,41 @@ func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
 			m := f.startMigrators(1)
 			for _, at := range abortedIn {
 				w := f.watch()
-				m.begin("until-" + strings.ToLower(string(at.phase)))
-				losses := m.planned()
+				m.createMigration("until-" + strings.ToLower(string(at.phase)))
+				losses := m.awaitPlan()
 				if at.phase == v1beta1.MigrationCopying {
 					m.allowMachines(2)
 				}
 				if at.phase != v1beta1.MigrationPlanning {
-					m.stage(v1beta1.MigrationAdopt, losses...)
+					m.setStage(v1beta1.MigrationAdopt, losses...)
 				}
-				m.reaches(at.phase)
+				m.awaitPhase(at.phase)
 				if at.phase == v1beta1.MigrationCopying {
-					m.until("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
+					m.awaitMigration("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
 					if n := len(m.machineList()); n != 2 {
-						t.Errorf("%d Machines are copied, want those that the quota allows", n)
+						t.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
 					}
 				}
-				f.life = len(f.log())
-				f.read = f.life
-				m.stage(v1beta1.MigrationAbort)
+				f.logStart = len(f.log())
+				f.logRead = f.logStart
+				m.setStage(v1beta1.MigrationAbort)
 				if at.killed == v1beta1.MigrationAborting {
-					m.until("half of an abort", func(o *v1beta1.Migration) bool {
+					m.awaitMigration("half of an abort", func(o *v1beta1.Migration) bool {
 						return o.Status.Phase == v1beta1.MigrationAborting && o.Status.Machines.Adopted < machines ||
 							o.Status.Phase == v1beta1.MigrationAborted
 					})
 				}
 				if at.killed != "" {
-					m.bounce(m.migrators...)
+					m.restart(m.migrators...)
 				}
-				m.reaches(v1beta1.MigrationAborted)
+				m.awaitPhase(v1beta1.MigrationAborted)
 				m.wantOldObjects()
-				m.wantNothingOfOurs()
+				m.wantNothingOfMachinist()
 				m.wantUndisturbed(w)
 				if at.phase == v1beta1.MigrationPlanning {
-					continue // It was never stopped.
+					continue // The old controller was never stopped.
 				}
-				f.settles(machines)
+				f.awaitSettled(machines)
 				if changes := f.changes(); len(changes) > 0 {
 					t.Errorf("the old controller changed what it found after the phase %s:\n%s", at.phase,
 						strings.Join(changes, "\n"))
@@ -94,13 +94,13 @@ func TestMigrationIsAbortedAtEveryPhase(t *testing.T) {
 					m.allowMachines(-1)
 				}
 			}
-			m.worksForTheOldController()
+			m.wantOldControllerWorks()
 		})
 	}
 }
 
-// worksForTheOldController sees that the old controller deletes the instance of a machine that a person deletes.
-func (m *migration) worksForTheOldController() {
+// wantOldControllerWorks fails the test unless the old controller deletes the instance of a machine that is deleted.
+func (m *migration) wantOldControllerWorks() {
 	m.t.Helper()
 	machine := m.someMachine()
 	eventually(m.t, "the old machine can be deleted", func() (bool, string) {
@@ -111,20 +111,20 @@ func (m *migration) worksForTheOldController() {
 	if metav1.GetControllerOf(machine) == nil {
 		left--
 	}
-	m.settles(left)
+	m.awaitSettled(left)
 	after := m.state()
 	if n := len(after.instances); n != left {
-		m.t.Errorf("there are %d instances, want %d", n, left)
+		m.t.Errorf("got %d instances, want %d", n, left)
 	}
 	for id, r := range after.instances {
 		if r.Tags[driver.LegacyTagMachineUID] == string(machine.GetUID()) {
-			m.t.Errorf("instance %s of the deleted machine is there", id)
+			m.t.Errorf("instance %s of the deleted machine still exists", id)
 		}
 	}
 }
 
-// allowMachines lets n of Machinist's Machines be made, so that a migration waits where it has made some of its copies.
-// Below 0 there is no limit.
+// allowMachines limits the number of Machinist's Machines to n with a quota, so that a migration stops after some of
+// its copies. A negative n removes the limit.
 func (m *migration) allowMachines(n int64) {
 	m.t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machines"}}
@@ -139,20 +139,20 @@ func (m *migration) allowMachines(n int64) {
 	if err := m.control.Create(context.Background(), quota); err != nil {
 		m.t.Fatal(err)
 	}
-	eventually(m.t, "the quota counts", func() (bool, string) {
+	eventually(m.t, "the quota is in force", func() (bool, string) {
 		err := m.control.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
 		_, counts := quota.Status.Used[counted]
 		return err == nil && counts, fmt.Sprint(err, quota.Status)
 	})
 }
 
-// wantNoWayBack fails the test unless the API server refuses to abort the migration.
-func (m *migration) wantNoWayBack() {
+// wantIrrevocable fails the test unless the API server refuses to abort the migration.
+func (m *migration) wantIrrevocable() {
 	m.t.Helper()
 	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
 	err := m.control.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"stage":"Abort"}}`)))
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "past the point of no return") {
-		m.t.Errorf("abort a migration that is committed: %v", err)
+		m.t.Errorf("abort a committed migration: got error %v, want a rejection", err)
 	}
 }

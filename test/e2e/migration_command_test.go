@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// What the commands wait for and agree to is what a real migrator writes.
-func TestMigrationByTheCommandLine(t *testing.T) {
+// The commands work with a real migrator.
+func TestMigrationByCommandLine(t *testing.T) {
 	t.Parallel()
 	const machines = 3
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, machines)
@@ -20,29 +20,29 @@ func TestMigrationByTheCommandLine(t *testing.T) {
 	plan, err := f.tryCommand("migrate", "plan", m.name)
 	_, accept, found := strings.Cut(plan, "--accept ")
 	if err == nil || !found {
-		t.Fatalf("a plan with losses ended with %v:\n%s", err, plan)
+		t.Fatalf("plan with losses: got error %v, want one with --accept:\n%s", err, plan)
 	}
 	manifests, _ := f.tryCommand("migrate", "plan", m.name, "-o", "yaml")
 	if !strings.Contains(manifests, "kind: MachineDeployment") || strings.Contains(manifests, v1beta1.LabelFreeze) {
-		t.Errorf("the manifests are\n%s", manifests)
+		t.Errorf("got manifests\n%s\nwant a MachineDeployment and no label %s", manifests, v1beta1.LabelFreeze)
 	}
-	f.wantWritten("Next: The migration waits for you.", "migrate", "run", m.name, "--accept", strings.TrimSpace(accept))
+	f.wantOutput("Next: The migration waits for you.", "migrate", "run", m.name, "--accept", strings.TrimSpace(accept))
 	if out, err := f.tryCommand("migrate", "commit", m.name); err == nil {
-		t.Fatalf("it was committed without a confirmation:\n%s", out)
+		t.Fatalf("the migration was committed without a confirmation:\n%s", out)
 	}
-	f.wantWritten("Adopted: Machinist manages all instances", "migrate", "status", m.name)
-	f.wantWritten("Machinist alone manages the fleet", "migrate", "commit", m.name, "--yes")
+	f.wantOutput("Adopted: Machinist manages all instances", "migrate", "status", m.name)
+	f.wantOutput("Machinist alone manages the fleet", "migrate", "commit", m.name, "--yes")
 	if out, err := f.tryCommand("migrate", "abort", m.name); err == nil || !strings.Contains(out, "past the point of no return") {
-		t.Errorf("after the end an abort says %v:\n%s", err, out)
+		t.Errorf("abort after the end: got error %v, want one about the point of no return:\n%s", err, out)
 	}
 	m.wantNoOldKinds()
-	m.running(machines)
+	m.awaitRunning(machines)
 }
 
-// wantWritten runs the command line, which has to succeed and to write these words.
-func (f *oldFleet) wantWritten(words string, args ...string) {
+// wantOutput runs a command of machinist, and fails the test unless the command succeeds and prints a text.
+func (f *oldFleet) wantOutput(text string, args ...string) {
 	f.t.Helper()
-	if out := f.command(args...); !strings.Contains(out, words) {
-		f.t.Errorf("machinist %v wrote\n%s\nwhich lacks %q", args, out, words)
+	if out := f.command(args...); !strings.Contains(out, text) {
+		f.t.Errorf("machinist %v: got\n%s\nwant %q", args, out, text)
 	}
 }

@@ -35,18 +35,18 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldGroup is how an old system is installed.
+// oldGroup describes an installation of an old system.
 type oldGroup struct {
-	// namespace has its objects, "" where they have none.
+	// namespace contains its objects. It is "" for cluster-scoped objects.
 	namespace string
-	// workload is the Deployment in whose pod its controller runs, and leases are in the same namespace.
+	// workload is the Deployment of its controller. leases are the names of its Leases in the same namespace.
 	workload types.NamespacedName
 	leases   []string
-	// manifests is the file in testdata/migration with the objects that a person made.
+	// manifests is the file in testdata/migration with the objects that an administrator created.
 	manifests string
 }
 
-// oldGroups are the systems whose fleets the tests take over.
+// oldGroups are the systems whose fleets the tests migrate.
 var oldGroups = map[string]oldGroup{
 	provider.SourceMachineK8s:  kubermatic("", "machine.k8s.io.yaml"),
 	provider.SourceMachinesK8s: kubermatic("", "machine.k8s.io.yaml"),
@@ -75,16 +75,16 @@ func kubermatic(namespace, manifests string) oldGroup {
 		workload: types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: name}}
 }
 
-// oldWeb is the Deployment of somebody whose pods run on the fleet.
+// oldWeb is a Deployment of a user. Its pods run on the fleet.
 var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
 
 const (
-	// oldAccount is the Secret in kube-system with the token of the account at the cloud.
+	// oldAccount is the Secret in kube-system with the token of the cloud account.
 	oldAccount = "old-account"
 	// oldJoiners is the group of the bootstrap token of the old instances.
 	oldJoiners = "system:bootstrappers:old-fleet"
 	oldToken   = "0ldflt.0123456789abcdef"
-	// oldWebhook is a configuration of admission webhooks.
+	// oldWebhook is the name of a webhook configuration of the old system.
 	oldWebhook = "old-webhook"
 )
 
@@ -94,17 +94,19 @@ type oldFleet struct {
 	oldGroup
 	group      string
 	controller *child.Process
-	// life is where the log of the controller's current life begins, read how far settles and logs have read it.
-	life, read int
-	// before is the fleet as the controller has made it.
+	// logStart is the first line of the log since the controller was last started. logRead is the first line that
+	// awaitSettled and awaitLog have not read.
+	logStart, logRead int
+	// before is the fleet that the controller has created.
 	before fleetState
 }
 
-// oldFleet installs an old system beside Machinist, and returns when n machines are Nodes and nothing is left to do.
+// oldFleet installs an old system next to Machinist. It returns when n machines have become Nodes and the controller
+// has nothing left to do.
 func (m *machinist) oldFleet(group string, n int) *oldFleet {
 	m.t.Helper()
 	f := &oldFleet{machinist: m, oldGroup: oldGroups[group], group: group}
-	m.quick()
+	m.removeDelays()
 	if err := install.Apply(context.Background(), m.Control.Config(), sources.CRDs(group)...); err != nil {
 		m.t.Fatal(err)
 	}
@@ -113,34 +115,34 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
 			StringData: map[string]string{"token": m.CloudToken()}},
 		bootstrapSecret(),
-		oldJoinersMay("request", "system:node-bootstrapper"),
-		oldJoinersMay("are-approved", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
-		replicated(f.workload, 1), replicated(oldWeb, int32(n)),
+		bindOldJoiners("request", "system:node-bootstrapper"),
+		bindOldJoiners("are-approved", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
+		newDeployment(f.workload, 1), newDeployment(oldWeb, int32(n)),
 	} {
 		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
-	for _, o := range f.made(n) {
-		// A definition is served a moment after it is there.
-		eventually(m.t, "the API server takes "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
+	for _, o := range f.objects(n) {
+		// The API server serves a CRD only after a moment.
+		eventually(m.t, "the API server accepts "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
 			err := m.control.Create(context.Background(), o)
 			return err == nil, fmt.Sprint(err)
 		})
 	}
-	f.install()
-	f.revive()
-	f.settles(n)
-	f.podsRun(f.workload, oldWeb)
+	f.buildController()
+	f.startController()
+	f.awaitSettled(n)
+	f.awaitPods(f.workload, oldWeb)
 	f.before = f.state()
 	if len(f.before.instances) != n || len(f.before.nodes) != n {
-		m.t.Fatalf("%d old machines have %d instances and %d Nodes", n, len(f.before.instances), len(f.before.nodes))
+		m.t.Fatalf("got %d instances and %d Nodes for %d old machines", len(f.before.instances), len(f.before.nodes), n)
 	}
 	return f
 }
 
-// made are the objects that a person made for n machines.
-func (f *oldFleet) made(n int) (all []*unstructured.Unstructured) {
+// objects returns the objects that an administrator created for n machines.
+func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	f.t.Helper()
 	names := make([]string, n)
 	for i := range names {
@@ -164,14 +166,14 @@ func (f *oldFleet) made(n int) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// install builds the stand-in and prepares its process.
-func (f *oldFleet) install() {
+// buildController builds the stand-in and prepares its process.
+func (f *oldFleet) buildController() {
 	f.t.Helper()
 	path := filepath.Join(f.Dir(), "old-controller")
 	if out, err := exec.Command("go", "build", "-o", path, "../standin/cmd").CombinedOutput(); err != nil {
 		f.t.Fatalf("build the stand-in: %v\n%s", err, out)
 	}
-	// It may do whatever it likes, which is what a fence has to hold up to.
+	// The controller may do everything, so that only the fence of the migration can stop it.
 	config, err := f.Control.UserConfig("old-controller", "system:masters")
 	if err == nil {
 		err = controlplane.WriteKubeconfig(path+".kubeconfig", config)
@@ -198,11 +200,11 @@ func (f *oldFleet) install() {
 		if f.t.Failed() {
 			f.t.Log(f.controller.LogTail())
 		}
-		f.kill()
+		f.killController()
 	})
 }
 
-// userData lets an instance join the target cluster.
+// userData returns the user data with which an instance joins the target cluster.
 func (f *oldFleet) userData() []byte {
 	return fmt.Appendf(nil, `#cloud-config
 write_files:
@@ -217,8 +219,8 @@ write_files:
 `, f.Target.Endpoint(), base64.StdEncoding.EncodeToString(f.Target.CA()), oldToken)
 }
 
-// oldJoinersMay gives the old instances a role for joining.
-func oldJoinersMay(name, role string) *rbacv1.ClusterRoleBinding {
+// bindOldJoiners binds a role to the group of the old instances.
+func bindOldJoiners(name, role string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-" + name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}}
@@ -234,8 +236,8 @@ func bootstrapSecret() *corev1.Secret {
 	}
 }
 
-// replicated is a Deployment whose pods the simulated kubelets run.
-func replicated(name types.NamespacedName, replicas int32) *appsv1.Deployment {
+// newDeployment returns a Deployment whose pods the simulated kubelets run.
+func newDeployment(name types.NamespacedName, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name.Name}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
@@ -245,8 +247,8 @@ func replicated(name types.NamespacedName, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// podsRun waits until Deployments have all of their pods.
-func (f *oldFleet) podsRun(names ...types.NamespacedName) {
+// awaitPods waits until all pods of Deployments are ready.
+func (f *oldFleet) awaitPods(names ...types.NamespacedName) {
 	f.t.Helper()
 	for _, name := range names {
 		env.Await(f.t, f.target, &appsv1.DeploymentList{}, "the pods of "+name.String(),
@@ -258,25 +260,25 @@ func (f *oldFleet) podsRun(names ...types.NamespacedName) {
 	}
 }
 
-// kill ends the controller at once.
-func (f *oldFleet) kill() {
+// killController kills the controller.
+func (f *oldFleet) killController() {
 	f.t.Helper()
 	if err := f.controller.Kill(); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// revive starts the controller. It does not wait until the controller leads, which a fence may not let it.
-func (f *oldFleet) revive() {
+// startController starts the controller. It does not wait until the controller leads, because a fence may prevent that.
+func (f *oldFleet) startController() {
 	f.t.Helper()
-	f.life = len(f.log())
-	f.read = f.life
+	f.logStart = len(f.log())
+	f.logRead = f.logStart
 	if err := f.controller.Start(); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// log returns all that the controller has written in all of its lives, by lines.
+// log returns all lines that the controller has written since its first start.
 func (f *oldFleet) log() []string {
 	f.t.Helper()
 	content, err := os.ReadFile(f.controller.LogPath())
@@ -286,31 +288,33 @@ func (f *oldFleet) log() []string {
 	return slices.Collect(strings.Lines(string(content)))
 }
 
-// changes returns what the controller has written, created or deleted, or has tried to, in its current life.
+// changes returns the changes that the controller has made or tried since its last start.
 func (f *oldFleet) changes() []string {
 	f.t.Helper()
-	return slices.DeleteFunc(f.log()[f.life:], func(line string) bool { return !strings.Contains(line, "msg=change ") })
+	return slices.DeleteFunc(f.log()[f.logStart:], func(line string) bool {
+		return !strings.Contains(line, "msg=change ")
+	})
 }
 
-// settles waits until the controller leads and has nothing left to do for its n machines. Again, it waits for the end
-// of what the controller has done since.
-func (f *oldFleet) settles(n int) {
+// awaitSettled waits until the controller leads and has nothing left to do for its n machines. A later call waits until
+// the controller has settled again after further work.
+func (f *oldFleet) awaitSettled(n int) {
 	f.t.Helper()
-	f.logs(fmt.Sprintf("msg=settled machines=%d\n", n))
+	f.awaitLog(fmt.Sprintf("msg=settled machines=%d\n", n))
 }
 
-// logs waits for a line of the controller after the one of the last settles or logs.
-func (f *oldFleet) logs(text string) {
+// awaitLog waits for a log line of the controller after the last line that awaitSettled or awaitLog has read.
+func (f *oldFleet) awaitLog(text string) {
 	f.t.Helper()
 	eventually(f.t, "the old controller logs "+text, func() (bool, string) {
 		lines := f.log()
-		i := slices.IndexFunc(lines[f.read:], func(line string) bool { return strings.Contains(line, text) })
-		f.read += i + 1
+		i := slices.IndexFunc(lines[f.logRead:], func(line string) bool { return strings.Contains(line, text) })
+		f.logRead += i + 1
 		return i >= 0, strings.Join(lines[max(0, len(lines)-1):], "")
 	})
 }
 
-// scaleWorkload changes how many pods the old controller has.
+// scaleWorkload changes the replicas of the Deployment of the old controller.
 func (f *oldFleet) scaleWorkload(replicas int) {
 	f.t.Helper()
 	workload := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.workload.Name}}
@@ -320,9 +324,9 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// losesItsWebhook registers an admission webhook of the old system whose server is gone, and that fails closed: from
-// then on nobody can update or delete an old object.
-func (f *oldFleet) losesItsWebhook() {
+// breakWebhook registers an admission webhook of the old system without a server. The webhook fails closed, so no old
+// object can be updated or deleted any more.
+func (f *oldFleet) breakWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
 	object := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: oldWebhook},

@@ -19,98 +19,98 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Whatever the migrators and the old controller were doing when they were killed, and however often the old controller
-// is scaled up again, the fleet is taken over once, and no machine notices.
+// The migrators and the old controller are killed at random moments, and the old controller is scaled up again. The
+// fleet is still migrated exactly once, and no machine is disturbed.
 //
 // Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on,
 // migration-removes-old-webhooks.
 func TestMigrationSurvivesKills(t *testing.T) {
 	t.Parallel()
-	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // It has the most kinds.
+	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // This system has the most kinds.
 	if full() {
 		groups, machines, kills = provider.Sources(), 100, 3
 	}
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(1) // The same moments each time, so that a change does not fail by chance.
+			seed := uint64(1) // A fixed seed gives the same moments in each run, so that no run fails by chance.
 			if full() {
 				seed = rand.Uint64()
 			}
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
 			f := start(t, stack.Options{}).oldFleet(group, machines)
-			f.losesItsWebhook()
+			f.breakWebhook()
 			w := f.watch()
 			m := f.startMigrators(2)
-			m.begin("over")
-			losses := m.planned()
-			m.killsUntil(random, kills, v1beta1.MigrationPlanning)
-			m.stage(v1beta1.MigrationAdopt, losses...)
-			m.killsUntil(random, kills, v1beta1.MigrationAdopted)
+			m.createMigration("over")
+			losses := m.awaitPlan()
+			m.killUntil(random, kills, v1beta1.MigrationPlanning)
+			m.setStage(v1beta1.MigrationAdopt, losses...)
+			m.killUntil(random, kills, v1beta1.MigrationAdopted)
 			m.wantOldObjects()
 			m.wantUndisturbed(w)
 			w = f.watch()
-			m.stage(v1beta1.MigrationCommit)
-			m.killsUntil(random, kills, v1beta1.MigrationCompleted)
+			m.setStage(v1beta1.MigrationCommit)
+			m.killUntil(random, kills, v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
-			if group != provider.SourceOpenShift { // Its operator would bring the definitions back.
+			if group != provider.SourceOpenShift { // The operator of OpenShift would create the CRDs again.
 				m.wantNoOldKinds()
 			}
 			m.wantNoOldWebhook()
-			m.running(machines)
-			m.noneOfTwo()
-			m.works()
+			m.awaitRunning(machines)
+			m.wantDistinctInstances()
+			m.wantManaged()
 			if group == provider.SourceGardener || group == provider.SourceClusterK8s {
-				m.rollsAndScales()
+				m.wantDeploymentWorks()
 			}
 		})
 	}
 }
 
-// killsUntil kills some of the processes at random moments of each phase, as often as given, until the phase end was
-// reached and had its kills. Some phases last for moments only: a kill may then come in the next one.
-func (m *migration) killsUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
+// killUntil kills some of the processes at random moments, kills times in each phase, until the kills in the phase end
+// are done. A kill in a very short phase may happen in the next phase.
+func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
 	m.t.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}
 	began := time.Now()
 	for {
-		o := m.until("the phase "+string(end), func(o *v1beta1.Migration) bool {
+		o := m.awaitMigration("the phase "+string(end), func(o *v1beta1.Migration) bool {
 			return o.Status.Phase == end || o.Status.Phase != "" && killed[o.Status.Phase] < kills
 		})
 		phase := o.Status.Phase
 		if phase == end && (killed[phase] >= kills || phase == v1beta1.MigrationCompleted) {
-			m.t.Logf("%s after %s; killed in %v", end, time.Since(began).Round(time.Second/10), killed)
+			m.t.Logf("%s after %s; kills by phase: %v", end, time.Since(began).Round(time.Second/10), killed)
 			return
 		}
 		<-time.After(time.Duration(random.IntN([]int{30, 300, 3000}[random.IntN(3)])) * time.Millisecond)
 		killed[phase]++
 		all := append(slices.Clone(m.migrators), m.controller)
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		m.bounce(all[:1+random.IntN(len(all))]...)
+		m.restart(all[:1+random.IntN(len(all))]...)
 		if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
 			m.scaleWorkload(1)
 		}
 		if phase.Irrevocable() {
-			m.wantNoWayBack()
+			m.wantIrrevocable()
 		}
 	}
 }
 
-// noneOfTwo fails the test where two Machines have one instance.
-func (m *migration) noneOfTwo() {
+// wantDistinctInstances fails the test if two Machines have the same instance.
+func (m *migration) wantDistinctInstances() {
 	m.t.Helper()
 	by := map[string]string{}
 	for _, machine := range m.machineList() {
 		if other, taken := by[machine.Spec.ProviderID]; taken {
-			m.t.Errorf("%s and %s have the instance %s", machine.Name, other, machine.Spec.ProviderID)
+			m.t.Errorf("machines %s and %s have the same instance %s", machine.Name, other, machine.Spec.ProviderID)
 		}
 		by[machine.Spec.ProviderID] = machine.Name
 	}
 }
 
-// rollsAndScales sees that the deployment is Machinist's: it is rolled, scaled and deleted.
-func (m *migration) rollsAndScales() {
+// wantDeploymentWorks fails the test unless Machinist rolls out, scales and deletes the deployment.
+func (m *migration) wantDeploymentWorks() {
 	m.t.Helper()
 	all, d := len(m.machineList()), m.deployment()
 	replicas := int(d.ReplicasOrDefault())
@@ -123,7 +123,7 @@ func (m *migration) rollsAndScales() {
 	if err := m.control.Create(context.Background(), class); err != nil {
 		m.t.Fatal(err)
 	}
-	m.change(d, `{"spec":{"minReadySeconds":0,"strategy":{"rollingUpdate":{"maxSurge":"100%"}},`+
+	m.patch(d, `{"spec":{"minReadySeconds":0,"strategy":{"rollingUpdate":{"maxSurge":"100%"}},`+
 		`"template":{"spec":{"classRef":{"name":"next"}}}}}`)
 	m.await("the rollout", func(machines []v1beta1.Machine) bool {
 		rolled := slices.DeleteFunc(slices.Clone(machines), func(o v1beta1.Machine) bool {
@@ -131,19 +131,19 @@ func (m *migration) rollsAndScales() {
 		})
 		return len(rolled) == replicas && len(machines) == all
 	})
-	m.change(d, `{"spec":{"replicas":1}}`)
-	m.running(all - replicas + 1)
+	m.patch(d, `{"spec":{"replicas":1}}`)
+	m.awaitRunning(all - replicas + 1)
 	if err := m.control.Delete(context.Background(), d); err != nil {
 		m.t.Fatal(err)
 	}
-	m.running(all - replicas)
-	eventually(m.t, "its instances are gone", func() (bool, string) {
-		n := m.live()
+	m.awaitRunning(all - replicas)
+	eventually(m.t, "the instances of the deployment are gone", func() (bool, string) {
+		n := m.countLive()
 		return n == all-replicas, fmt.Sprint(n)
 	})
 }
 
-func (m *migration) change(d *v1beta1.MachineDeployment, patch string) {
+func (m *migration) patch(d *v1beta1.MachineDeployment, patch string) {
 	m.t.Helper()
 	if err := m.control.Patch(context.Background(), d, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		m.t.Fatal(err)

@@ -21,17 +21,17 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// The tests of migrations are worth what the stand-in for the old controller is: revived, it leaves a fleet alone that
-// is as it should be, and it does delete and make instances where one is asked of it.
-func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
-	onlyInFull(t, "the migrations in which it plays")
+// The tests of migrations rely on the stand-in for the old controller. After a restart, the stand-in changes nothing in
+// a settled fleet. It deletes and creates instances when machines are deleted.
+func TestStandInManagesOldFleet(t *testing.T) {
+	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
 	const machines = 4
 	for _, group := range []string{provider.SourceClusterK8s, provider.SourceOpenShift, provider.SourceMachineK8s,
 		provider.SourceGardener} {
 		left := machines
 		if group == provider.SourceMachineK8s {
-			left-- // Nothing makes another machine for one that was deleted.
+			left-- // No set replaces the deleted machine.
 		}
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
@@ -40,11 +40,11 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 			f.wantConvertible()
 
 			w := f.watch()
-			f.kill()
-			f.revive()
-			f.settles(machines)
+			f.killController()
+			f.startController()
+			f.awaitSettled(machines)
 			if changes := f.changes(); len(changes) > 0 {
-				t.Errorf("the revived controller changed a settled fleet:\n%s", strings.Join(changes, "\n"))
+				t.Errorf("the restarted controller changed a settled fleet:\n%s", strings.Join(changes, "\n"))
 			}
 			f.wantUnchanged()
 			f.wantOldObjects()
@@ -57,17 +57,17 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 			if err := m.control.Delete(context.Background(), machine); err != nil {
 				t.Fatal(err)
 			}
-			f.settles(left)
+			f.awaitSettled(left)
 			after := f.state()
 			if n := len(after.instances); n != left {
-				t.Errorf("there are %d instances, want %d", n, left)
+				t.Errorf("got %d instances, want %d", n, left)
 			}
 			for id, r := range after.instances {
 				if r.Tags[driver.LegacyTagMachineUID] == string(machine.GetUID()) {
-					t.Errorf("instance %s of the deleted machine is there", id)
+					t.Errorf("instance %s of the deleted machine still exists", id)
 				}
 			}
-			// Whoever compares a fleet must see what has happened to this one.
+			// The comparisons of fleets must find what has happened to this one.
 			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
 			contains(t, strings.Join(f.differences(), "\n"), "the cloud was asked", "Node "+machine.GetName()+" is gone",
 				" of "+machine.GetName()+" is gone")
@@ -76,46 +76,46 @@ func TestAStandInKeepsTheFleetOfAnOldSystem(t *testing.T) {
 	}
 }
 
-// The replicas of its workload and its Lease are what a migration stops an old controller by. Of a Lease it heeds the
-// renewals only, not how long it is said to be valid.
-func TestAStandInStopsWithItsWorkloadAndItsLease(t *testing.T) {
-	onlyInFull(t, "the migrations in which it plays")
+// A migration stops an old controller by the replicas of its workload and by its Lease. The controller only observes
+// the renewals of a Lease, and ignores its lease duration.
+func TestStandInStopsWithoutWorkloadOrLease(t *testing.T) {
+	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
 	m := start(t, stack.Options{})
 	f := m.oldFleet(provider.SourceMachineK8s, 3)
 	f.scaleWorkload(0)
-	f.logs("does not lead")
+	f.awaitLog("does not lead")
 	machine := f.someMachine()
 	if err := m.control.Delete(context.Background(), machine); err != nil {
 		t.Fatal(err)
 	}
 	pods := &corev1.PodList{}
-	eventually(t, "its pod is gone", func() (bool, string) {
+	eventually(t, "the pod of the old controller is gone", func() (bool, string) {
 		err := m.target.List(context.Background(), pods)
 		return err == nil && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
 			return p.Labels["app"] == f.workload.Name
 		}), fmt.Sprint(len(pods.Items))
 	})
-	if n := m.live(); n != 3 {
-		t.Errorf("%d instances are left of 3 while the old controller has no pod", n)
+	if n := m.countLive(); n != 3 {
+		t.Errorf("got %d instances while the old controller has no pod, want 3", n)
 	}
 	f.scaleWorkload(1)
-	f.settles(2)
-	if n := m.live(); n != 2 {
-		t.Errorf("there are %d instances, want 2", n)
+	f.awaitSettled(2)
+	if n := m.countLive(); n != 2 {
+		t.Errorf("got %d instances, want 2", n)
 	}
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: f.workload.Namespace, Name: f.leases[0]}}
 	taken := client.RawPatch(types.MergePatchType, []byte(
-		`{"spec":{"holderIdentity":"somebody","leaseDurationSeconds":315360000}}`))
+		`{"spec":{"holderIdentity":"another holder","leaseDurationSeconds":315360000}}`))
 	if err := m.control.Patch(context.Background(), lease, taken); err != nil {
 		t.Fatal(err)
 	}
-	f.logs("does not lead")
-	f.logs("msg=leads")
+	f.awaitLog("does not lead")
+	f.awaitLog("msg=leads")
 }
 
-// wantConvertible fails the test where an object of the fleet cannot be taken over, whatever the controller does.
+// wantConvertible fails the test if an object of the fleet cannot be migrated.
 func (f *oldFleet) wantConvertible() {
 	f.t.Helper()
 	system := source.Systems()[f.group]
@@ -130,13 +130,13 @@ func (f *oldFleet) wantConvertible() {
 	}
 }
 
-// An instance that loses its Machine is an orphan of the system that collects them.
-func TestAStandInCollectsOrphans(t *testing.T) {
+// The stand-in of a system that collects orphans deletes an instance that has lost its Machine.
+func TestStandInDeletesOrphans(t *testing.T) {
 	onlyInFull(t, "the scenarios of migrations in the deterministic world")
 	t.Parallel()
 	m := start(t, stack.Options{})
 	f := m.oldFleet(provider.SourceGardener, 3)
-	f.kill()
+	f.killController()
 	machine := f.someMachine()
 	before := machine.DeepCopy()
 	machine.SetFinalizers(nil)
@@ -146,16 +146,16 @@ func TestAStandInCollectsOrphans(t *testing.T) {
 	if err := m.control.Delete(context.Background(), machine); err != nil {
 		t.Fatal(err)
 	}
-	f.revive()
-	f.settles(3)
+	f.startController()
+	f.awaitSettled(3)
 	after := f.state()
 	deleted := 0
 	for id := range f.before.instances {
-		if _, there := after.instances[id]; !there {
+		if _, exists := after.instances[id]; !exists {
 			deleted++
 		}
 	}
 	if deleted != 1 || len(after.instances) != 3 {
-		t.Errorf("%d of the instances were collected, want 1; there are %d, want 3", deleted, len(after.instances))
+		t.Errorf("got %d deleted orphans and %d instances, want 1 and 3", deleted, len(after.instances))
 	}
 }

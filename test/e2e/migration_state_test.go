@@ -21,19 +21,19 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// fleetState is what a migration must not change.
+// fleetState is the state of a fleet that a migration must not change.
 type fleetState struct {
-	// instances are those that are not terminated, by ID.
+	// instances are the instances that are not terminated, by ID.
 	instances map[string]simcloud.Record
-	// changes are how often the cloud was asked to change an instance, other than its tags, and did.
+	// changes counts the calls that created, deleted or updated instances, by operation. Changes of tags do not count.
 	changes map[string]int
-	// nodes are by name.
+	// nodes are the Nodes by name.
 	nodes map[string]corev1.Node
-	// objects are the old ones as JSON, by kind, namespace and name.
+	// objects are the old objects as JSON, by kind, namespace and name.
 	objects map[string]string
 }
 
-// state reads the fleet.
+// state reads the state of the fleet.
 func (f *oldFleet) state() fleetState {
 	f.t.Helper()
 	s := fleetState{instances: map[string]simcloud.Record{}, changes: map[string]int{}, nodes: map[string]corev1.Node{},
@@ -77,7 +77,7 @@ func (f *oldFleet) oldObjects() map[string]string {
 	return all
 }
 
-// kinds are those of the old system.
+// kinds returns the kinds of the old system.
 func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	for _, crd := range sources.CRDs(f.group) {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -88,7 +88,7 @@ func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	return all
 }
 
-// list reads the old objects of a kind. A kind whose definition is gone has none.
+// list reads the old objects of a kind. It returns none if the CRD is gone.
 func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	f.t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -100,7 +100,7 @@ func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructure
 	return list.Items
 }
 
-// someMachine returns an old Machine, one that a set controls if there is one.
+// someMachine returns an old Machine, if possible one that belongs to a set.
 func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	f.t.Helper()
 	for _, kind := range f.kinds() {
@@ -114,12 +114,12 @@ func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	return nil
 }
 
-// wantUnchanged fails the test where the instances and Nodes are not those of before. Tags of instances, and what
-// Nodes have beside their identity and state, are other tests' matter.
+// wantUnchanged fails the test if the instances and Nodes have changed. It ignores tags of instances, and compares only
+// the identity and the state of Nodes.
 func (f *oldFleet) wantUnchanged() {
 	f.t.Helper()
 	if all := f.differences(); len(all) > 0 {
-		f.t.Errorf("the fleet is not what it was:\n%s", strings.Join(all, "\n"))
+		f.t.Errorf("the fleet has changed:\n%s", strings.Join(all, "\n"))
 	}
 }
 
@@ -128,12 +128,12 @@ func (f *oldFleet) differences() (all []string) {
 	differs := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	after := f.state()
 	if !maps.Equal(f.before.changes, after.changes) {
-		differs("the cloud was asked for changes of instances %v times, before %v times", after.changes, f.before.changes)
+		differs("calls that changed instances: got %v, before %v", after.changes, f.before.changes)
 	}
 	for id, was := range f.before.instances {
-		is, there := after.instances[id]
+		is, exists := after.instances[id]
 		switch {
-		case !there:
+		case !exists:
 			differs("instance %s of %s is gone", id, was.Name)
 		case is.State != was.State, !is.LaunchTime.Equal(was.LaunchTime), is.Type != was.Type, is.Image != was.Image,
 			is.KubeletVersion != was.KubeletVersion:
@@ -141,26 +141,26 @@ func (f *oldFleet) differences() (all []string) {
 		}
 	}
 	for id, is := range after.instances {
-		if _, there := f.before.instances[id]; !there {
+		if _, existed := f.before.instances[id]; !existed {
 			differs("instance %s of %s is new", id, is.Name)
 		}
 	}
 	for name, was := range f.before.nodes {
-		is, there := after.nodes[name]
-		if !there {
+		is, exists := after.nodes[name]
+		if !exists {
 			differs("Node %s is gone", name)
-		} else if trouble := troubleOf(&was, &is); trouble != "" {
-			differs("Node %s %s", name, trouble)
+		} else if disturbance := disturbanceOf(&was, &is); disturbance != "" {
+			differs("Node %s %s", name, disturbance)
 		}
 	}
 	return all
 }
 
-// wantOldObjects fails the test where the old objects are not, byte for byte, those of before.
+// wantOldObjects fails the test if the old objects have changed in any way.
 func (f *oldFleet) wantOldObjects() {
 	f.t.Helper()
 	if all := f.oldDifferences(); len(all) > 0 {
-		f.t.Errorf("the old objects are not what they were:\n%s", strings.Join(all, "\n"))
+		f.t.Errorf("the old objects have changed:\n%s", strings.Join(all, "\n"))
 	}
 }
 
@@ -169,15 +169,15 @@ func (f *oldFleet) oldDifferences() (all []string) {
 	after := f.oldObjects()
 	for _, name := range slices.Sorted(maps.Keys(f.before.objects)) {
 		was := f.before.objects[name]
-		switch is, there := after[name]; {
-		case !there:
+		switch is, exists := after[name]; {
+		case !exists:
 			all = append(all, name+" is gone")
 		case is != was:
 			all = append(all, fmt.Sprintf("%s is\n%s, before it was\n%s", name, is, was))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if _, there := f.before.objects[name]; !there {
+		if _, existed := f.before.objects[name]; !existed {
 			all = append(all, name+" is new")
 		}
 	}

@@ -31,28 +31,29 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// migration is one that takes over the fleet of an old system.
+// migration is a migration of the fleet of an old system.
 type migration struct {
 	*oldFleet
 	name string
-	// migrators are candidates for one lease.
+	// migrators are processes that compete for one Lease.
 	migrators []*child.Process
 	userData  *v1beta1.UserDataRef
 }
 
-// migrate makes a Migration and starts its migrator.
+// migrate creates a Migration and starts its migrator.
 func (f *oldFleet) migrate() *migration {
 	f.t.Helper()
 	m := f.startMigrators(1)
-	m.begin("over")
+	m.createMigration("over")
 	return m
 }
 
-// migratorLease lets another migrator follow soon, and is not lost on a busy machine: nobody starts a migrator again.
+// migratorLease lets another migrator take over soon. It is long enough not to expire on a busy machine, because a
+// migrator that ends is not restarted.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
 
-// startMigrators starts migrators with times that suit one API server and a cloud that answers at once.
+// startMigrators starts n migrators with short times, which suit a single API server and a fast cloud.
 func (f *oldFleet) startMigrators(n int) *migration {
 	f.t.Helper()
 	m := &migration{oldFleet: f, userData: f.newUserData()}
@@ -79,8 +80,8 @@ func (f *oldFleet) startMigrators(n int) *migration {
 	return m
 }
 
-// begin makes a Migration of the fleet.
-func (m *migration) begin(name string) {
+// createMigration creates a Migration of the fleet.
+func (m *migration) createMigration(name string) {
 	f := m.oldFleet
 	f.t.Helper()
 	m.name = name
@@ -96,7 +97,7 @@ func (m *migration) begin(name string) {
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
 	}
 	if f.namespace == "" {
-		// Cluster-scoped machines say nothing of the Leases' namespace; the workload does.
+		// Cluster-scoped machines do not determine the namespace of the Leases. The workload does.
 		object.Spec.SourceNamespace = f.workload.Namespace
 	}
 	if err := f.control.Create(context.Background(), object); err != nil {
@@ -104,8 +105,8 @@ func (m *migration) begin(name string) {
 	}
 }
 
-// bounce kills processes at once, and starts them again.
-func (m *migration) bounce(processes ...*child.Process) {
+// restart kills processes and starts them again.
+func (m *migration) restart(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
 		if err := p.Kill(); err != nil {
@@ -119,7 +120,7 @@ func (m *migration) bounce(processes ...*child.Process) {
 	}
 }
 
-// newUserData makes the Secret with the bootstrap template of new machines, for fleets whose old system made it itself.
+// newUserData creates the Secret with the user data of new machines, for fleets whose old system generated user data.
 func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	f.t.Helper()
 	objects, err := examples.Fleet()
@@ -139,8 +140,8 @@ func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	return nil
 }
 
-// until waits until the migration is as it should be.
-func (m *migration) until(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
+// awaitMigration waits until done returns true for the migration.
+func (m *migration) awaitMigration(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	m.t.Helper()
 	var found v1beta1.Migration
 	env.Await(m.t, m.control, &v1beta1.MigrationList{}, what, func(l *v1beta1.MigrationList) (bool, string) {
@@ -149,7 +150,7 @@ func (m *migration) until(what string, done func(*v1beta1.Migration) bool) *v1be
 				return done(&found), describeMigration(&found)
 			}
 		}
-		return false, "there is none"
+		return false, "the Migration does not exist"
 	}, client.InNamespace(namespace))
 	return &found
 }
@@ -162,15 +163,15 @@ func describeMigration(m *v1beta1.Migration) string {
 	return strings.Join(append(lines, m.Status.Troubles...), "\n")
 }
 
-// planned waits for the plan and returns the codes of what is lost.
-func (m *migration) planned() (losses []string) {
+// awaitPlan waits for the plan and returns the codes of its losses.
+func (m *migration) awaitPlan() (losses []string) {
 	m.t.Helper()
-	plan := m.until("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
+	plan := m.awaitMigration("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
 	for _, finding := range plan.Status.Findings {
 		m.t.Logf("%s %s ×%d: %s", finding.Level, finding.Code, finding.Count, finding.Message)
 		switch provider.FindingLevel(finding.Level) {
 		case provider.FindingBlocker:
-			m.t.Errorf("the plan is blocked: %s", finding.Message)
+			m.t.Errorf("the plan has a blocker: %s", finding.Message)
 		case provider.FindingLoss:
 			losses = append(losses, finding.Code)
 		}
@@ -178,10 +179,10 @@ func (m *migration) planned() (losses []string) {
 	return losses
 }
 
-// stage raises the stage. Another writer is no reason to give up.
-func (m *migration) stage(stage v1beta1.MigrationStage, accept ...string) {
+// setStage sets the stage. It tries again after a conflict with another writer.
+func (m *migration) setStage(stage v1beta1.MigrationStage, accept ...string) {
 	m.t.Helper()
-	eventually(m.t, "the stage "+string(stage), func() (bool, string) {
+	eventually(m.t, "the stage is set to "+string(stage), func() (bool, string) {
 		object := &v1beta1.Migration{}
 		err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: m.name}, object)
 		if err == nil {
@@ -193,15 +194,15 @@ func (m *migration) stage(stage v1beta1.MigrationStage, accept ...string) {
 	})
 }
 
-// reaches waits for a phase.
-func (m *migration) reaches(phase v1beta1.MigrationPhase) {
+// awaitPhase waits for a phase.
+func (m *migration) awaitPhase(phase v1beta1.MigrationPhase) {
 	m.t.Helper()
 	began := time.Now()
-	m.until("the phase "+string(phase), func(o *v1beta1.Migration) bool { return o.Status.Phase == phase })
+	m.awaitMigration("the phase "+string(phase), func(o *v1beta1.Migration) bool { return o.Status.Phase == phase })
 	m.t.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
 }
 
-// wantNoOldKinds fails the test where a definition of the old kinds exists.
+// wantNoOldKinds fails the test if old objects, or CRDs of the old system, still exist.
 func (m *migration) wantNoOldKinds() {
 	m.t.Helper()
 	for _, kind := range m.kinds() {
@@ -217,12 +218,12 @@ func (m *migration) wantNoOldKinds() {
 	}
 	for _, d := range definitions.Items {
 		if strings.HasSuffix(d.Name, "."+m.group) {
-			m.t.Errorf("the definition %s is left", d.Name)
+			m.t.Errorf("the CRD %s is left", d.Name)
 		}
 	}
 }
 
-// wantNoOldWebhook fails the test where the old system's admission webhook is there.
+// wantNoOldWebhook fails the test if the admission webhook of the old system still exists.
 func (m *migration) wantNoOldWebhook() {
 	m.t.Helper()
 	list := &admissionv1.ValidatingWebhookConfigurationList{}
@@ -236,8 +237,9 @@ func (m *migration) wantNoOldWebhook() {
 	}
 }
 
-// wantNothingOfOurs fails the test where something that the migration made is left: objects, tags, keys on Nodes.
-func (m *migration) wantNothingOfOurs() {
+// wantNothingOfMachinist fails the test if something that the migration created is left: objects, tags of instances, or
+// annotations of Nodes.
+func (m *migration) wantNothingOfMachinist() {
 	m.t.Helper()
 	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{},
 		&v1beta1.MachineDeploymentList{}, &v1beta1.MachineClassList{}, &v1beta1.MachineHealthCheckList{}} {
@@ -245,7 +247,7 @@ func (m *migration) wantNothingOfOurs() {
 			m.t.Fatal(err)
 		}
 		if n := meta.LenList(list); n > 0 {
-			m.t.Errorf("%T has %d objects", list, n)
+			m.t.Errorf("%T: got %d objects, want none", list, n)
 		}
 	}
 	for _, r := range m.instances() {
@@ -264,7 +266,7 @@ func (m *migration) wantNothingOfOurs() {
 	}
 }
 
-// wantUndisturbed fails the test where the fleet was touched.
+// wantUndisturbed fails the test if the fleet was disturbed or has changed.
 func (m *migration) wantUndisturbed(w *fleetWatch) {
 	m.t.Helper()
 	if seen := w.disturbances(); len(seen) > 0 {
@@ -275,11 +277,11 @@ func (m *migration) wantUndisturbed(w *fleetWatch) {
 
 // Rules: migration-touches-no-machine, migration-old-controller-fenced, migration-removes-old-objects,
 // migration-removes-old-webhooks.
-func TestMigrationTakesAFleetOver(t *testing.T) {
+func TestMigrationAdoptsFleet(t *testing.T) {
 	t.Parallel()
 	groups := provider.Sources()
 	if !full() {
-		// TestMigrationSurvivesKills and TestMigrationByTheCommandLine take fleets of two others over.
+		// TestMigrationSurvivesKills and TestMigrationByCommandLine migrate the fleets of two other systems.
 		groups = []string{provider.SourceOpenShift}
 	}
 	for _, group := range groups {
@@ -287,30 +289,31 @@ func TestMigrationTakesAFleetOver(t *testing.T) {
 			t.Parallel()
 			const machines = 4
 			f := start(t, stack.Options{}).oldFleet(group, machines)
-			f.losesItsWebhook()
+			f.breakWebhook()
 			w := f.watch()
 			m := f.migrate()
-			losses := m.planned()
-			m.stage(v1beta1.MigrationAdopt, losses...)
-			m.reaches(v1beta1.MigrationAdopted)
+			losses := m.awaitPlan()
+			m.setStage(v1beta1.MigrationAdopt, losses...)
+			m.awaitPhase(v1beta1.MigrationAdopted)
 			m.wantOldObjects()
 			m.wantUndisturbed(w)
 			w = f.watch()
-			m.stage(v1beta1.MigrationCommit)
-			m.reaches(v1beta1.MigrationCompleted)
+			m.setStage(v1beta1.MigrationCommit)
+			m.awaitPhase(v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
-			if group != provider.SourceOpenShift { // Its operator would bring the definitions back.
+			if group != provider.SourceOpenShift { // The operator of OpenShift would create the CRDs again.
 				m.wantNoOldKinds()
 			}
 			m.wantNoOldWebhook()
-			m.running(machines)
-			m.works()
+			m.awaitRunning(machines)
+			m.wantManaged()
 		})
 	}
 }
 
-// works sees that the fleet is Machinist's: one machine is deleted, and replaced if a set owns it.
-func (m *migration) works() {
+// wantManaged fails the test unless Machinist manages the fleet: it deletes the instance of a deleted machine, and
+// replaces the machine if a set owns it.
+func (m *migration) wantManaged() {
 	m.t.Helper()
 	machines := m.machineList()
 	i := slices.IndexFunc(machines, func(o v1beta1.Machine) bool { return metav1.GetControllerOf(&o) != nil })
@@ -320,12 +323,12 @@ func (m *migration) works() {
 	if err := m.control.Delete(context.Background(), &machine); err != nil {
 		m.t.Fatal(err)
 	}
-	m.untilTerminated(instance)
+	m.awaitTerminated(instance)
 	if owned {
-		m.running(len(machines))
+		m.awaitRunning(len(machines))
 		return
 	}
-	m.running(len(machines) - 1)
+	m.awaitRunning(len(machines) - 1)
 }
 
 func (m *migration) machineList() []v1beta1.Machine {
@@ -337,34 +340,34 @@ func (m *migration) machineList() []v1beta1.Machine {
 	return list.Items
 }
 
-// deleteOld asks whether a person may delete an old object; the error is what the API server says.
-func (m *migration) deleteOld() error {
+// tryDeleteOld sends a dry-run deletion of an old object, and returns the error of the API server.
+func (m *migration) tryDeleteOld() error {
 	object := m.someMachine()
 	return m.control.Delete(context.Background(), object, client.DryRunAll)
 }
 
-// wantRefused fails the test unless the error is that of the migration's policy.
+// wantRefused fails the test unless the error is a rejection by the policy of the migration.
 func (m *migration) wantRefused(what string, err error) {
 	m.t.Helper()
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) ||
 		!strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {
-		m.t.Errorf("%s: %v", what, err)
+		m.t.Errorf("%s: got error %v, want a rejection by the policy of the migration", what, err)
 	}
 }
 
 // Rules: migration-old-objects-closed, migration-copies-closed.
-func TestMigrationClosesWhatItWorksOn(t *testing.T) {
-	onlyInFull(t, "the policies of package internal/transfer/migration at a real API server")
+func TestMigrationProtectsObjects(t *testing.T) {
+	onlyInFull(t, "the policies of package internal/transfer/migration in a real API server")
 	t.Parallel()
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, 3)
 	m := f.migrate()
-	losses := m.planned()
-	if err := m.deleteOld(); err != nil {
-		t.Errorf("before it is run, the migration closes old objects: %v", err)
+	losses := m.awaitPlan()
+	if err := m.tryDeleteOld(); err != nil {
+		t.Errorf("delete an old object before the migration is run: %v", err)
 	}
-	m.stage(v1beta1.MigrationAdopt, losses...)
-	m.reaches(v1beta1.MigrationAdopted)
-	m.wantRefused("delete an old machine", m.deleteOld())
+	m.setStage(v1beta1.MigrationAdopt, losses...)
+	m.awaitPhase(v1beta1.MigrationAdopted)
+	m.wantRefused("delete an old machine", m.tryDeleteOld())
 	m.wantRefused("apply an old manifest again", m.applyOld())
 	m.wantRefused("take the Lease", m.takeLease())
 	machine := m.machineList()[0]
@@ -372,38 +375,38 @@ func TestMigrationClosesWhatItWorksOn(t *testing.T) {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeouts":{"drain":"1s"}}}`))
 	m.wantRefused("change a machine", m.control.Patch(context.Background(), &machine, patch, client.DryRunAll))
 
-	f.life = len(f.log())
-	stood := m.fencedSince()
+	f.logStart = len(f.log())
+	fenced := m.fencedSince()
 	f.scaleWorkload(1)
-	m.until("the old controller is stopped again, and the fence stands", func(o *v1beta1.Migration) bool {
+	m.awaitMigration("the old controller to be stopped again, and the fence to be closed", func(o *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced)
-		return c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(stood)
+		return c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(fenced)
 	})
 	if changes := f.changes(); len(changes) > 0 {
-		t.Errorf("the old controller came back and changed:\n%s", strings.Join(changes, "\n"))
+		t.Errorf("the old controller changed something after it was scaled up:\n%s", strings.Join(changes, "\n"))
 	}
 	m.wantOldObjects()
 
-	m.stage(v1beta1.MigrationAbort)
-	m.reaches(v1beta1.MigrationAborted)
-	eventually(t, "after it is aborted, old objects are open again", func() (bool, string) {
-		err := m.deleteOld()
+	m.setStage(v1beta1.MigrationAbort)
+	m.awaitPhase(v1beta1.MigrationAborted)
+	eventually(t, "old objects can be deleted after the abort", func() (bool, string) {
+		err := m.tryDeleteOld()
 		return err == nil, fmt.Sprint(err)
 	})
 }
 
-// fencedSince is when the fence began to stand.
+// fencedSince waits until the old controller is fenced, and returns since when.
 func (m *migration) fencedSince() time.Time {
 	m.t.Helper()
-	o := m.until("the fence", func(o *v1beta1.Migration) bool {
+	o := m.awaitMigration("the fence", func(o *v1beta1.Migration) bool {
 		return meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionFenced)
 	})
 	return meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced).LastTransitionTime.Time
 }
 
-// applyOld applies a manifest of the old fleet again, as GitOps does from time to time.
+// applyOld applies a manifest of the old fleet again, as GitOps tools do from time to time.
 func (m *migration) applyOld() error {
-	for _, o := range m.made(len(m.before.instances)) {
+	for _, o := range m.objects(len(m.before.instances)) {
 		if o.GetKind() != "MachineDeployment" {
 			continue
 		}
@@ -413,7 +416,8 @@ func (m *migration) applyOld() error {
 	return errors.New("the fleet has no deployment")
 }
 
-// takeLease writes somebody else into the Lease of the old controller, which may run where it cannot be stopped.
+// takeLease writes another holder into the Lease of the old controller, like an old controller that runs in another
+// place.
 func (m *migration) takeLease() error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.workload.Namespace, Name: m.leases[0]}}
 	return m.control.Patch(context.Background(), lease, client.RawPatch(types.MergePatchType,

@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// fleetWatch records what happens to the Nodes of a fleet and to the pods on them, also what is over before anybody
-// compares.
+// fleetWatch records what happens to the Nodes of a fleet and to the pods on them. It also finds short disturbances,
+// which a later comparison would miss.
 type fleetWatch struct {
 	end  func()
 	lock sync.Mutex
 	seen []string
 }
 
-// watch begins to watch the fleet's Nodes and all pods that run now, other than the old controller's.
+// watch starts to watch the fleet's Nodes and all pods except those of the old controller.
 func (f *oldFleet) watch() *fleetWatch {
 	f.t.Helper()
 	kube, err := kubernetes.NewForConfig(f.Target.Config())
@@ -58,7 +58,7 @@ func (f *oldFleet) watch() *fleetWatch {
 	return w
 }
 
-// keyOf is the name of a deleted object, of which the last state may be unknown.
+// keyOf returns the key of a deleted object. The last state of the object may be unknown.
 func keyOf(object any) string {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -67,7 +67,7 @@ func keyOf(object any) string {
 	return key
 }
 
-// disturbances ends the watch and returns what it has recorded, each with the time.
+// disturbances ends the watch and returns what it has recorded, with times.
 func (w *fleetWatch) disturbances() []string {
 	w.end()
 	w.lock.Lock()
@@ -83,8 +83,8 @@ func (w *fleetWatch) record(format string, args ...any) {
 
 func (w *fleetWatch) node(f *oldFleet, node *corev1.Node) {
 	if was, known := f.before.nodes[node.Name]; known {
-		if trouble := troubleOf(&was, node); trouble != "" {
-			w.record("Node %s %s", node.Name, trouble)
+		if disturbance := disturbanceOf(&was, node); disturbance != "" {
+			w.record("Node %s %s", node.Name, disturbance)
 		}
 	}
 }
@@ -95,8 +95,8 @@ func (w *fleetWatch) pod(f *oldFleet, pod *corev1.Pod) {
 	}
 }
 
-// troubleOf says why a Node is not, or not as good as, it was. Empty: it is.
-func troubleOf(was, is *corev1.Node) string {
+// disturbanceOf returns how a Node was disturbed compared to its earlier state, or "".
+func disturbanceOf(was, is *corev1.Node) string {
 	added := slices.DeleteFunc(slices.Clone(is.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectPreferNoSchedule ||
 			slices.ContainsFunc(was.Spec.Taints, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
@@ -110,7 +110,7 @@ func troubleOf(was, is *corev1.Node) string {
 	case is.DeletionTimestamp != nil:
 		return "is being deleted"
 	case is.Status.NodeInfo.BootID != was.Status.NodeInfo.BootID:
-		return "was booted again"
+		return "was rebooted"
 	case !ready:
 		return "is not Ready"
 	case is.Spec.Unschedulable:

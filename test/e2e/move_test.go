@@ -25,32 +25,32 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// A fleet moves to another control cluster while its Nodes serve. The command is killed again and again, and goes on
-// each time. No instance and no Node notices.
+// A fleet moves to another control cluster while its Nodes serve. The command is killed several times, and continues
+// each time. No instance and no Node is disturbed.
 //
 // Rules: move-stops-source-first, move-keeps-instances and move-is-repeatable.
-func TestAFleetMovesToAnotherControlClusterThoughTheCommandIsKilled(t *testing.T) {
+func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	const size = 50
-	// As often as possible, so that the source's collector sees every stage of the move.
+	// Orphan checks are frequent, so that a check of the source runs in every stage of the move.
 	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: []string{"--orphan-check-period=1s",
 		"--orphan-min-age=1s"}})
-	m.quick()
-	m.fleet(size, nil)
-	m.running(size)
-	to := m.second()
-	instances, nodes, made := m.launches(), m.serving(), len(m.instances())
+	m.removeDelays()
+	m.createFleet(size, nil)
+	m.awaitRunning(size)
+	to := m.startSecond()
+	instances, nodes, made := m.launchTimes(), m.servingNodes(), len(m.instances())
 	if len(instances) != size || len(nodes) != size {
-		t.Fatalf("%d instances, %d nodes", len(instances), len(nodes))
+		t.Fatalf("got %d instances and %d nodes, want %d of each", len(instances), len(nodes), size)
 	}
 	undisturbed := m.watchNodes()
 
 	contains(t, m.move(to, "--dry-run"), "50 Machines", "Nothing was changed")
 	if n := len(to.machines()); n > 0 {
-		t.Fatalf("a dry run has made %d machines", n)
+		t.Fatalf("a dry run created %d machines", n)
 	}
 	seed := rand.Uint64()
-	t.Logf("seed of the moments: %d", seed)
+	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	count := func(machines []v1beta1.Machine, which func(*v1beta1.Machine) bool) (n int) {
 		for i := range machines {
@@ -65,13 +65,13 @@ func TestAFleetMovesToAnotherControlClusterThoughTheCommandIsKilled(t *testing.T
 	}
 	killed := 0
 	for _, moment := range []struct {
-		what string
-		come func(n int) bool
+		what    string
+		reached func(n int) bool
 	}{
 		{"machines of the source are paused", func(n int) bool {
 			return count(m.machines(), annotated(v1beta1.AnnotationMovingTo)) >= n
 		}},
-		{"machines are at the destination", func(n int) bool { return len(to.machines()) >= n }},
+		{"machines exist at the destination", func(n int) bool { return len(to.machines()) >= n }},
 		{"machines are handed over", func(n int) bool {
 			return count(m.machines(), annotated(v1beta1.AnnotationMovedTo)) >= n
 		}},
@@ -82,52 +82,52 @@ func TestAFleetMovesToAnotherControlClusterThoughTheCommandIsKilled(t *testing.T
 		{"machines are gone from the source", func(n int) bool { return size-len(m.machines()) >= n }},
 	} {
 		n := 1 + random.IntN(size-1)
-		if m.killedMove(to, func() bool { return moment.come(n) }) {
+		if m.killedMove(to, func() bool { return moment.reached(n) }) {
 			killed++
 			t.Logf("killed when %d %s", n, moment.what)
 		}
-		m.oneActor(to)
-		m.same("after the command was killed", instances, nodes)
+		m.wantOneActor(to)
+		m.wantSame("after the command was killed", instances, nodes)
 	}
 	if killed < 3 {
-		t.Errorf("the command was killed %d times on its way, which shows little", killed)
+		t.Errorf("the running command was killed %d times, want at least 3", killed)
 	}
 
 	t.Log(m.move(to))
-	to.running(size)
-	to.same("after the move", instances, nodes)
-	m.empty()
+	to.awaitRunning(size)
+	to.wantSame("after the move", instances, nodes)
+	m.wantNoFleet()
 	contains(t, m.move(to), "nothing")
 	for _, in := range m.instances() {
 		if in.State != simcloud.StateTerminated && in.Tags[provider.TagCluster] != to.clusterID() {
-			t.Errorf("instance %s is tagged with cluster %s", in.ProviderID, in.Tags[provider.TagCluster])
+			t.Errorf("instance %s: got cluster tag %s, want %s", in.ProviderID, in.Tags[provider.TagCluster], to.clusterID())
 		}
 	}
 	to.kubectl("wait", "md/workers", "--for=condition=Ready", "--timeout=60s")
 	undisturbed()
 
-	t.Log("the destination works on: one more is one instance more, and a deleted one is replaced")
+	t.Log("the destination manages the fleet: it scales up and down, and deletes the fleet")
 	to.scale(size + 1)
-	to.running(size + 1)
+	to.awaitRunning(size + 1)
 	if now := len(m.instances()); now != made+1 {
-		t.Errorf("the cloud has made %d instances, want one more than %d", now, made)
+		t.Errorf("the cloud created %d instances, want one more than %d", now, made)
 	}
 	to.scale(size)
-	to.running(size)
-	if now := len(m.launches()); now != size {
-		t.Errorf("%d instances are left, want %d", now, size)
+	to.awaitRunning(size)
+	if now := len(m.launchTimes()); now != size {
+		t.Errorf("got %d instances after scaling down, want %d", now, size)
 	}
-	to.do(func() error {
+	to.must(func() error {
 		return to.control.DeleteAllOf(t.Context(), &v1beta1.MachineDeployment{}, client.InNamespace(namespace))
 	})
-	to.none()
-	if now := len(m.launches()); now != 0 {
-		t.Errorf("%d instances are left of a fleet that was deleted", now)
+	to.awaitNoMachines()
+	if now := len(m.launchTimes()); now != 0 {
+		t.Errorf("%d instances are left after the fleet was deleted", now)
 	}
 }
 
-// second brings up another control cluster for the same target cluster and cloud.
-func (m *machinist) second() *machinist {
+// startSecond starts another control cluster for the same target cluster and cloud.
+func (m *machinist) startSecond() *machinist {
 	m.t.Helper()
 	s, err := m.StartSecond(context.Background())
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *machinist) second() *machinist {
 			m.t.Errorf("stop the second control cluster: %v", err)
 		}
 		if err := authorized.Record(os.Getenv(grants), authorized.Clusters{Control: s.Control.AuditLog()}); err != nil {
-			m.t.Errorf("the processes and their roles in config/rbac do not agree:\n%v", err)
+			m.t.Errorf("the requests of the processes do not match their roles in config/rbac:\n%v", err)
 		}
 	})
 	to := &machinist{Stack: s, t: m.t, target: m.target, cloud: m.cloud}
@@ -159,7 +159,7 @@ func (m *machinist) moveCommand(to *machinist, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(binDir(m.t), "machinist"), args...)
 }
 
-// move moves the fleet, and returns what the command wrote.
+// move moves the fleet, and returns the output of the command.
 func (m *machinist) move(to *machinist, args ...string) string {
 	m.t.Helper()
 	out, err := m.moveCommand(to, args...).CombinedOutput()
@@ -169,8 +169,8 @@ func (m *machinist) move(to *machinist, args ...string) string {
 	return string(out)
 }
 
-// killedMove begins to move the fleet and kills the command at a moment. It reports whether the command was still
-// running.
+// killedMove starts to move the fleet, and kills the command as soon as moment returns true. It reports whether the
+// command was still running then.
 func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	m.t.Helper()
 	cmd := m.moveCommand(to)
@@ -197,9 +197,9 @@ func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	return <-ended != nil
 }
 
-// oneActor checks that no Machine may be acted on by both control clusters: at the source it is paused as soon as the
-// destination has one of that name. Nor does the source take an instance for an orphan.
-func (m *machinist) oneActor(to *machinist) {
+// wantOneActor fails the test if both control clusters may act on a Machine: the Machine at the source must be paused
+// as soon as the destination has its copy. It also fails if the source finds orphans.
+func (m *machinist) wantOneActor(to *machinist) {
 	m.t.Helper()
 	there := map[string]bool{}
 	for _, copied := range to.machines() {
@@ -207,16 +207,16 @@ func (m *machinist) oneActor(to *machinist) {
 	}
 	for _, machine := range m.machines() {
 		if _, paused := machine.Annotations[v1beta1.AnnotationPaused]; there[machine.Name] && !paused {
-			m.t.Errorf("machine %s is at both clusters, and not paused at the source", machine.Name)
+			m.t.Errorf("machine %s exists in both clusters, but is not paused at the source", machine.Name)
 		}
 	}
 	if orphans := m.command("orphans", "-o", "json"); strings.Contains(orphans, "providerID") {
-		m.t.Errorf("the source takes instances for orphans:\n%s", orphans)
+		m.t.Errorf("the source reports orphans:\n%s", orphans)
 	}
 }
 
-// empty checks that nothing of a fleet is left in the control cluster.
-func (m *machinist) empty() {
+// wantNoFleet fails the test if something of a fleet is left in the control cluster.
+func (m *machinist) wantNoFleet() {
 	m.t.Helper()
 	left, err := backup.List(context.Background(), m.control, namespace, true)
 	if err != nil {
@@ -227,8 +227,8 @@ func (m *machinist) empty() {
 	}
 }
 
-// watchNodes watches the Nodes. The function that it returns ends that, and fails the test if one came, went, or was
-// not ready and free for pods for a moment.
+// watchNodes watches the Nodes. The returned function ends the watch. It fails the test if a Node was added or removed,
+// or was not Ready or not schedulable at any time.
 func (m *machinist) watchNodes() func() {
 	m.t.Helper()
 	list := &corev1.NodeList{}
@@ -280,7 +280,7 @@ func (m *machinist) watchNodes() func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if seen < len(known) {
-			m.t.Errorf("%d events of %d nodes: the watch saw too little", seen, len(known))
+			m.t.Errorf("got %d events of %d nodes, want at least one of each node", seen, len(known))
 		}
 		for problem := range problems {
 			m.t.Error("during the move: " + problem)

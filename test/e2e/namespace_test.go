@@ -16,16 +16,17 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// olderAPIServer has no lists that are sent as watches, so that what is cached is listed.
+// olderAPIServer disables streaming lists, so that informers send list requests.
 const olderAPIServer = "--feature-gates=WatchList=false"
 
-// For one namespace no process needs a right on anything outside of it: no Secret of another team can be read.
+// In an installation for one namespace, no process needs a permission in other namespaces: it cannot read the Secrets
+// of another team.
 //
 // Rule: roles-are-minimal.
-func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
+func TestNamespacedInstallationNeedsPermissionsOnlyThere(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{Namespace: namespace, ExtraAPIServerArgs: []string{olderAPIServer}})
-	m.quick()
+	m.removeDelays()
 	others := metav1.ObjectMeta{Namespace: "others", Name: "untouched"}
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others.Namespace}},
@@ -37,8 +38,8 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
-	m.fleet(2, nil)
-	m.running(2)
+	m.createFleet(2, nil)
+	m.awaitRunning(2)
 	for _, program := range []string{stack.Manager, stack.Provider} {
 		for _, here := range []bool{true, false} {
 			in := map[bool]string{true: namespace, false: others.Namespace}[here]
@@ -48,32 +49,33 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 				{Verb: "list", Resource: "secrets", Namespace: in},
 			} {
 				want := here && (program == stack.Provider || what.Resource != "secrets")
-				if got := m.may(program, what); got != want {
+				if got := m.isAllowed(program, what); got != want {
 					t.Errorf("%s may %s %s in %s: %t, want %t", program, what.Verb, what.Resource, in, got, want)
 				}
 			}
 		}
 	}
 	m.scale(0)
-	m.none()
+	m.awaitNoMachines()
 	untouched := &v1beta1.Machine{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: others.Namespace, Name: others.Name},
 		untouched); err != nil {
 		t.Fatal(err)
 	}
 	if len(untouched.Finalizers) > 0 || untouched.Status.Phase != "" {
-		t.Errorf("a machine of another namespace was touched: %v, phase %q", untouched.Finalizers, untouched.Status.Phase)
+		t.Errorf("a machine of another namespace was changed: finalizers %v, phase %q", untouched.Finalizers,
+			untouched.Status.Phase)
 	}
 }
 
-// may asks the authorizer of the control cluster.
-func (m *machinist) may(user string, what authorizationv1.ResourceAttributes) bool {
+// isAllowed asks the authorizer of the control cluster.
+func (m *machinist) isAllowed(user string, what authorizationv1.ResourceAttributes) bool {
 	m.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: &what,
 	}}
 	if err := m.control.Create(context.Background(), review); err != nil {
-		m.t.Fatalf("ask what %s may do: %v", user, err)
+		m.t.Fatalf("review the access of %s: %v", user, err)
 	}
 	return review.Status.Allowed
 }

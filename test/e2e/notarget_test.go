@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -17,35 +18,35 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Without a target cluster a machine is an instance that runs, and its whole life goes on without Nodes.
-func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
+// Without a target cluster, a machine becomes Available when its instance runs. It never has a Node.
+func TestMachinesBecomeAvailableWithoutTargetCluster(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true})
-	m.quick()
-	m.fleet(2, func(o client.Object) {
-		// What tells an instance how to join a cluster means nothing here.
+	m.removeDelays()
+	m.createFleet(2, func(o client.Object) {
+		// The user data of the example can only be rendered with a target cluster.
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
 		}
 	})
-	for i, machine := range m.available(2) {
+	for i, machine := range m.awaitAvailable(2) {
 		if machine.Status.NodeRef != nil {
-			t.Errorf("machine %s refers to node %v", machine.Name, machine.Status.NodeRef)
+			t.Errorf("machine %s: got node %v, want none", machine.Name, machine.Status.NodeRef)
 		}
 		for kind, want := range map[string]string{v1beta1.ConditionReady: v1beta1.ReasonMachineReady,
 			v1beta1.ConditionRegistered: v1beta1.ReasonNoTargetCluster} {
 			if c := meta.FindStatusCondition(machine.Status.Conditions, kind); c == nil || c.Reason != want {
-				t.Errorf("machine %d: condition %s is %v, want reason %s", i, kind, c, want)
+				t.Errorf("machine %d, condition %s: got %v, want reason %s", i, kind, c, want)
 			}
 		}
 	}
 
 	m.scale(4)
-	m.available(4)
+	m.awaitAvailable(4)
 	m.awaitReplicas(4)
 
-	// One that a user deletes is replaced.
-	gone := m.available(4)[0]
+	// A machine that a user deletes is replaced.
+	gone := m.awaitAvailable(4)[0]
 	if err := m.control.Delete(context.Background(), &gone); err != nil {
 		t.Fatalf("delete machine %s: %v", gone.Name, err)
 	}
@@ -56,8 +57,8 @@ func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
 	})
 
 	m.scale(0)
-	m.none()
-	m.nothingLeft(5)
+	m.awaitNoMachines()
+	m.wantNothingLeft(5)
 	if nodes := m.nodes(m.control); len(nodes) != 0 {
 		t.Errorf("%d nodes registered: %v", len(nodes), nodes)
 	}
@@ -67,30 +68,31 @@ func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
 	}
 	for _, s := range secrets.Items {
 		if s.Type == corev1.SecretTypeBootstrapToken {
-			t.Errorf("bootstrap token %s was made for nobody", s.Name)
+			t.Errorf("bootstrap token %s was created without a target cluster", s.Name)
 		}
 	}
 }
 
-// With two clusters, Machines are in one and their Nodes and tokens in the other, whatever happens to the fleet.
-func TestControlAndTargetAreTwoClusters(t *testing.T) {
+// With separate clusters, the Machines are in the control cluster, and their Nodes and tokens are in the target
+// cluster.
+func TestSeparateControlAndTargetClusters(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{SeparateTarget: true})
-	m.quick()
-	m.fleet(2, nil)
+	m.removeDelays()
+	m.createFleet(2, nil)
 	check := func(n int) {
 		t.Helper()
-		machines := m.running(n)
+		machines := m.awaitRunning(n)
 		if nodes := m.nodes(m.control); len(nodes) != 0 {
 			t.Errorf("%d nodes are in the control cluster: %v", len(nodes), nodes)
 		}
 		nodes := m.nodes(m.target)
 		if len(nodes) != n {
-			t.Errorf("%d nodes are in the target cluster for %d machines: %v", len(nodes), n, nodes)
+			t.Errorf("got %d nodes in the target cluster for %d machines: %v", len(nodes), n, nodes)
 		}
 		for i := range machines {
 			if ref := machines[i].Status.NodeRef; ref == nil || !slices.Contains(nodes, ref.Name) {
-				t.Errorf("machine %s refers to node %v, which is none of %v", machines[i].Name, ref, nodes)
+				t.Errorf("machine %s: got node %v, want one of %v", machines[i].Name, ref, nodes)
 			}
 		}
 		duplicates := &v1beta1.MachineList{}
@@ -105,19 +107,19 @@ func TestControlAndTargetAreTwoClusters(t *testing.T) {
 	m.scale(5)
 	check(5)
 
-	// Pods are drained where they run.
-	machine := m.running(5)[0]
+	// Pods are drained in the target cluster.
+	machine := m.awaitRunning(5)[0]
 	pod := m.protectedPod("web", machine.Status.NodeRef.Name)
 	if err := m.control.Delete(context.Background(), &machine); err != nil {
 		t.Fatalf("delete machine %s: %v", machine.Name, err)
 	}
-	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
+	m.await("a drain that the budget blocks", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == machine.UID && blockedBy(&m, pod.Name, "web")
 		})
 	})
 	m.liftBudget("web")
-	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool {
+	m.await("the drained machine to be gone", func(machines []v1beta1.Machine) bool {
 		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID })
 	})
 	check(5)
@@ -127,17 +129,17 @@ func TestControlAndTargetAreTwoClusters(t *testing.T) {
 	if err := m.control.Delete(context.Background(), m.deployment()); err != nil {
 		t.Fatalf("delete the deployment: %v", err)
 	}
-	m.none()
-	m.nothingLeft(6)
+	m.awaitNoMachines()
+	m.wantNothingLeft(6)
 	if nodes := m.nodes(m.target); len(nodes) != 0 {
 		t.Errorf("nodes are left: %v", nodes)
 	}
 }
 
-// available waits until there are exactly n machines, all Available.
-func (m *machinist) available(n int) []v1beta1.Machine {
+// awaitAvailable waits until there are exactly n machines, all Available.
+func (m *machinist) awaitAvailable(n int) []v1beta1.Machine {
 	m.t.Helper()
-	return m.await("available machines", func(machines []v1beta1.Machine) bool {
+	return m.await(fmt.Sprintf("%d available machines", n), func(machines []v1beta1.Machine) bool {
 		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.Status.Phase != v1beta1.MachineAvailable ||
 				!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
@@ -154,7 +156,7 @@ func (m *machinist) awaitReplicas(n int32) {
 	})
 }
 
-// nodes are the names of a cluster's Nodes.
+// nodes returns the names of a cluster's Nodes.
 func (m *machinist) nodes(c client.Client) []string {
 	m.t.Helper()
 	list := &corev1.NodeList{}
@@ -168,13 +170,14 @@ func (m *machinist) nodes(c client.Client) []string {
 	return names
 }
 
-// nothingLeft fails the test if an instance lives or if others than the given number were made.
-func (m *machinist) nothingLeft(made int) {
+// wantNothingLeft fails the test if a live instance is left, or if the cloud has not created the given number of
+// instances.
+func (m *machinist) wantNothingLeft(made int) {
 	m.t.Helper()
-	if n := m.live(); n != 0 {
+	if n := m.countLive(); n != 0 {
 		m.t.Errorf("%d instances are left", n)
 	}
 	if n := len(m.instances()); n != made {
-		m.t.Errorf("the cloud made %d instances, want %d", n, made)
+		m.t.Errorf("the cloud created %d instances, want %d", n, made)
 	}
 }

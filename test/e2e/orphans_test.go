@@ -25,12 +25,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// orphanChecks makes passes so frequent that a test can wait for several.
+// orphanChecks returns flags for orphan checks that are frequent enough for a test.
 func orphanChecks(more ...string) []string {
 	return append([]string{"--orphan-check-period=2s", "--orphan-min-age=1s"}, more...)
 }
 
-// clusterID is the default one of an installation for all namespaces.
+// clusterID returns the default cluster ID of an installation for all namespaces.
 func (m *machinist) clusterID() string {
 	m.t.Helper()
 	ns := &corev1.Namespace{}
@@ -40,15 +40,15 @@ func (m *machinist) clusterID() string {
 	return string(ns.UID)
 }
 
-// abandon makes an instance by hand with tags as if it had been made for a Machine of that name.
-func (m *machinist) abandon(cluster, machine string) simcloud.Instance {
+// createOrphan creates an instance with the tags of a Machine that does not exist.
+func (m *machinist) createOrphan(cluster, machine string) simcloud.Instance {
 	m.t.Helper()
-	return m.abandonWith(map[string]string{
+	return m.createInstance(map[string]string{
 		provider.TagCluster: cluster, provider.TagMachineUID: string(uuid.NewUUID()), provider.TagMachine: machine,
 	})
 }
 
-func (m *machinist) abandonWith(tags map[string]string) simcloud.Instance {
+func (m *machinist) createInstance(tags map[string]string) simcloud.Instance {
 	m.t.Helper()
 	c, err := m.CloudClient()
 	if err != nil {
@@ -57,15 +57,15 @@ func (m *machinist) abandonWith(tags map[string]string) simcloud.Instance {
 	in, err := c.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small",
 		Image: "sim-os-1", Tags: tags})
 	if err != nil {
-		m.t.Fatalf("make an instance by hand: %v", err)
+		m.t.Fatalf("create an instance: %v", err)
 	}
 	return *in
 }
 
-// untilTerminated waits for the end of instances.
-func (m *machinist) untilTerminated(instances ...simcloud.Instance) {
+// awaitTerminated waits until instances are terminated.
+func (m *machinist) awaitTerminated(instances ...simcloud.Instance) {
 	m.t.Helper()
-	eventually(m.t, "the orphans are gone", func() (bool, string) {
+	eventually(m.t, "the instances are terminated", func() (bool, string) {
 		var left []string
 		for _, r := range m.instances() {
 			if r.State != simcloud.StateTerminated && slices.ContainsFunc(instances, func(in simcloud.Instance) bool {
@@ -78,7 +78,7 @@ func (m *machinist) untilTerminated(instances ...simcloud.Instance) {
 	})
 }
 
-// wantUntouched fails the test if one of the instances is not as it was.
+// wantUntouched fails the test if one of the instances is neither pending nor running.
 func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 	m.t.Helper()
 	byID := map[string]simcloud.Record{}
@@ -94,23 +94,23 @@ func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 
 // Rules: instance-owned-by-tags, orphan-removed-after-two-passes, orphan-removals-limited,
 // ready-orphan-needs-confirmation, node-of-removed-instance-deleted, person-confirms-removal.
-func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
+func TestOnlyOrphansAreRemoved(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: orphanChecks("--orphan-max-deletes=1")})
-	m.quick()
-	m.fleet(4, nil)
-	m.running(4)
+	m.removeDelays()
+	m.createFleet(4, nil)
+	m.awaitRunning(4)
 	id := m.clusterID()
 	strangers := []simcloud.Instance{
-		m.abandon("another-cluster", namespace+"/ghost"),
-		m.abandon(id+"/"+namespace, namespace+"/ghost"),
-		m.abandonWith(map[string]string{provider.TagCluster: id}),
-		m.abandonWith(map[string]string{provider.TagCluster: id, provider.TagMachineUID: string(uuid.NewUUID())}),
-		m.abandonWith(nil),
+		m.createOrphan("another-cluster", namespace+"/ghost"),
+		m.createOrphan(id+"/"+namespace, namespace+"/ghost"),
+		m.createInstance(map[string]string{provider.TagCluster: id}),
+		m.createInstance(map[string]string{provider.TagCluster: id, provider.TagMachineUID: string(uuid.NewUUID())}),
+		m.createInstance(nil),
 	}
-	ghosts := []simcloud.Instance{m.abandon(id, namespace+"/ghost-0"), m.abandon(id, "elsewhere/ghost-1"),
-		m.abandon(id, namespace+"/ghost-2")}
-	m.untilTerminated(ghosts...)
+	ghosts := []simcloud.Instance{m.createOrphan(id, namespace+"/ghost-0"), m.createOrphan(id, "elsewhere/ghost-1"),
+		m.createOrphan(id, namespace+"/ghost-2")}
+	m.awaitTerminated(ghosts...)
 	m.wantUntouched(strangers...)
 	env.Await(t, m.control, &corev1.EventList{}, "an event about orphans", func(l *corev1.EventList) (bool, string) {
 		for _, e := range l.Items {
@@ -121,29 +121,29 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 		return false, fmt.Sprintf("%d events", len(l.Items))
 	}, client.InNamespace(namespace))
 
-	// A Machine whose finalizer somebody takes away leaves its instance behind, which still works.
-	lost := m.running(4)[0]
+	// If a user removes the finalizer of a Machine, its working instance is left.
+	lost := m.awaitRunning(4)[0]
 	instance := m.instanceWith(lost.Spec.ProviderID)
 	m.loseMachine(lost.Name)
-	m.running(4)
-	m.orphansBlocked(v1beta1.ReasonOrphanNodeReady)
+	m.awaitRunning(4)
+	m.awaitOrphansBlocked(v1beta1.ReasonOrphanNodeReady)
 	m.wantUntouched(instance)
-	m.letOrphansGo()
-	m.untilTerminated(instance)
-	m.nodesGone(instance)
-	machines := m.running(4)
+	m.confirmOrphanRemoval()
+	m.awaitTerminated(instance)
+	m.awaitNodesGone(instance)
+	machines := m.awaitRunning(4)
 	m.wantUntouched(strangers...)
 	for _, machine := range machines {
 		if !slices.ContainsFunc(m.instances(), func(r simcloud.Record) bool {
 			return r.ProviderID == machine.Spec.ProviderID && r.State == simcloud.StateRunning
 		}) {
-			t.Errorf("machine %s has lost its instance %s", machine.Name, machine.Spec.ProviderID)
+			t.Errorf("machine %s: instance %s is not running", machine.Name, machine.Spec.ProviderID)
 		}
 	}
 }
 
-// loseMachine deletes a Machine behind the back of its controller, which waits because the Machine is paused. The
-// finalizer goes last: of a Machine that is not being deleted the controller puts it back.
+// loseMachine removes a Machine without its instance. The Machine is paused, so that the controller does not delete the
+// instance. The finalizer is removed last, because the controller adds it again to a Machine that is not being deleted.
 func (m *machinist) loseMachine(name string) {
 	m.t.Helper()
 	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")
@@ -160,19 +160,19 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 			return r.Instance
 		}
 	}
-	m.t.Fatalf("there is no instance %s", providerID)
+	m.t.Fatalf("instance %s does not exist", providerID)
 	return simcloud.Instance{}
 }
 
-// Without a target cluster no Node shows that an instance is gone.
+// Without a target cluster, no Node shows that an instance is gone. The list of instances shows it.
 //
 // Rule: missing-instance-asks-machine.
-func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
+func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks()})
-	m.quick()
-	m.fleet(2, plainUserData)
-	gone := m.available(2)[0]
+	m.removeDelays()
+	m.createFleet(2, plainUserData)
+	gone := m.awaitAvailable(2)[0]
 	c, err := m.CloudClient()
 	if err != nil {
 		t.Fatal(err)
@@ -181,24 +181,24 @@ func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
 		gone.Spec.ProviderID[strings.LastIndex(gone.Spec.ProviderID, "/")+1:]); err != nil {
 		t.Fatal(err)
 	}
-	m.await("the replacement of the machine without an instance", func(machines []v1beta1.Machine) bool {
+	m.await("the machine without an instance to be replaced", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 2 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == gone.UID || m.Status.Phase != v1beta1.MachineAvailable
 		})
 	})
 }
 
-// plainUserData has no part that only a target cluster can fill in.
+// plainUserData replaces the user data of the example with one that needs no target cluster.
 func plainUserData(o client.Object) {
 	if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 		s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
 	}
 }
 
-// Two control clusters with one account of one cloud.
+// Installations in two control clusters use the same cloud account. Neither touches the instances of the other.
 //
 // Rule: instance-owned-by-tags.
-func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
+func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	t.Parallel()
 	cloudURL := ""
 	a := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(cloud string) string {
@@ -208,25 +208,25 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(string) string {
 		return cloudURL
 	}})
-	a.quick()
-	a.fleet(2, plainUserData)
-	b.fleet(2, func(o client.Object) {
+	a.removeDelays()
+	a.createFleet(2, plainUserData)
+	b.createFleet(2, func(o client.Object) {
 		plainUserData(o)
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.CredentialsSecret {
 			s.StringData = map[string]string{"token": a.CloudToken()}
 		}
 	})
-	machines := append(a.available(2), b.available(2)...)
-	ghosts := []simcloud.Instance{a.abandon(a.clusterID(), namespace+"/ghost"),
-		a.abandon(b.clusterID(), namespace+"/ghost")}
-	a.untilTerminated(ghosts...)
+	machines := append(a.awaitAvailable(2), b.awaitAvailable(2)...)
+	ghosts := []simcloud.Instance{a.createOrphan(a.clusterID(), namespace+"/ghost"),
+		a.createOrphan(b.clusterID(), namespace+"/ghost")}
+	a.awaitTerminated(ghosts...)
 
-	// With one of them away, its orphan stays, however often the other one checks.
+	// While the provider of b is stopped, its orphan remains, although the provider of a checks several times.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	theirs := a.abandon(b.clusterID(), namespace+"/ghost")
-	a.untilTerminated(a.abandon(a.clusterID(), namespace+"/ghost"))
+	theirs := a.createOrphan(b.clusterID(), namespace+"/ghost")
+	a.awaitTerminated(a.createOrphan(a.clusterID(), namespace+"/ghost"))
 	a.wantUntouched(theirs)
 
 	var instances []simcloud.Instance
@@ -236,35 +236,36 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 		}
 	}
 	if len(instances) != 4 {
-		t.Fatalf("%d of the 4 machines have instances", len(instances))
+		t.Fatalf("got instances of %d machines, want 4", len(instances))
 	}
 	a.wantUntouched(instances...)
 	if err := b.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	a.untilTerminated(theirs)
+	a.awaitTerminated(theirs)
 }
 
-// Two namespaces of one control cluster, each with an installation of its own, under ids of their own and under one id.
+// Two namespaces of one control cluster have separate installations, once with different cluster IDs and once with the
+// same ID. Neither touches the instances of the other.
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
-func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
+func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
-	m.quick()
+	m.removeDelays()
 	cluster := m.clusterID()
 	for name, tc := range map[string]struct {
 		namespaces [2]string
 		ids        [2]string
 		args       []string
 	}{
-		"ids of their own": {[2]string{"a", "b"}, [2]string{cluster + "/a", cluster + "/b"}, nil},
-		"one id":           {[2]string{"c", "d"}, [2]string{"shared", "shared"}, []string{"--cluster-id=shared"}},
+		"different IDs": {[2]string{"a", "b"}, [2]string{cluster + "/a", cluster + "/b"}, nil},
+		"same ID":       {[2]string{"c", "d"}, [2]string{"shared", "shared"}, []string{"--cluster-id=shared"}},
 	} {
 		var stop []func()
 		var machines []types.UID
 		for _, ns := range tc.namespaces {
-			m.inhabit(ns)
+			m.createNamespace(ns)
 			m.allowLease(stack.Provider, ns)
 			p, err := m.NewProvider("provider-"+ns, orphanChecks(append(tc.args, "--namespace="+ns)...)...)
 			if err != nil {
@@ -293,12 +294,13 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 			}, client.InNamespace(ns))
 			machines = append(machines, list.Items[0].UID)
 		}
-		m.untilTerminated(m.abandon(tc.ids[0], tc.namespaces[0]+"/ghost"), m.abandon(tc.ids[1], tc.namespaces[1]+"/ghost"))
+		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"),
+			m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost"))
 
-		// With one of them away, its orphan stays, however often the other one checks.
+		// While the second provider is stopped, its orphan remains, although the first provider checks several times.
 		stop[1]()
-		theirs := m.abandon(tc.ids[1], tc.namespaces[1]+"/ghost")
-		m.untilTerminated(m.abandon(tc.ids[0], tc.namespaces[0]+"/ghost"))
+		theirs := m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost")
+		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"))
 		keep := []simcloud.Instance{theirs}
 		for _, r := range m.instances() {
 			if slices.Contains(machines, types.UID(r.Tags[provider.TagMachineUID])) {
@@ -306,14 +308,14 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 			}
 		}
 		if len(keep) != 3 {
-			t.Fatalf("%s: %d of the 2 machines have instances", name, len(keep)-1)
+			t.Fatalf("%s: got instances of %d machines, want 2", name, len(keep)-1)
 		}
 		m.wantUntouched(keep...)
 		stop[0]()
 	}
 }
 
-// allowLease lets a process that has its roles for all namespaces use the lease of one that checks a single one.
+// allowLease allows a process with roles for all namespaces to use the Lease of an installation for one namespace.
 func (m *machinist) allowLease(program, namespace string) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}
@@ -333,19 +335,19 @@ func (m *machinist) allowLease(program, namespace string) {
 	}
 }
 
-// inhabit makes a namespace with a class and one Machine.
-func (m *machinist) inhabit(ns string) {
+// createNamespace creates a namespace with a class and one Machine.
+func (m *machinist) createNamespace(ns string) {
 	m.t.Helper()
 	objects, err := examples.Fleet()
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	make := func(o client.Object) {
+	create := func(o client.Object) {
 		if err := m.control.Create(context.Background(), o); err != nil {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
-	make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	for _, o := range objects {
 		o.SetNamespace(ns)
 		switch o := o.(type) {
@@ -354,12 +356,12 @@ func (m *machinist) inhabit(ns string) {
 			if o.Name == examples.CredentialsSecret {
 				o.StringData = map[string]string{"token": m.CloudToken()}
 			}
-			make(o)
+			create(o)
 		case *v1beta1.MachineClass:
-			make(o)
+			create(o)
 		}
 	}
-	make(&v1beta1.Machine{
+	create(&v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "m"},
 		Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}},
 	})

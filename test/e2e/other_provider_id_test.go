@@ -20,27 +20,27 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// taintOfCloudControllers is what a kubelet with an external cloud provider registers with, until its cloud controller
-// has written the provider ID.
+// taintOfCloudControllers is the taint with which a kubelet with an external cloud provider registers. The cloud
+// controller removes it after it has written the provider ID.
 const taintOfCloudControllers = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// A distribution's cloud controller writes provider IDs of its own form. The machine names both IDs, its pods are
-// drained although it never ran by its own account, and its Node goes with it.
+// The cloud controller of a distribution writes provider IDs in its own format. The machine reports both IDs. Its Node
+// is drained and deleted with the machine, although the machine never was Running.
 //
 // Rule: node-with-other-id.
-func TestACloudControllerThatWritesAnotherProviderID(t *testing.T) {
+func TestCloudControllerWritesOtherProviderID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
+	m.removeDelays()
 	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{NoCloudController: ptr.To(true)}})
-	m.fleet(1, func(o client.Object) {
+	m.createFleet(1, func(o client.Object) {
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			s.StringData[v1beta1.DefaultUserDataKey] = strings.Replace(s.StringData[v1beta1.DefaultUserDataKey],
 				"registerWithTaints:", "registerWithTaints:\n        - {key: "+taintOfCloudControllers+", effect: NoSchedule}", 1)
 		}
 	})
-	node := m.initializedWith("k3s://")
-	machine := m.await("a machine that names both provider IDs", func(machines []v1beta1.Machine) bool {
+	node := m.initializeNode("k3s://")
+	machine := m.await("a machine that reports both provider IDs", func(machines []v1beta1.Machine) bool {
 		c := meta.FindStatusCondition(machines[0].Status.Conditions, v1beta1.ConditionRegistered)
 		return c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "k3s://"+node.Name) &&
 			strings.Contains(c.Message, machines[0].Spec.ProviderID)
@@ -48,24 +48,24 @@ func TestACloudControllerThatWritesAnotherProviderID(t *testing.T) {
 
 	pod := m.protectedPod("kept", node.Name)
 	m.scale(0)
-	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
+	m.await("a drain that the budget blocks", func(machines []v1beta1.Machine) bool {
 		c := meta.FindStatusCondition(machines[0].Status.Conditions, v1beta1.ConditionDrained)
 		return !machines[0].DeletionTimestamp.IsZero() && c != nil && c.Status == metav1.ConditionFalse
 	})
 	if err := m.target.Get(context.Background(), client.ObjectKeyFromObject(pod), pod); err != nil ||
-		!pod.DeletionTimestamp.IsZero() || m.live() != 1 {
-		t.Errorf("%d instances live, and the pod that its budget protects: %v, deleted %v", m.live(), err, pod.DeletionTimestamp)
+		!pod.DeletionTimestamp.IsZero() || m.countLive() != 1 {
+		t.Errorf("got %d live instances, want 1; protected pod: error %v, deleted %v", m.countLive(), err, pod.DeletionTimestamp)
 	}
 	m.liftBudget("kept")
-	m.gone(machine)
+	m.awaitGone(machine)
 	nodes := &corev1.NodeList{}
-	if err := m.target.List(context.Background(), nodes); err != nil || len(nodes.Items) != 0 || m.live() != 0 {
-		t.Errorf("%d nodes and %d instances are left: %v", len(nodes.Items), m.live(), err)
+	if err := m.target.List(context.Background(), nodes); err != nil || len(nodes.Items) != 0 || m.countLive() != 0 {
+		t.Errorf("%d nodes and %d instances are left: %v", len(nodes.Items), m.countLive(), err)
 	}
 }
 
-// initializedWith does once what a cloud controller does with a new Node, with a provider ID of another form.
-func (m *machinist) initializedWith(scheme string) (node *corev1.Node) {
+// initializeNode initializes the only Node like a cloud controller, but writes a provider ID with another scheme.
+func (m *machinist) initializeNode(scheme string) (node *corev1.Node) {
 	m.t.Helper()
 	eventually(m.t, "the cloud controller has initialized a node", func() (bool, string) {
 		nodes := &corev1.NodeList{}

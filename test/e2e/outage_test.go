@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,21 +24,21 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// watchful lets a process notice an outage, and its end, within seconds.
-var watchful = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
+// fastChecks lets a process notice an outage, and its end, within seconds.
+var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
-// The target cluster is unreachable for longer than anything may take: nothing is made or replaced, and what is being
-// made or deleted waits. When it is back all of that goes on by itself, and clocks that judge machines begin anew.
-// One that joins right after the outage is seen in time, although watches that failed for so long would be silent for
-// longer than it has.
+// The target cluster is unreachable for longer than every timeout. No machine is created or replaced, and machines that
+// are being created or deleted wait. After the outage, all of this continues automatically, and the timeouts of
+// machines start again. A machine that joins right after the outage is noticed in time, although watches that failed
+// for so long would not be retried soon enough.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
-func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
+func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Parallel()
 	const (
 		health = 15 * time.Second
-		// creation is less than what client-go waits between two tries after an outage of that length.
+		// creation is shorter than the time that client-go waits between two tries after such an outage.
 		creation = 30 * time.Second
 		outage   = 65 * time.Second
 	)
@@ -45,15 +46,15 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	m := start(t, stack.Options{
 		SeparateTarget: true,
 		ManagerArgs: append([]string{"--health-timeout=" + health.String(), "--health-probe-bind-address=" +
-			manager}, watchful...),
-		ProviderArgs:               append([]string{"--health-probe-bind-address=" + provider}, watchful...),
+			manager}, fastChecks...),
+		ProviderArgs:               append([]string{"--health-probe-bind-address=" + provider}, fastChecks...),
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=10s", "--node-monitor-period=1s"},
 	})
-	m.quick()
+	m.removeDelays()
 	withCreation := withTimeouts(v1beta1.MachineTimeouts{Creation: &metav1.Duration{Duration: creation}})
-	m.fleet(4, func(o client.Object) {
+	m.createFleet(4, func(o client.Object) {
 		withCreation(o)
-		// So that the cluster misses a node soon, and sees it soon when it is back.
+		// With these settings, the cluster soon notices that a node is silent, and that it has recovered.
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			const kind = "kind: KubeletConfiguration"
 			before, after, _ := strings.Cut(s.StringData[v1beta1.DefaultUserDataKey], kind)
@@ -62,25 +63,25 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 				"nodeStatusUpdateFrequency: 2s" + after
 		}
 	})
-	before := m.running(4)
+	before := m.awaitRunning(4)
 	silent, deleted := before[0], before[1]
-	t.Log("one node is silent before the outage, another machine joins when it begins")
-	m.befall(simcloud.FaultSilent, silent)
-	m.noticed(silent)
-	// Its first request is answered, or one of the next, before its kubelet is weary of asking.
+	t.Log("one node becomes silent before the outage, and another machine boots when the outage begins")
+	m.injectFault(simcloud.FaultSilent, silent)
+	m.awaitSilent(silent)
+	// The machine joins right after the outage, before its kubelet backs off for long.
 	boot := simcloud.Duration(outage + 2*time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(5)
-	asked := m.await("a machine whose instance boots", func(machines []v1beta1.Machine) bool {
+	machinesInOutage := m.await("a fifth machine with a booting instance", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 5 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.Spec.ProviderID == ""
 		})
 	})
 
-	m.do(m.Target.StopAPIServer)
+	m.must(m.Target.StopAPIServer)
 	unreachable := time.Now()
 	for _, address := range []string{manager, provider} {
-		eventually(t, "the process tells of the outage", func() (bool, string) {
+		eventually(t, "the process reports the outage", func() (bool, string) {
 			_, body := get(t, "http://"+address+"/readyz", "")
 			return strings.Contains(body, "frozen: The target cluster has been unreachable since "), body
 		})
@@ -96,66 +97,66 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	})
 	m.throughout(unreachable.Add(outage), func() {
 		machines := m.machines()
-		if gone := without(uids(asked), uids(machines)); len(gone) > 0 || len(machines) != len(asked) {
-			t.Fatalf("the machines are other ones:\n%s\nand before:\n%s", describe(machines), describe(asked))
+		if gone := without(uids(machinesInOutage), uids(machines)); len(gone) > 0 || len(machines) != len(machinesInOutage) {
+			t.Fatalf("the machines have changed:\n%s\nbefore:\n%s", describe(machines), describe(machinesInOutage))
 		}
-		mustAskForNone(t, machines, deleted.UID)
-		if made, live := len(m.instances()), m.live(); made != 5 || live != 5 {
-			t.Fatalf("the cloud made %d instances, of which %d live, want the 5 from before", made, live)
+		wantNoReplacement(t, machines, deleted.UID)
+		if made, live := len(m.instances()), m.countLive(); made != 5 || live != 5 {
+			t.Fatalf("got %d created and %d live instances, want 5 and 5", made, live)
 		}
 	})
 	m.awaitFreeze(metav1.ConditionTrue, v1beta1.ReasonControlPlaneUnreachable)
 
-	m.quick()
+	m.removeDelays()
 	back := time.Now()
-	m.do(func() error { return m.Target.StartAPIServer(context.Background()) })
-	// It signs the certificates of the nodes that join, and has given up on looking often.
-	m.do(func() error { return m.Target.RestartControllerManager(context.Background()) })
+	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
+	// The controller manager signs the certificates of joining nodes. After the outage it would retry too slowly.
+	m.must(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
-	m.throughout(back.Add(health), func() { mustAskForNone(t, m.machines(), deleted.UID) })
+	m.throughout(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
 	m.awaitFreeze(metav1.ConditionFalse, v1beta1.ReasonThawed)
-	after := m.await("six machines without the deleted and the silent", func(machines []v1beta1.Machine) bool {
+	after := m.await("six running machines without the deleted and the silent one", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 6 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == deleted.UID || m.UID == silent.UID || m.Status.Phase != v1beta1.MachineRunning ||
 				!m.DeletionTimestamp.IsZero()
 		})
 	})
-	mark := m.markOf(silent.UID)
-	t.Logf("the silent machine was marked %s after the outage had begun to end, and replaced after %s", mark.at.Sub(back),
+	mark := m.markEvent(silent.UID)
+	t.Logf("the silent machine was marked %s after the API server was started, and replaced after %s", mark.at.Sub(back),
 		time.Since(back))
 	if mark.at.Before(back.Add(health)) {
-		t.Errorf("machine %s was marked at %s; the target cluster was unreachable until %s at least", silent.Name,
+		t.Errorf("machine %s was marked at %s, too early after the target cluster was unreachable until %s", silent.Name,
 			mark.at, back)
 	}
-	if gone := without(uids(asked), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
-		t.Errorf("the machines %s were replaced for no reason; left is\n%s", gone, describe(after))
+	if gone := without(uids(machinesInOutage), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
+		t.Errorf("machines %s were replaced without a reason; the remaining machines are\n%s", gone, describe(after))
 	}
-	m.noTwins()
-	// Of six machines two have had a predecessor.
-	if made, live := len(m.instances()), m.live(); made != 8 || live != 6 {
-		t.Errorf("the cloud made %d instances, of which %d live; want 8 and 6", made, live)
+	m.wantNoTwins()
+	// Two of the six machines replace others.
+	if made, live := len(m.instances()), m.countLive(); made != 8 || live != 6 {
+		t.Errorf("got %d created and %d live instances, want 8 and 6", made, live)
 	}
 }
 
-// The deadline of a drain stands still while nothing can be seen of the pods, in the real processes too.
+// An outage extends the deadline of a drain, because the pods cannot be observed during the outage.
 //
 // Rule: outage-extends-drain.
-func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
+func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is how long the budget counts: the pod's own grace is longer than the rest.
+		// hold is how long the drain respects the budget. The grace period of the pod is longer than the remaining time.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)
-	m := start(t, stack.Options{SeparateTarget: true, ManagerArgs: watchful, ProviderArgs: watchful})
-	m.quick()
-	m.fleet(1, withTimeouts(v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: drain}}))
-	machine := m.running(1)[0]
+	m := start(t, stack.Options{SeparateTarget: true, ManagerArgs: fastChecks, ProviderArgs: fastChecks})
+	m.removeDelays()
+	m.createFleet(1, withTimeouts(v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: drain}}))
+	machine := m.awaitRunning(1)[0]
 	pod := m.protectedPod("web", machine.Status.NodeRef.Name)
 	m.delete(machine.Name)
 	var began time.Time
-	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
+	m.await("a drain that the budget blocks", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			if m.UID != machine.UID || !blockedBy(&m, pod.Name, "web") {
 				return false
@@ -165,62 +166,62 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 		})
 	})
 
-	m.do(m.Target.StopAPIServer)
+	m.must(m.Target.StopAPIServer)
 	unreachable := time.Now()
 	m.throughout(unreachable.Add(outage), func() {
 		if in := m.instanceOf(&machine); in.State != simcloud.StateRunning {
-			t.Fatalf("the instance is %s", in.State)
+			t.Fatalf("got instance state %s, want %s", in.State, simcloud.StateRunning)
 		}
 	})
 	back := time.Now()
-	m.do(func() error { return m.Target.StartAPIServer(context.Background()) })
-	asked := time.Time{}
-	env.Await(t, m.target, &corev1.PodList{}, "the end of the pod", func(l *corev1.PodList) (bool, string) {
+	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
+	requested := time.Time{}
+	env.Await(t, m.target, &corev1.PodList{}, "the pod to be deleted", func(l *corev1.PodList) (bool, string) {
 		for i := range l.Items {
 			if p := &l.Items[i]; p.DeletionTimestamp != nil {
-				asked = p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+				requested = p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
 			} else {
-				return false, "it runs"
+				return false, "the pod is running"
 			}
 		}
 		return true, ""
 	}, client.InNamespace(namespace))
-	if asked.IsZero() {
-		t.Fatal("the pod went without having been asked to")
+	if requested.IsZero() {
+		t.Fatal("the pod is gone, but its deletion was not observed")
 	}
-	// The API keeps whole seconds.
+	// Timestamps of the API are in whole seconds.
 	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
-	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was asked to end at %s", began, unreachable,
-		back, asked)
-	if asked.Before(due) {
-		t.Errorf("the pod was killed at %s; without the outage its budget holds until %s", asked, due)
+	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was deleted at %s", began, unreachable, back,
+		requested)
+	if requested.Before(due) {
+		t.Errorf("the pod was deleted at %s, but the drain must respect its budget until %s", requested, due)
 	}
-	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool {
+	m.await("the drained machine to be gone", func(machines []v1beta1.Machine) bool {
 		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID })
 	})
-	m.running(1)
-	m.noTwins()
+	m.awaitRunning(1)
+	m.wantNoTwins()
 }
 
-// API server and database of the control cluster go away in the middle of work. Each process ends once, for its
-// lease; and those that follow finish the work, and make nothing twice.
+// API server and etcd of the control cluster stop while machines are being created and deleted. Each process ends at
+// most once, because of its Lease. The restarted processes finish the work, and create nothing twice.
 //
 // Rules: create-is-idempotent, crash-safe-everywhere, start-waits-for-control-cluster, lease-counts-from-send.
-func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
+func TestControlClusterOutageUnderLoad(t *testing.T) {
 	t.Parallel()
 	const (
 		small, large = 16, 44
 		deleted      = 6
-		// outage is longer than a lease can be, and than client-go waits between two tries.
+		// outage is longer than the lease duration, and longer than client-go waits between two tries.
 		outage = time.Minute
 	)
 	m := start(t, stack.Options{
-		SeparateTarget: true, ManagerArgs: slices.Concat(watchful, defaultLease),
-		ProviderArgs: slices.Concat([]string{"--concurrent-machines=4"}, watchful, defaultLease),
+		SeparateTarget: true, ManagerArgs: slices.Concat(fastChecks, defaultLease),
+		ProviderArgs: slices.Concat([]string{"--concurrent-machines=4"}, fastChecks, defaultLease),
 	})
-	m.quick()
-	m.fleet(small, nil)
-	before := m.running(small)
+	m.removeDelays()
+	m.createFleet(small, nil)
+	before := m.awaitRunning(small)
 	m.slowCloud()
 	processes := m.supervise(m.Manager, m.Provider)
 
@@ -228,43 +229,43 @@ func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 	for i := range deleted {
 		m.delete(before[i].Name)
 	}
-	eventually(t, "both are under way", func() (bool, string) {
-		made, live := len(m.instances()), m.live()
-		return made >= small+6 && made > live, "few instances were made, or none has gone"
+	eventually(t, "creations and deletions are under way", func() (bool, string) {
+		made, live := len(m.instances()), m.countLive()
+		return made >= small+6 && made > live, fmt.Sprintf("%d created and %d live instances", made, live)
 	})
-	m.do(m.Control.StopAPIServer)
-	m.do(m.Control.StopEtcd)
+	m.must(m.Control.StopAPIServer)
+	m.must(m.Control.StopEtcd)
 	unreachable := time.Now()
 	if made := len(m.instances()); made >= large+deleted {
-		t.Fatalf("all %d instances were made before the outage", made)
+		t.Fatalf("all %d instances were created before the outage", made)
 	}
-	m.throughout(unreachable.Add(outage), m.noTwins)
-	m.do(func() error { return m.Control.StartEtcd(context.Background()) })
-	m.do(func() error { return m.Control.StartAPIServer(context.Background()) })
+	m.throughout(unreachable.Add(outage), m.wantNoTwins)
+	m.must(func() error { return m.Control.StartEtcd(context.Background()) })
+	m.must(func() error { return m.Control.StartAPIServer(context.Background()) })
 	t.Logf("the control cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 
-	after := m.running(large)
+	after := m.awaitRunning(large)
 	if gone := without(uids(before[deleted:]), uids(after)); len(gone) > 0 {
-		t.Errorf("the machines %s are gone, and nobody deleted them", gone)
+		t.Errorf("machines %s are gone although they were not deleted", gone)
 	}
-	if back := without(uids(before[:deleted]), uids(after)); len(back) != deleted {
-		t.Errorf("of %d deleted machines, %d are gone", deleted, len(back))
+	if gone := without(uids(before[:deleted]), uids(after)); len(gone) != deleted {
+		t.Errorf("got %d gone machines, want the %d deleted ones", len(gone), deleted)
 	}
-	m.noTwins()
-	if made, live := len(m.instances()), m.live(); made != large+deleted || live != large {
-		t.Errorf("the cloud made %d instances, of which %d live; want %d and %d", made, live, large+deleted, large)
+	m.wantNoTwins()
+	if made, live := len(m.instances()), m.countLive(); made != large+deleted || live != large {
+		t.Errorf("got %d created and %d live instances, want %d and %d", made, live, large+deleted, large)
 	}
 	if nodes := m.nodes(m.target); len(nodes) != large {
-		t.Errorf("%d nodes are there, want %d", len(nodes), large)
+		t.Errorf("got %d nodes, want %d", len(nodes), large)
 	}
 	for _, p := range []*child.Process{m.Manager, m.Provider} {
-		if n := processes.endedForLeases(p); n > 1 {
-			t.Errorf("%s ended %d times", p.Name, n)
+		if n := processes.leaseExits(p); n > 1 {
+			t.Errorf("%s ended %d times, want at most once", p.Name, n)
 		}
 	}
 }
 
-// withTimeouts gives the machines of the example's deployment timeouts.
+// withTimeouts returns a function that sets the timeouts of the machines of the example's deployment.
 func withTimeouts(timeouts v1beta1.MachineTimeouts) func(client.Object) {
 	return func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
@@ -273,7 +274,7 @@ func withTimeouts(timeouts v1beta1.MachineTimeouts) func(client.Object) {
 	}
 }
 
-// throughout checks again and again, until a moment.
+// throughout calls check four times a second until a point in time.
 func (m *machinist) throughout(until time.Time, check func()) {
 	m.t.Helper()
 	end := time.NewTimer(time.Until(until))
@@ -291,20 +292,20 @@ func (m *machinist) throughout(until time.Time, check func()) {
 	}
 }
 
-// awaitFreeze waits until the deployment says whether it is frozen, and why.
+// awaitFreeze waits until the condition Frozen of the deployment has a status and a reason.
 func (m *machinist) awaitFreeze(status metav1.ConditionStatus, reason string) {
 	m.t.Helper()
-	eventually(m.t, "the deployment says Frozen="+string(status)+" "+reason, func() (bool, string) {
+	eventually(m.t, "the deployment reports Frozen="+string(status)+" "+reason, func() (bool, string) {
 		c := meta.FindStatusCondition(m.deployment().Status.Conditions, v1beta1.ConditionFrozen)
 		if c == nil {
-			return false, "nothing"
+			return false, "no condition Frozen"
 		}
 		return c.Status == status && c.Reason == reason, c.String()
 	})
 }
 
-// do fails the test if something that is done to a control plane fails.
-func (m *machinist) do(change func() error) {
+// must fails the test if the change returns an error.
+func (m *machinist) must(change func() error) {
 	m.t.Helper()
 	if err := change(); err != nil {
 		m.t.Fatal(err)
@@ -320,14 +321,14 @@ func (m *machinist) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// mustAskForNone fails the test if any machine but one must be replaced, or has Failed.
-func mustAskForNone(t *testing.T, machines []v1beta1.Machine, but types.UID) {
+// wantNoReplacement fails the test if a machine, except one, has failed, is being deleted or is marked for replacement.
+func wantNoReplacement(t *testing.T, machines []v1beta1.Machine, except types.UID) {
 	t.Helper()
 	for i := range machines {
 		m := &machines[i]
-		if m.UID != but && (!m.DeletionTimestamp.IsZero() || m.Status.Phase == v1beta1.MachineFailed ||
+		if m.UID != except && (!m.DeletionTimestamp.IsZero() || m.Status.Phase == v1beta1.MachineFailed ||
 			meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)) {
-			t.Fatalf("at %s machine %s must be replaced:\n%s", time.Now(), m.Name, describe(machines))
+			t.Fatalf("machine %s is about to be replaced at %s:\n%s", m.Name, time.Now(), describe(machines))
 		}
 	}
 }
@@ -340,7 +341,7 @@ func uids(machines []v1beta1.Machine) []types.UID {
 	return out
 }
 
-// without returns what of all is none of others.
+// without returns the UIDs in all that are not in others.
 func without(all, others []types.UID) []types.UID {
 	return slices.DeleteFunc(slices.Clone(all), func(uid types.UID) bool { return slices.Contains(others, uid) })
 }

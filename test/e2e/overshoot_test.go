@@ -24,35 +24,35 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frozenFor is how long a freeze lasts at least in this test: long enough to check it.
+// frozenFor is the minimum duration of a freeze in this test. It is long enough for the checks.
 const frozenFor = 20 * time.Second
 
-// Somebody makes machines in the name of a set faster than it can delete them. It is frozen with its deployment, for
-// all to see: there are none made, too many are deleted as ever, and when they are gone it goes on by itself. A
-// person may end it sooner.
+// Another client creates machines of a set faster than the set can delete them. The set and its deployment are frozen,
+// and report this. They create no machines, but delete surplus ones. The freeze ends automatically when the surplus
+// machines are gone. An administrator may end it sooner.
 //
 // Rules: freeze-is-reported, overshoot-freezes-owner, overshoot-counts-family, freeze-ends-with-recovery,
 // unfreeze-annotation, frozen-set-only-deletes.
-func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
+func TestOvershootFreezesOwners(t *testing.T) {
 	t.Parallel()
 	metrics := freeAddress(t)
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: []string{
 		"--overshoot-tolerance=1", "--overshoot-recovery=1", "--overshoot-check-period=" + frozenFor.String(),
 		"--metrics-bind-address=" + metrics, "--metrics-secure=false",
 	}})
-	m.quick()
-	m.fleet(2, plainUserData)
-	before := m.available(2)
+	m.removeDelays()
+	m.createFleet(2, plainUserData)
+	before := m.awaitAvailable(2)
 	solo := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "solo"}}
 	solo.Spec.Replicas = new(int32(1))
 	solo.Spec.Selector.MatchLabels = map[string]string{"pool": "solo"}
 	solo.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": "solo"}
 	solo.Spec.Template.Spec = m.deployment().Spec.Template.Spec
 	m.create(solo)
-	m.available(3)
-	m.showsOvershoots(metrics, 0)
+	m.awaitAvailable(3)
+	m.awaitOvershootMetric(metrics, 0)
 
-	t.Log("machines of the deployment's set come from elsewhere")
+	t.Log("another client creates machines of the deployment's set")
 	owners := []client.Object{m.deployment(), m.ownerOf(&before[0])}
 	stop := m.flood(owners[1].(*v1beta1.MachineSet))
 	for _, o := range owners {
@@ -60,38 +60,38 @@ func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
 	}
 	began := time.Now()
 	stop()
-	m.showsOvershoots(metrics, 1)
-	m.reportedOf(owners...)
-	after := m.available(3)
+	m.awaitOvershootMetric(metrics, 1)
+	m.awaitOvershootEvents(owners...)
+	after := m.awaitAvailable(3)
 	if gone := without(uids(before), uids(after)); len(gone) > 0 {
-		t.Errorf("of too many machines those of the set itself were deleted: %s", gone)
+		t.Errorf("machines that the set itself created were deleted: %s", gone)
 	}
-	t.Logf("the other machines are gone after %s; more are wanted meanwhile", time.Since(began).Round(time.Millisecond))
+	t.Logf("the surplus machines are gone after %s; scale up during the freeze", time.Since(began).Round(time.Millisecond))
 	m.scale(3)
-	made := func() (n int, frozen bool) {
-		// A freeze that is there after the machines were counted was there before.
+	observe := func() (n int, frozen bool) {
+		// If the deployment is frozen after the machines were counted, it was frozen before.
 		n = len(m.machines())
 		return n, m.deployment().Labels[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 	}
 	checks := 0
-	eventually(t, "the deployment thaws", func() (bool, string) {
-		n, frozen := made()
+	eventually(t, "the freeze of the deployment ends", func() (bool, string) {
+		n, frozen := observe()
 		if frozen && n != 3 {
-			t.Fatalf("there are %d machines during the freeze", n)
+			t.Fatalf("got %d machines during the freeze, want 3", n)
 		}
 		checks++
 		return !frozen, fmt.Sprintf("%d machines", n)
 	})
 	if checks < 10 {
-		t.Fatalf("it was checked %d times during the freeze", checks)
+		t.Fatalf("got %d checks during the freeze, want at least 10", checks)
 	}
-	m.available(4)
+	m.awaitAvailable(4)
 	for _, o := range owners {
 		m.awaitOvershoot(o, false)
 	}
-	m.showsOvershoots(metrics, 0)
+	m.awaitOvershootMetric(metrics, 0)
 
-	t.Log("machines of a set without a deployment come from elsewhere, and a person ends the freeze")
+	t.Log("another client creates machines of a standalone set, and an administrator ends the freeze")
 	stop = m.flood(solo)
 	m.awaitOvershoot(solo, true)
 	began = time.Now()
@@ -107,20 +107,20 @@ func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
 	}
 	m.awaitOvershoot(solo, false)
 	if took := time.Since(began); took >= frozenFor-2*time.Second {
-		t.Errorf("the freeze ended after %s, as by itself", took)
+		t.Errorf("the freeze ended after %s, want less than %s", took, frozenFor-2*time.Second)
 	}
-	m.available(4)
-	m.noTwins()
+	m.awaitAvailable(4)
+	m.wantNoTwins()
 }
 
-// flood makes machines in the name of a set, of a provider that there is not, until the returned function is called. No
-// request is broken off then: the API server may still carry out one whose client is gone.
+// flood creates machines of a set, for a provider that does not exist, until the returned function is called. That
+// function cancels no request, because the API server may still execute a request whose client is gone.
 func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
-	var enough atomic.Bool
-	var makers sync.WaitGroup
+	var stopped atomic.Bool
+	var creators sync.WaitGroup
 	for range 8 {
-		makers.Go(func() {
-			for !enough.Load() {
+		creators.Go(func() {
+			for !stopped.Load() {
 				others := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "others-",
 					Labels: map[string]string{}}}
 				for key, value := range set.Spec.Selector.MatchLabels {
@@ -131,13 +131,13 @@ func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 					v1beta1.GroupVersion.WithKind("MachineSet"))}
 				others.Spec = *set.Spec.Template.Spec.DeepCopy()
 				if err := m.control.Create(context.Background(), others); err != nil {
-					m.t.Errorf("make another machine: %v", err)
+					m.t.Errorf("create another machine: %v", err)
 					return
 				}
 			}
 		})
 	}
-	stop = sync.OnceFunc(func() { enough.Store(true); makers.Wait() })
+	stop = sync.OnceFunc(func() { stopped.Store(true); creators.Wait() })
 	m.t.Cleanup(stop)
 	return stop
 }
@@ -152,8 +152,8 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 	return set
 }
 
-// awaitOvershoot waits until label and condition of an owner say that it is frozen for too many machines, or neither
-// does and the condition says that it was.
+// awaitOvershoot waits until the label and the condition of an owner report that the owner is frozen because of an
+// overshoot. If frozen is false, it waits until the label is gone and the condition is False.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {
@@ -181,8 +181,8 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	}, client.InNamespace(namespace))
 }
 
-// reportedOf waits until there is a warning about the freeze of each of the owners.
-func (m *machinist) reportedOf(owners ...client.Object) {
+// awaitOvershootEvents waits until there is a warning about the freeze of each of the owners.
+func (m *machinist) awaitOvershootEvents(owners ...client.Object) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &corev1.EventList{}, "an event for each owner", func(l *corev1.EventList) (bool, string) {
 		reported := map[types.UID]bool{}
@@ -193,17 +193,17 @@ func (m *machinist) reportedOf(owners ...client.Object) {
 		}
 		for _, o := range owners {
 			if !reported[o.GetUID()] {
-				return false, "none about " + o.GetName()
+				return false, "no event about " + o.GetName()
 			}
 		}
 		return true, ""
 	}, client.InNamespace(namespace))
 }
 
-// showsOvershoots waits until the metric counts so many frozen owners.
-func (m *machinist) showsOvershoots(address string, want int) {
+// awaitOvershootMetric waits until the metric counts the wanted number of frozen owners.
+func (m *machinist) awaitOvershootMetric(address string, want int) {
 	m.t.Helper()
-	eventually(m.t, fmt.Sprintf("the metric counts %d", want), func() (bool, string) {
+	eventually(m.t, fmt.Sprintf("the metric machinist_frozen is %d", want), func() (bool, string) {
 		code, body := get(m.t, "http://"+address+"/metrics", "")
 		lines := slices.DeleteFunc(strings.Split(body, "\n"), func(l string) bool {
 			return !strings.HasPrefix(l, "machinist_frozen{")

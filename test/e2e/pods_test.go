@@ -20,14 +20,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// protectedPod runs a pod on a node, with a PodDisruptionBudget of the pod's app that does not let it go.
+// protectedPod runs a pod on a node, with a PodDisruptionBudget that does not allow its eviction.
 func (m *machinist) protectedPod(app, node string) *corev1.Pod {
 	m.t.Helper()
 	return &m.protectedPods(app, node)[0]
 }
 
-// protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that lets none go. It returns
-// when the budget counts them all.
+// protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that allows no eviction. It
+// returns when the budget counts all pods.
 func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	m.t.Helper()
 	ctx := context.Background()
@@ -41,7 +41,7 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 				Containers:                   []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
 			},
 		}
-		// The namespace's ServiceAccount is made some time after the cluster.
+		// The ServiceAccount of the namespace is created some time after the cluster.
 		eventually(m.t, "the pod is accepted", func() (bool, string) {
 			err := m.target.Create(ctx, pod)
 			return err == nil, fmt.Sprint(err)
@@ -65,7 +65,7 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 						fmt.Sprintf("%d of %d pods are healthy", b.Status.CurrentHealthy, b.Status.ExpectedPods)
 				}
 			}
-			return false, "there is no budget " + app
+			return false, "budget " + app + " does not exist"
 		}, client.InNamespace(namespace))
 	pods := &corev1.PodList{}
 	if err := m.target.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
@@ -74,17 +74,17 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	return pods.Items
 }
 
-// liftBudget lets the budget of an app allow every eviction.
+// liftBudget changes the budget of an app so that it allows every eviction.
 func (m *machinist) liftBudget(app string) {
 	m.t.Helper()
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app}}
 	lift := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`))
 	if err := m.target.Patch(context.Background(), budget, lift); err != nil {
-		m.t.Fatalf("lift budget %s: %v", app, err)
+		m.t.Fatalf("change budget %s: %v", app, err)
 	}
 }
 
-// blockedBy reports whether a machine's drain is held up by the budget of an app, for the sake of a pod.
+// blockedBy reports whether the budget of an app blocks a machine's drain because of a pod.
 func blockedBy(m *v1beta1.Machine, pod, app string) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&

@@ -9,19 +9,19 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// A machine that a person preserves is replaced at once, kept for a while, and then leaves nothing behind.
+// A machine that a user preserves is replaced at once, kept for a while, and then deleted completely.
 //
 // Rules: preserve-on-request, preservation-ends-on-time.
-func TestAPreservedMachineGoesWhenItsTimeIsOver(t *testing.T) {
+func TestPreservedMachineIsDeletedOnTime(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: []string{"--preserve-timeout=20s"}})
-	m.quick()
-	m.fleet(1, nil)
-	chosen := m.running(1)[0]
+	m.removeDelays()
+	m.createFleet(1, nil)
+	chosen := m.awaitRunning(1)[0]
 	m.change(chosen.Name, func(a *v1beta1.Machine) {
 		a.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveNow}
 	})
-	m.await("a replacement beside the machine that was preserved", func(machines []v1beta1.Machine) bool {
+	m.await("the preserved machine and its replacement", func(machines []v1beta1.Machine) bool {
 		preserved, replaced := false, false
 		for i := range machines {
 			other := &machines[i]
@@ -35,12 +35,12 @@ func TestAPreservedMachineGoesWhenItsTimeIsOver(t *testing.T) {
 		}
 		return preserved && replaced
 	})
-	if now := m.running(1)[0]; now.UID == chosen.UID {
-		t.Error("the replacement went, and not the machine that was preserved")
+	if now := m.awaitRunning(1)[0]; now.UID == chosen.UID {
+		t.Error("the replacement was deleted instead of the preserved machine")
 	}
 	m.scale(0)
-	m.none()
-	if n := m.live(); n != 0 {
+	m.awaitNoMachines()
+	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
 	}
 }

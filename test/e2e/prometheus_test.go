@@ -25,16 +25,16 @@ import (
 	"machinist.dev/machinist/internal/install/monitoring"
 )
 
-// shortened are the durations of rules in these tests. A range has to hold several scrapes, and a threshold has to be
-// longer than what a healthy machine takes.
+// shortened contains the durations of rules in these tests. A range must contain several scrapes, and a threshold must
+// be longer than the creation of a healthy machine.
 var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, Threshold: 15 * time.Second}
 
-// prometheus is a real one, which scrapes the processes every second as the chart's ServiceMonitor has it: by HTTPS,
-// with the token of a ServiceAccount that may read metrics.
+// prometheus is a real Prometheus. It scrapes the processes every second in the same way as with the chart's
+// ServiceMonitor: by HTTPS, with the token of a ServiceAccount that may read metrics.
 type prometheus struct {
 	*machinist
 	url string
-	// began is since when it has seen all processes.
+	// began is since when Prometheus has scraped all processes.
 	began time.Time
 }
 
@@ -48,10 +48,10 @@ func prometheusTool(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// watch starts a Prometheus that evaluates the rules, shortened. addresses are those of the metrics by the names of
-// processes; the API server of the control cluster is scraped as well, because it alone knows of webhooks that do not
-// answer.
-func (m *machinist) watch(addresses map[string]string) *prometheus {
+// startPrometheus starts a Prometheus that evaluates the rules with shortened durations. addresses are the addresses of
+// the metrics, by the names of processes. Prometheus also scrapes the API server of the control cluster, because only
+// the API server has metrics about webhooks that do not answer.
+func (m *machinist) startPrometheus(addresses map[string]string) *prometheus {
 	m.t.Helper()
 	rules, err := monitoring.LoadRules()
 	if err != nil {
@@ -130,15 +130,15 @@ func scrapeConfig(dir string, api *rest.Config, addresses map[string]string) map
 	}
 }
 
-// series is one of an answer of Prometheus.
+// series is a time series in an answer of Prometheus.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`
 	Values [][2]any          `json:"values"`
 }
 
-// ask sends a request to the API of Prometheus and decodes the data of its answer.
-func (p *prometheus) ask(path string, values url.Values, data any) error {
+// callAPI sends a request to the API of Prometheus, and decodes the data of the answer.
+func (p *prometheus) callAPI(path string, values url.Values, data any) error {
 	response, err := http.Get(p.url + path + "?" + values.Encode())
 	if err != nil {
 		return err
@@ -157,33 +157,33 @@ func (p *prometheus) ask(path string, values url.Values, data any) error {
 	return json.Unmarshal(answer.Data, data)
 }
 
-// query returns what an expression is now.
+// query returns the current value of an expression.
 func (p *prometheus) query(expr string) []series {
 	p.t.Helper()
 	var found struct{ Result []series }
-	if err := p.ask("/api/v1/query", url.Values{"query": {expr}}, &found); err != nil {
+	if err := p.callAPI("/api/v1/query", url.Values{"query": {expr}}, &found); err != nil {
 		p.t.Fatalf("query %s: %v", expr, err)
 	}
 	return found.Result
 }
 
-// since returns what an expression has been since Prometheus has seen all processes.
-func (p *prometheus) since(expr string) ([]series, error) {
+// queryRange returns the values of an expression since Prometheus has scraped all processes.
+func (p *prometheus) queryRange(expr string) ([]series, error) {
 	var found struct{ Result []series }
 	end := time.Now()
 	if end.Before(p.began) {
 		end = p.began
 	}
 	at := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
-	err := p.ask("/api/v1/query_range", url.Values{"query": {expr}, "start": {at(p.began)}, "end": {at(end)},
+	err := p.callAPI("/api/v1/query_range", url.Values{"query": {expr}, "start": {at(p.began)}, "end": {at(end)},
 		"step": {"2"}}, &found)
 	return found.Result, err
 }
 
-// fired returns the alerts that have fired since Prometheus has seen all processes.
-func (p *prometheus) fired() []string {
+// firedAlerts returns the alerts that have fired since Prometheus has scraped all processes.
+func (p *prometheus) firedAlerts() []string {
 	p.t.Helper()
-	found, err := p.since(`max by (alertname) (ALERTS{alertstate="firing"})`)
+	found, err := p.queryRange(`max by (alertname) (ALERTS{alertstate="firing"})`)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -195,20 +195,20 @@ func (p *prometheus) fired() []string {
 	return names
 }
 
-// firing waits until all these alerts have fired.
-func (p *prometheus) firing(alerts ...string) {
+// awaitFiring waits until all these alerts have fired.
+func (p *prometheus) awaitFiring(alerts ...string) {
 	p.t.Helper()
 	began := time.Now()
-	eventually(p.t, "these alerts fire: "+strings.Join(alerts, ", "), func() (bool, string) {
-		fired := p.fired()
+	eventually(p.t, "these alerts have fired: "+strings.Join(alerts, ", "), func() (bool, string) {
+		fired := p.firedAlerts()
 		missing := slices.DeleteFunc(slices.Clone(alerts), func(a string) bool { return slices.Contains(fired, a) })
 		return len(missing) == 0, "not yet: " + strings.Join(missing, ", ")
 	})
-	p.t.Logf("after %s these fire: %s", time.Since(began).Round(time.Second), strings.Join(alerts, ", "))
+	p.t.Logf("these alerts have fired after %s: %s", time.Since(began).Round(time.Second), strings.Join(alerts, ", "))
 }
 
-// seen returns when Prometheus scrapes all these processes, has them lead, and no alert of the time before fires.
-func (p *prometheus) seen(leaders int) {
+// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and no alert from the time before fires.
+func (p *prometheus) awaitLeaders(leaders int) {
 	p.t.Helper()
 	eventually(p.t, "Prometheus sees all leaders, and no alert fires", func() (bool, string) {
 		leading := p.query(fmt.Sprintf(`sum(machinist_leader) == %d`, leaders))
@@ -218,19 +218,20 @@ func (p *prometheus) seen(leaders int) {
 	p.began = time.Now().Add(time.Second) // Ranges begin at whole seconds.
 }
 
-// scraped reports whether each scrape of our processes has succeeded. On a busy machine one may take too long, and then
-// the alerts about what is missing are right.
-func (p *prometheus) scraped() bool {
+// allScraped reports whether every scrape of our processes has succeeded. On a busy machine a scrape may take too long,
+// and then alerts about missing metrics are correct.
+func (p *prometheus) allScraped() bool {
 	p.t.Helper()
-	failed, err := p.since(`min_over_time(up{job=~"machinist-.*"}[3s]) == 0`)
+	failed, err := p.queryRange(`min_over_time(up{job=~"machinist-.*"}[3s]) == 0`)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return len(failed) == 0
 }
 
-// evaluated fails the test if Prometheus could not evaluate a rule, or write what an alert that fires says.
-func (p *prometheus) evaluated() {
+// wantRulesEvaluated fails the test if Prometheus could not evaluate a rule, or not render an annotation of a firing
+// alert.
+func (p *prometheus) wantRulesEvaluated() {
 	p.t.Helper()
 	var found struct {
 		Groups []struct {
@@ -240,7 +241,7 @@ func (p *prometheus) evaluated() {
 			}
 		}
 	}
-	if err := p.ask("/api/v1/rules", nil, &found); err != nil {
+	if err := p.callAPI("/api/v1/rules", nil, &found); err != nil {
 		p.t.Fatal(err)
 	}
 	rules := 0
@@ -264,8 +265,9 @@ func (p *prometheus) evaluated() {
 	}
 }
 
-// shows fails the test unless each expression of those panels of the dashboards has had data. All are evaluated.
-func (p *prometheus) shows(which func(panel string) bool) {
+// wantPanelData fails the test unless each expression of the selected panels of the dashboards has returned data. It
+// also evaluates the expressions of all other panels.
+func (p *prometheus) wantPanelData(selected func(panel string) bool) {
 	p.t.Helper()
 	dashboards, err := monitoring.LoadDashboards()
 	if err != nil {
@@ -278,12 +280,12 @@ func (p *prometheus) shows(which func(panel string) bool) {
 				for _, q := range panel.Queries {
 					expr := d.Selectors(q.Expr, func(label string) string { return label + `=~".*"` })
 					expr = strings.ReplaceAll(expr, "$__rate_interval", "10s")
-					switch found, err := p.since(expr); {
+					switch found, err := p.queryRange(expr); {
 					case err != nil:
 						p.t.Errorf("%s: %v", name, err)
-					case !which(name):
-					case !slices.ContainsFunc(found, func(s series) bool { return s.number() }):
-						p.t.Errorf("%s never shows anything: %s", name, expr)
+					case !selected(name):
+					case !slices.ContainsFunc(found, func(s series) bool { return s.hasNumber() }):
+						p.t.Errorf("%s: the expression never returned data: %s", name, expr)
 					}
 				}
 			}
@@ -291,22 +293,22 @@ func (p *prometheus) shows(which func(panel string) bool) {
 	}
 }
 
-// number reports whether the series has a value that is a number.
-func (s series) number() bool {
+// hasNumber reports whether the series has a value that is a number.
+func (s series) hasNumber() bool {
 	return slices.ContainsFunc(s.Values, func(v [2]any) bool { return cmp.Or(fmt.Sprint(v[1]), "NaN") != "NaN" })
 }
 
-// lint holds what a process exports to the conventions of Prometheus.
+// lint checks the metrics of a process against the conventions of Prometheus.
 func (p *prometheus) lint(name, address, token string) {
 	p.t.Helper()
 	code, body := get(p.t, "https://"+address+"/metrics", token)
 	if code != http.StatusOK {
-		p.t.Errorf("the metrics of %s: answered with %d", name, code)
+		p.t.Errorf("metrics of %s: got status %d, want %d", name, code, http.StatusOK)
 		return
 	}
 	check := exec.CommandContext(context.Background(), prometheusTool(p.t, "promtool"), "check", "metrics")
 	check.Stdin = strings.NewReader(body)
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
-		p.t.Errorf("promtool check metrics finds in those of %s (%v):\n%s", name, err, out)
+		p.t.Errorf("promtool check metrics of %s: %v:\n%s", name, err, out)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// newProxy stands before servers, which must be added, as a load balancer does.
+// newProxy returns a proxy in front of several servers, like a load balancer. The caller must add the servers.
 func newProxy(t *testing.T) *link.Link {
 	t.Helper()
 	l, err := link.Listen()

@@ -27,26 +27,25 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// byHand is the page of which the test below runs every block for a shell.
-const byHand = "docs/by-hand.md"
+// byHandPage is the page whose shell blocks the test below runs.
+const byHandPage = "docs/by-hand.md"
 
-// whileRunning are the programs whose blocks the page gives terminals of their own: they run until somebody ends them.
-var whileRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
+// longRunning are the programs for which the page uses separate terminals. They run until they are stopped.
+var longRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// Every command of the page is run by a real bash, as it is written and in its order, all on this host; then those of
-// README.md's consoles, on the fleet that is there now, with the name of a machine that exists. What a reader brings is
-// there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this one, and a PATH
-// with kubectl, helm and the bin/ that `make build` fills. README.md's block for helm is run by test/install, and the
-// one for make by the tests of the demo.
+// A real bash runs every command of the page as it is written, in order and on this host. It then runs the console
+// commands of README.md with the resulting fleet and the name of an existing machine. The test prepares what a reader
+// has: two clusters, their kubeconfigs in a copy of the repository, and a PATH with kubectl, helm and the folder bin of
+// `make build`. test/install runs the helm commands of README.md, and the tests of the demo run its make commands.
 //
 // Rule: namespace-error-names-flag.
-func TestRunningByHandAsThePageSays(t *testing.T) {
+func TestCommandsOfByHandPageWork(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../" + byHand)
+	page, err := os.ReadFile("../../" + byHandPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	portsAreFree(t, string(page))
+	wantPortsFree(t, string(page))
 	folder := checkout(t)
 	control := controlPlane(t, filepath.Join(folder, "control.yaml"))
 	controlPlane(t, filepath.Join(folder, "target.yaml"))
@@ -58,20 +57,20 @@ func TestRunningByHandAsThePageSays(t *testing.T) {
 
 	var processes []*shell
 	out := ""
-	for _, block := range fenced(string(page), "sh") {
+	for _, block := range fencedBlocks(string(page), "sh") {
 		switch {
-		case slices.ContainsFunc(whileRunning, func(program string) bool { return strings.HasPrefix(block, program) }):
+		case slices.ContainsFunc(longRunning, func(program string) bool { return strings.HasPrefix(block, program) }):
 			processes = append(processes, newShell(t, folder, block, environment))
 		default:
 			out = terminal.run(block)
 		}
 	}
-	if len(processes) != len(whileRunning) {
-		t.Fatalf("%s starts %d processes, want %q", byHand, len(processes), whileRunning)
+	if len(processes) != len(longRunning) {
+		t.Fatalf("%s starts %d processes, want %q", byHandPage, len(processes), longRunning)
 	}
-	// The last block lists the nodes of the fleet and asks the manager how it is.
+	// The last block lists the nodes of the fleet, and reads the health of the manager.
 	if n := strings.Count(out, " Ready "); n != 3 || !strings.Contains(out, "[+]control ok") {
-		t.Errorf("%d nodes are Ready, want 3, and the manager has to be:\n%s", n, out)
+		t.Errorf("got %d Ready nodes, want 3 and a healthy manager:\n%s", n, out)
 	}
 
 	commands := 0
@@ -79,7 +78,7 @@ func TestRunningByHandAsThePageSays(t *testing.T) {
 	if page, err = os.ReadFile("../../README.md"); err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range fenced(string(page), "console") {
+	for _, block := range fencedBlocks(string(page), "console") {
 		for line := range strings.Lines(block) {
 			command, ok := strings.CutPrefix(line, "$ ")
 			if !ok {
@@ -90,10 +89,10 @@ func TestRunningByHandAsThePageSays(t *testing.T) {
 		}
 	}
 	if commands == 0 {
-		t.Error("README.md shows no command of a console")
+		t.Error("README.md has no console command")
 	}
 
-	for _, page := range []struct{ path, begins, message string }{
+	for _, page := range []struct{ path, prefix, output string }{
 		{"docs/reference/metrics.md", "kubectl create serviceaccount metrics", "machinist_frozen{"},
 		{"docs/admission.md", "kubectl annotate crd", "annotated"},
 		{"docs/health-and-safety.md", "kubectl annotate machineclass small", "annotated"},
@@ -103,14 +102,14 @@ func TestRunningByHandAsThePageSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks := fenced(string(text), "sh")
-		i := slices.IndexFunc(blocks, func(block string) bool { return strings.HasPrefix(block, page.begins) })
+		blocks := fencedBlocks(string(text), "sh")
+		i := slices.IndexFunc(blocks, func(block string) bool { return strings.HasPrefix(block, page.prefix) })
 		if i < 0 {
-			t.Errorf("%s has no block for a shell that begins with %q", page.path, page.begins)
+			t.Errorf("%s has no shell block that begins with %q", page.path, page.prefix)
 			continue
 		}
-		if out := terminal.run(blocks[i]); !strings.Contains(out, page.message) {
-			t.Errorf("%s: %q is not printed by\n%s\n%.1000s", page.path, page.message, blocks[i], out)
+		if out := terminal.run(blocks[i]); !strings.Contains(out, page.output) {
+			t.Errorf("%s: want output %q of\n%s\ngot %.1000s", page.path, page.output, blocks[i], out)
 		}
 	}
 
@@ -127,21 +126,21 @@ func TestRunningByHandAsThePageSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(leases.Items) != 2 {
-		t.Errorf("%d leases in %s, want those of both processes", len(leases.Items), stack.SystemNamespace)
+		t.Errorf("got %d Leases in %s, want those of both processes", len(leases.Items), stack.SystemNamespace)
 	}
 }
 
-// The simulated cloud answers as its page says, in the demo, whose folder only is another one; and an instance that
-// somebody asks it for is adopted as the page on existing instances says.
-func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
+// The commands of the page about the simulated cloud work in the demo, with another folder. The instance that they
+// create is adopted with the manifests of the page about existing instances.
+func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/simulated-cloud.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := fenced(string(page), "sh")
+	blocks := fencedBlocks(string(page), "sh")
 	if len(blocks) < 4 || blocks[0] != "bin/machinist-demo --dir /tmp/demo\n" {
-		t.Fatalf("the page's blocks for a shell are %q", blocks)
+		t.Fatalf("got unexpected shell blocks: %q", blocks)
 	}
 	dir, root := filepath.Join(t.TempDir(), "demo"), filepath.Dir(binDir(t))
 	demo := newShell(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir), nil)
@@ -154,29 +153,29 @@ func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
 	for _, block := range blocks[1:] {
 		out := terminal.run(strings.ReplaceAll(block, "/tmp/demo", dir))
 		if strings.Contains(out, `"code"`) {
-			t.Errorf("the cloud refused:\n%s\n%s", block, out)
+			t.Errorf("the cloud refused the request:\n%s\n%s", block, out)
 		}
 		if strings.Contains(block, "-X POST") && strings.Contains(block, "/v1/instances ") && providerID == "" {
 			known := regexp.MustCompile(`sim://[a-z0-9/-]+`).FindAllString(out, -1)
 			if len(known) == 0 {
-				t.Fatalf("no instance was made:\n%s", out)
+				t.Fatalf("no instance was created:\n%s", out)
 			}
 			providerID = known[len(known)-1]
 			adopt(t, terminal, providerID)
 		}
 	}
 	if providerID == "" {
-		t.Error("the page asks for no instance")
+		t.Error("the page creates no instance")
 	}
 	settings := terminal.run(`curl -s -H "Authorization: Bearer $ADMIN" $CLOUD/admin/v1/settings $CLOUD/admin/v1/faults`)
 	for _, want := range []string{`"bootTime":"20s"`, `"getLag":"5s"`, `"InsufficientCapacity"`} {
 		if !strings.Contains(settings, want) {
-			t.Errorf("%s is not among the settings and faults:\n%s", want, settings)
+			t.Errorf("got settings and faults without %s:\n%s", want, settings)
 		}
 	}
 }
 
-// adopt brings an instance along as the page says that is about it.
+// adopt adopts an instance with the manifests of the page about existing instances.
 func adopt(t *testing.T, terminal *terminal, providerID string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/keeping-machines.md")
@@ -185,7 +184,7 @@ func adopt(t *testing.T, terminal *terminal, providerID string) {
 	}
 	manifests := regexp.MustCompile("(?ms)^   ```yaml\n(.*?)^   ```$").FindAllStringSubmatch(string(page), -1)
 	if len(manifests) != 2 {
-		t.Fatalf("the page shows %d manifests, want a class and a machine", len(manifests))
+		t.Fatalf("got %d manifests on the page, want a class and a machine", len(manifests))
 	}
 	for _, m := range manifests {
 		manifest := regexp.MustCompile(`sim://\S+`).ReplaceAllString(strings.ReplaceAll("\n"+m[1], "\n   ", "\n"), providerID)
@@ -193,13 +192,13 @@ func adopt(t *testing.T, terminal *terminal, providerID string) {
 	}
 	if reason := terminal.run(`kubectl wait machine/db-1 --for=condition=Launched --timeout=60s
 kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")].reason}'`); !strings.Contains(reason, v1beta1.ReasonInstanceAdopted) {
-		t.Errorf("Launched is because of %q, want %s", reason, v1beta1.ReasonInstanceAdopted)
+		t.Errorf("condition Launched: got reason %q, want %s", reason, v1beta1.ReasonInstanceAdopted)
 	}
 }
 
-// The example of a provider runs as the guide for authors says; only the folders below /tmp are others, and the
-// programs have been built.
-func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
+// The commands of the provider guide run the example provider. The test uses other folders than /tmp, and does not
+// build the programs again.
+func TestCommandsOfProviderGuideWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {
@@ -207,10 +206,10 @@ func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## Running it by hand\n")
 	tmp, root := t.TempDir(), filepath.Dir(binDir(t))
-	blocks := fenced(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines",
+	blocks := fencedBlocks(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines",
 		filepath.Join(tmp, "machines")).Replace(section), "sh")
 	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make build controlplane ") {
-		t.Fatalf("the section's blocks for a shell are %q", blocks)
+		t.Fatalf("got unexpected shell blocks: %q", blocks)
 	}
 	_, demo, _ := strings.Cut(blocks[0], "\n")
 	newShell(t, root, "exec "+demo, nil).until("Ctrl-C ends everything")
@@ -225,12 +224,12 @@ func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
 	terminal := newTerminal(t, root, []string{"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH")})
 	if out := terminal.run(blocks[2]); !strings.Contains(out, `"first"`) ||
 		!strings.Contains(out, `machine.machinist.dev "first" deleted`) {
-		t.Errorf("no instance was shown, or the machine is not gone:\n%s", out)
+		t.Errorf("want an instance \"first\" and its deletion, got\n%s", out)
 	}
 }
 
-// Each program says which one it is.
-func TestEveryProgramTellsItsVersion(t *testing.T) {
+// The flag --version of each program prints the name of the program and its version.
+func TestProgramsPrintTheirVersion(t *testing.T) {
 	t.Parallel()
 	mains, err := filepath.Glob("../../cmd/*/main.go")
 	if err != nil {
@@ -254,20 +253,20 @@ func TestEveryProgramTellsItsVersion(t *testing.T) {
 	}
 }
 
-// portsAreFree fails the test where a port that the page names is taken.
-func portsAreFree(t *testing.T, page string) {
+// wantPortsFree fails the test if a port that the page uses is not free.
+func wantPortsFree(t *testing.T, page string) {
 	t.Helper()
 	for _, address := range slices.Compact(slices.Sorted(slices.Values(regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindAllString(page, -1)))) {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Fatalf("the page names %s, which something else on this host has taken: %v", address, err)
+			t.Fatalf("the page uses %s, which another program on this host uses: %v", address, err)
 		}
 		_ = listener.Close()
 	}
 }
 
-// fenced returns the blocks of a language in a page.
-func fenced(page, language string) []string {
+// fencedBlocks returns the fenced code blocks of a language in a page.
+func fencedBlocks(page, language string) []string {
 	var all []string
 	for _, match := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
 		all = append(all, match[1])
@@ -275,7 +274,7 @@ func fenced(page, language string) []string {
 	return all
 }
 
-// helmPath returns the path of the pinned helm, which is built if it is not there.
+// helmPath returns the path of the pinned helm. It builds helm if necessary.
 func helmPath(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("../../hack/tool.sh", "helm4", "helm.sh/helm/v4/cmd/helm").Output()
@@ -285,7 +284,7 @@ func helmPath(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// checkout copies the repository, without what is built in it, into a folder of the test's.
+// checkout copies the repository without .git and bin into a temporary folder.
 func checkout(t *testing.T) string {
 	t.Helper()
 	from, to := "../..", t.TempDir()
@@ -321,7 +320,7 @@ func checkout(t *testing.T) string {
 	return to
 }
 
-// controlPlane starts a cluster of the reader's, and writes its administrator's kubeconfig.
+// controlPlane starts a cluster of the reader, and writes the kubeconfig of its administrator.
 func controlPlane(t *testing.T, kubeconfig string) *controlplane.ControlPlane {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true, WithScheduler: true})
@@ -354,11 +353,11 @@ func someMachine(t *testing.T, c client.Client) string {
 			return machines.Items[i].Name
 		}
 	}
-	t.Fatal("there is no machine")
+	t.Fatal("no machine exists")
 	return ""
 }
 
-// terminal is a bash into which blocks are pasted, one after the other.
+// terminal is a bash that runs blocks, one after the other.
 type terminal struct {
 	t      *testing.T
 	folder string
@@ -372,7 +371,7 @@ func newTerminal(t *testing.T, folder string, environment []string) *terminal {
 	t.Helper()
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // A command that hangs is ended with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // The group also contains a command that hangs.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -392,7 +391,7 @@ func newTerminal(t *testing.T, folder string, environment []string) *terminal {
 	return &terminal{t: t, folder: t.TempDir(), cmd: cmd, in: in, out: bufio.NewReader(out)}
 }
 
-// run runs a block and returns what it printed. A command that fails ends the test.
+// run runs a block and returns its output. It ends the test if a command of the block fails.
 func (s *terminal) run(block string) string {
 	s.t.Helper()
 	s.blocks++
@@ -401,13 +400,13 @@ func (s *terminal) run(block string) string {
 		s.t.Fatal(err)
 	}
 	end := fmt.Sprintf("block %d has ended with ", s.blocks)
-	// Each command of it has to succeed; what it exports stays.
+	// Each command of the block must succeed. Later blocks see the variables that it exports.
 	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
 	if _, err := io.WriteString(s.in, script); err != nil {
 		s.t.Fatal(err)
 	}
 	hung := time.AfterFunc(5*env.Patience, func() {
-		s.t.Errorf("it has not ended after %s:\n%s", 5*env.Patience, block)
+		s.t.Errorf("the block has not ended after %s:\n%s", 5*env.Patience, block)
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	})
 	defer hung.Stop()
@@ -419,7 +418,7 @@ func (s *terminal) run(block string) string {
 		}
 		printed.WriteString(line)
 		if err != nil {
-			s.t.Fatalf("it failed:\n%s\n%s", block, printed.String())
+			s.t.Fatalf("the block failed:\n%s\n%s", block, printed.String())
 		}
 	}
 }

@@ -20,22 +20,22 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The data of a control cluster is lost, and with it every UID. From a backup the same fleet is there again: with the
-// same instances, none made and none deleted, while their Nodes serve; and Machinist works on.
+// The data of a control cluster is lost, including every UID. A backup restores the fleet with the same instances: none
+// is created or deleted, and their Nodes serve all the time. Machinist then manages the fleet again.
 //
 // Rule: adoption-by-former-identity.
-func TestAFleetIsRestoredAfterItsControlClusterWasLost(t *testing.T) {
+func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
 	t.Parallel()
 	const size = 50
 	m := start(t, stack.Options{SeparateTarget: true})
-	m.quick()
-	m.fleet(size, nil)
-	m.running(size)
-	instances, nodes := m.launches(), m.serving()
+	m.removeDelays()
+	m.createFleet(size, nil)
+	m.awaitRunning(size)
+	instances, nodes := m.launchTimes(), m.servingNodes()
 	if len(instances) != size || len(nodes) != size {
-		t.Fatalf("%d instances, %d nodes", len(instances), len(nodes))
+		t.Fatalf("got %d instances and %d nodes, want %d of each", len(instances), len(nodes), size)
 	}
-	uids := m.uidsOfMachines()
+	uids := m.machineUIDs()
 
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
 	contains(t, m.command("backup", "-A", "-f", file), "50 machines of cluster ")
@@ -43,60 +43,61 @@ func TestAFleetIsRestoredAfterItsControlClusterWasLost(t *testing.T) {
 	if err := m.LoseControlCluster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if machines := m.await("no machine", func(all []v1beta1.Machine) bool { return true }); len(machines) > 0 {
-		t.Fatalf("%d machines survived the loss", len(machines))
+	if machines := m.await("machines", func(all []v1beta1.Machine) bool { return true }); len(machines) > 0 {
+		t.Fatalf("got %d machines after the loss, want none", len(machines))
 	}
 	if out, err := m.tryCommand("restore", "-f", file, "--from-cluster=another"); err == nil {
-		t.Errorf("restored from a cluster of another name:\n%s", out)
+		t.Errorf("restore with another cluster ID succeeded:\n%s", out)
 	}
 
 	t.Log(m.command("restore", "-f", file, "--from-cluster="+former))
-	m.running(size)
-	m.same("after the restore", instances, nodes)
-	for name, uid := range m.uidsOfMachines() {
+	m.awaitRunning(size)
+	m.wantSame("after the restore", instances, nodes)
+	for name, uid := range m.machineUIDs() {
 		if uid == uids[name] {
-			t.Errorf("machine %s has the UID that it had: nothing was lost", name)
+			t.Errorf("machine %s has the same UID as before the loss", name)
 		}
 	}
 	m.kubectl("wait", "md/workers", "--for=condition=Ready", "--timeout=60s")
 	contains(t, m.command("restore", "-f", file, "--from-cluster="+former), "50 existed already")
-	m.same("after restoring again", instances, nodes)
+	m.wantSame("after restoring again", instances, nodes)
 
-	t.Log("Machinist works on: one more, and one less, is one instance of each")
+	t.Log("Machinist manages the fleet: it scales up by one, and then down by two")
 	m.scale(size + 1)
-	m.running(size + 1)
+	m.awaitRunning(size + 1)
 	m.scale(size - 1)
-	m.await("two machines less", func(all []v1beta1.Machine) bool { return len(all) == size-1 })
-	left := m.launches()
+	m.await("two machines fewer", func(all []v1beta1.Machine) bool { return len(all) == size-1 })
+	left := m.launchTimes()
 	gone := 0
 	for id, launch := range instances {
 		if now, found := left[id]; !found {
 			gone++
 		} else if now != launch {
-			t.Errorf("instance %s was launched at %s, and before at %s", id, now, launch)
+			t.Errorf("instance %s: got launch time %s, want %s", id, now, launch)
 		}
 	}
 	if len(left) != size-1 || gone > 2 {
-		t.Errorf("%d instances are left, %d of those before are gone", len(left), gone)
+		t.Errorf("got %d instances and %d gone ones, want %d and at most 2", len(left), gone, size-1)
 	}
 }
 
-// same checks that the cloud and the target cluster have what they had, and that nothing else was ever made.
-func (m *machinist) same(when string, instances, nodes map[string]string) {
+// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before, and the
+// cloud has created no others.
+func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	m.t.Helper()
 	if made := len(m.instances()); made != len(instances) {
-		m.t.Errorf("%s the cloud has made %d instances, before %d", when, made, len(instances))
+		m.t.Errorf("%s: got %d created instances, want %d", when, made, len(instances))
 	}
-	if now := m.launches(); !maps.Equal(now, instances) {
-		m.t.Errorf("%s the instances are %v, not %v", when, now, instances)
+	if now := m.launchTimes(); !maps.Equal(now, instances) {
+		m.t.Errorf("%s: got instances %v, want %v", when, now, instances)
 	}
-	if now := m.serving(); !maps.Equal(now, nodes) {
-		m.t.Errorf("%s the nodes are %v, not %v", when, now, nodes)
+	if now := m.servingNodes(); !maps.Equal(now, nodes) {
+		m.t.Errorf("%s: got nodes %v, want %v", when, now, nodes)
 	}
 }
 
-// launches returns when each live instance was launched.
-func (m *machinist) launches() map[string]string {
+// launchTimes returns the launch time of each live instance, by provider ID.
+func (m *machinist) launchTimes() map[string]string {
 	m.t.Helper()
 	all := map[string]string{}
 	for _, in := range m.instances() {
@@ -107,8 +108,9 @@ func (m *machinist) launches() map[string]string {
 	return all
 }
 
-// serving returns the UID and the boot of each Node, all of which have to be Ready and schedulable.
-func (m *machinist) serving() map[string]string {
+// servingNodes returns the UID and the boot ID of each Node. It fails the test unless all Nodes are Ready and
+// schedulable.
+func (m *machinist) servingNodes() map[string]string {
 	m.t.Helper()
 	list := &corev1.NodeList{}
 	if err := m.target.List(context.Background(), list); err != nil {
@@ -123,13 +125,14 @@ func (m *machinist) serving() map[string]string {
 			ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
 		if !ready || node.Spec.Unschedulable {
-			m.t.Errorf("node %s: ready %t, unschedulable %t", node.Name, ready, node.Spec.Unschedulable)
+			m.t.Errorf("node %s: got ready %t, unschedulable %t; want a Ready and schedulable node", node.Name, ready,
+				node.Spec.Unschedulable)
 		}
 	}
 	return all
 }
 
-func (m *machinist) uidsOfMachines() map[string]types.UID {
+func (m *machinist) machineUIDs() map[string]types.UID {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
 	if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
@@ -142,7 +145,7 @@ func (m *machinist) uidsOfMachines() map[string]types.UID {
 	return all
 }
 
-// command runs the command line, which has to succeed, and returns what it wrote.
+// command runs a command of machinist, which must succeed, and returns its output.
 func (m *machinist) command(args ...string) string {
 	m.t.Helper()
 	out, err := m.tryCommand(args...)

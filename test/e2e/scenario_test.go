@@ -13,12 +13,12 @@ import (
 	"machinist.dev/machinist/devel/demo"
 )
 
-// A scenario fails by itself when something that it tells does not come true. That it makes no difference whether the
-// target cluster is another one, the drain tells for all.
+// A scenario fails if Machinist does not behave as it describes. Only the scenario drain also runs with a separate
+// target cluster, because that makes no difference for the others.
 //
 // Rules: failing-revision-stops, outage-stops-owners, freeze-is-reported, clocks-restart-after-outage,
 // health-clock-starts-late, meltdown-stops-remediation.
-func TestTheDemoScenarios(t *testing.T) {
+func TestDemoScenariosSucceed(t *testing.T) {
 	t.Parallel()
 	forms := [][]string{{"--scenario", "drain", "--separate-target"}}
 	for _, name := range demo.ScenarioNames() {
@@ -43,14 +43,14 @@ func TestTheDemoScenarios(t *testing.T) {
 	}
 }
 
-// Who mistypes a scenario is reported the names, before anything is started.
-func TestAnUnknownScenarioIsRefusedWithTheNames(t *testing.T) {
+// The demo refuses an unknown scenario with a list of the names, before it starts anything.
+func TestDemoRefusesUnknownScenario(t *testing.T) {
 	out, err := exec.Command(filepath.Join(binDir(t), "machinist-demo"), "--scenario", "no-such").CombinedOutput()
 	if err == nil {
-		t.Error("it ended without an error")
+		t.Error("the demo succeeded with an unknown scenario")
 	}
 	contains(t, string(out), append(demo.ScenarioNames(), "no-such")...)
 	if strings.Contains(string(out), "control plane") {
-		t.Errorf("it started something:\n%s", out)
+		t.Errorf("the demo started a control plane:\n%s", out)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A fleet comes, changes and goes at a cloud with the ways of real ones: exactly the instances that were asked for
-// are made, there is none taken for gone, and nothing is left of any.
-func TestWaysOfClouds(t *testing.T) {
+// A fleet is created, scaled and deleted in a cloud with the semantics of real clouds. The cloud creates exactly the
+// requested instances, no instance counts as missing by mistake, and nothing is left in the end.
+func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
 	changes := []string{simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance}
@@ -24,9 +24,9 @@ func TestWaysOfClouds(t *testing.T) {
 		return rules
 	}
 	m := start(t, stack.Options{})
-	m.fleet(0, nil)
+	m.createFleet(0, nil)
 	made := 0
-	for _, way := range []struct {
+	for _, tc := range []struct {
 		name      string
 		semantics simcloud.Semantics
 		rules     []simcloud.FaultRule
@@ -37,51 +37,52 @@ func TestWaysOfClouds(t *testing.T) {
 		{name: "states return in other case", semantics: simcloud.Semantics{StateReturns: 2 * second, OtherCase: true}},
 		{name: "addresses remain, answers are long", semantics: simcloud.Semantics{KeepAddresses: true,
 			AnswerPadding: 1 << 20}},
-		{name: "quota is free late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second,
+		{name: "quota is released late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second,
 			ClockOffset: 600 * second}},
 		{name: "the clock is behind", semantics: simcloud.Semantics{ClockOffset: -600 * second}},
 		{name: "answers are lost", rules: onChanges(simcloud.FaultEffect{DropConnection: true, AfterEffect: true})},
-		{name: "actions are done late",
+		{name: "actions take effect late",
 			rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
-		{name: "calls are too many", rules: []simcloud.FaultRule{
+		{name: "calls are throttled", rules: []simcloud.FaultRule{
 			{Operation: "*", Probability: sometimes, Seed: 1, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled}},
 			{Operation: "*", Probability: sometimes, Seed: 2, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled,
 				RetryAfter: second}},
 		}},
 	} {
-		t.Run(way.name, func(t *testing.T) {
-			m.behave(way.semantics)
-			for _, rule := range way.rules {
+		t.Run(tc.name, func(t *testing.T) {
+			m.setSemantics(tc.semantics)
+			for _, rule := range tc.rules {
 				if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
 					t.Fatal(err)
 				}
 			}
 			begun := time.Now()
 			m.scale(5)
-			m.running(5)
+			m.awaitRunning(5)
 			m.scale(2)
-			m.running(2)
+			m.awaitRunning(2)
 			made += 5
-			m.wantMade(t, made, 2)
+			m.wantInstances(t, made, 2)
 			m.scale(0)
-			m.none()
-			m.wantMade(t, made, 0)
+			m.awaitNoMachines()
+			m.wantInstances(t, made, 0)
 			for _, in := range m.instances() {
 				if in.AddressInUse {
-					t.Errorf("the address of instance %s is left", in.ID)
+					t.Errorf("the address of instance %s is still in use", in.ID)
 				}
 			}
-			m.everyRuleActed(t)
+			m.wantRulesApplied(t)
 			if err := m.cloud.ClearFaults(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("five machines, then two, then none, within %s", time.Since(begun).Round(100*time.Millisecond))
+			t.Logf("scaled to five, two and zero machines within %s", time.Since(begun).Round(100*time.Millisecond))
 		})
 	}
-	m.noTwins()
+	m.wantNoTwins()
 }
 
-func (m *machinist) everyRuleActed(t *testing.T) {
+// wantRulesApplied fails the test if a fault rule affected no call.
+func (m *machinist) wantRulesApplied(t *testing.T) {
 	t.Helper()
 	rules, err := m.cloud.ListFaults(context.Background())
 	if err != nil {
@@ -89,13 +90,13 @@ func (m *machinist) everyRuleActed(t *testing.T) {
 	}
 	for _, rule := range rules {
 		if rule.Acted == 0 {
-			t.Errorf("the rule for %s matched %d calls and did nothing, so nothing is tested here", rule.Operation, rule.Matched)
+			t.Errorf("the fault rule for %s matched %d calls but affected none", rule.Operation, rule.Matched)
 		}
 	}
 }
 
-// behave gives the cloud these semantics and no others.
-func (m *machinist) behave(s simcloud.Semantics) {
+// setSemantics sets all semantics of the cloud.
+func (m *machinist) setSemantics(s simcloud.Semantics) {
 	m.t.Helper()
 	m.settings(simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{
 		GetLag: &s.GetLag, ListLag: &s.ListLag, TagLag: &s.TagLag, ListOmits: &s.ListOmits, ListRepeats: &s.ListRepeats,

@@ -17,18 +17,18 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A kubelet that asks for a serving certificate gets one for its own name and address.
-func TestNodesServeUnderCertificatesOfTheCluster(t *testing.T) {
+// A kubelet that requests a serving certificate gets one for its own name and address.
+func TestKubeletsGetServingCertificates(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.fleet(2, func(o client.Object) {
+	m.removeDelays()
+	m.createFleet(2, func(o client.Object) {
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			const kind = "kind: KubeletConfiguration\n"
 			replaceUserData(s, kind, kind+"      serverTLSBootstrap: true\n")
 		}
 	})
-	machines := m.running(2)
+	machines := m.awaitRunning(2)
 	list := env.Await(t, m.target, &certificatesv1.CertificateSigningRequestList{}, "two serving certificates",
 		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
 			signed, state := 0, ""

@@ -26,19 +26,20 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// programs are those of which there are shards.
+// programs are the programs that run in shards.
 var programs = []string{stack.Manager, stack.Provider}
 
-// namespacesPerShard is how many namespaces each of two shards has in these tests.
+// namespacesPerShard is the number of namespaces in each of two shards.
 const namespacesPerShard = 4
 
-// divided is a Machinist whose processes are started by the test: several of each program, for fleets in several
-// namespaces. Each process is in a group of its own at the API server, so that its audit log says which one wrote what.
-type divided struct {
+// sharded is a Machinist with fleets in several namespaces. The test starts its processes, several of each program.
+// Each process has its own user group, so that the audit log of the API server shows which process wrote what.
+type sharded struct {
 	*machinist
 	namespaces []string
 	members    map[string]*member
-	// links, unless nil, are what each process is connected to the control cluster by, by its name.
+	// links are the proxies between processes and the control cluster, by the name of the process. With a nil map, the
+	// processes use no proxies.
 	links map[string]*leaseLink
 }
 
@@ -49,15 +50,15 @@ type member struct {
 	shard   sharding.Shard
 }
 
-// memberGroup is what the name of a member's group begins with; the rest is the member's name.
+// memberGroup is the prefix of a member's group. The rest of the group is the member's name.
 const memberGroup = "member:"
 
-// startDivided brings up all but the processes, and makes the namespaces.
-func startDivided(t *testing.T) *divided {
+// startSharded starts everything except the processes, and creates the namespaces.
+func startSharded(t *testing.T) *sharded {
 	t.Helper()
-	// The shards of three are another division of the same namespaces.
-	d := &divided{machinist: start(t, stack.Options{Bare: true, Shards: 3}), members: map[string]*member{}}
-	d.quick()
+	// Some tests also divide the namespaces into three shards.
+	d := &sharded{machinist: start(t, stack.Options{Bare: true, Shards: 3}), members: map[string]*member{}}
+	d.removeDelays()
 	d.slowCloud()
 	var inShard [2]int
 	for i := 0; len(d.namespaces) < len(inShard)*namespacesPerShard; i++ {
@@ -76,13 +77,13 @@ func startDivided(t *testing.T) *divided {
 	return d
 }
 
-// of returns the namespaces of a shard.
-func (d *divided) of(s sharding.Shard) []string {
+// namespacesOf returns the namespaces of a shard.
+func (d *sharded) namespacesOf(s sharding.Shard) []string {
 	return slices.DeleteFunc(slices.Clone(d.namespaces), func(name string) bool { return !s.Owns(name) })
 }
 
-// start starts a process of a shard. replica tells several of one shard apart.
-func (d *divided) start(program string, s sharding.Shard, replica string) *member {
+// startMember starts a process of a shard. replica distinguishes the processes of one shard.
+func (d *sharded) startMember(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	name := fmt.Sprintf("%s-%d-of-%d-%s", program, s.Index, s.Count, replica)
 	config, err := d.Control.UserConfig(program, stack.ProcessGroup, memberGroup+name)
@@ -92,7 +93,7 @@ func (d *divided) start(program string, s sharding.Shard, replica string) *membe
 	target := d.kubeconfig(name+".target", config)
 	if d.links != nil {
 		d.links[name] = &leaseLink{cut: make(chan struct{})}
-		config = d.links[name].stand(d.t, config)
+		config = d.links[name].serve(d.t, config)
 	}
 	args := []string{"--control-kubeconfig=" + d.kubeconfig(name, config), "--target-kubeconfig=" + target,
 		fmt.Sprintf("--shards=%d", s.Count), fmt.Sprintf("--shard=%d", s.Index)}
@@ -122,7 +123,7 @@ func (d *divided) start(program string, s sharding.Shard, replica string) *membe
 }
 
 // kubeconfig writes a kubeconfig and returns its path.
-func (d *divided) kubeconfig(name string, config *rest.Config) string {
+func (d *sharded) kubeconfig(name string, config *rest.Config) string {
 	d.t.Helper()
 	path := filepath.Join(d.Dir(), name+".kubeconfig")
 	if err := controlplane.WriteKubeconfig(path, config); err != nil {
@@ -132,31 +133,31 @@ func (d *divided) kubeconfig(name string, config *rest.Config) string {
 }
 
 // startLeader starts a process and returns when it leads its shard.
-func (d *divided) startLeader(program string, s sharding.Shard, replica string) *member {
+func (d *sharded) startLeader(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
-	m := d.start(program, s, replica)
+	m := d.startMember(program, s, replica)
 	d.awaitLeads(m)
 	return m
 }
 
-// awaitLeads returns when the Lease of a process's shard was acquired after the process had started. No other one may
-// try to get it.
-func (d *divided) awaitLeads(m *member) {
+// awaitLeads waits until the Lease of a process's shard is acquired after the start of the process. No other process
+// may try to acquire it.
+func (d *sharded) awaitLeads(m *member) {
 	d.t.Helper()
 	name := m.shard.LeaseName(m.program)
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, m.Name+" to lead", func(l *coordinationv1.LeaseList) (bool,
 		string) {
 		for _, lease := range l.Items {
 			if at := lease.Spec.AcquireTime; lease.Name == name && at != nil {
-				return at.After(m.Started()), fmt.Sprintf("acquired at %s, and it started at %s", at, m.Started())
+				return at.After(m.Started()), fmt.Sprintf("acquired at %s, started at %s", at, m.Started())
 			}
 		}
-		return false, "there is no Lease"
+		return false, "the Lease does not exist"
 	}, client.InNamespace(stack.SystemNamespace))
 }
 
 // lease reads the Lease of a process's shard.
-func (d *divided) lease(m *member) *coordinationv1.Lease {
+func (d *sharded) lease(m *member) *coordinationv1.Lease {
 	d.t.Helper()
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: m.shard.LeaseName(m.program)}
@@ -166,16 +167,16 @@ func (d *divided) lease(m *member) *coordinationv1.Lease {
 	return lease
 }
 
-// fleets creates a fleet in each namespace.
-func (d *divided) fleets(replicas int32) {
+// createFleets creates a fleet in each namespace.
+func (d *sharded) createFleets(replicas int32) {
 	d.t.Helper()
 	for _, name := range d.namespaces {
-		d.fleet(replicas, func(o client.Object) { o.SetNamespace(name) })
+		d.createFleet(replicas, func(o client.Object) { o.SetNamespace(name) })
 	}
 }
 
 // scaleAll sets the replicas of all deployments.
-func (d *divided) scaleAll(replicas int32) {
+func (d *sharded) scaleAll(replicas int32) {
 	d.t.Helper()
 	list := &v1beta1.MachineDeploymentList{}
 	if err := d.control.List(context.Background(), list); err != nil {
@@ -191,8 +192,8 @@ func (d *divided) scaleAll(replicas int32) {
 	}
 }
 
-// settled waits until each of the namespaces has n machines, all Running.
-func (d *divided) settled(namespaces []string, n int) {
+// awaitRunningIn waits until each of the namespaces has n machines, all Running.
+func (d *sharded) awaitRunningIn(namespaces []string, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, fmt.Sprintf("%d running machines in each of %v", n, namespaces),
 		func(l *v1beta1.MachineList) (bool, string) {
@@ -205,49 +206,50 @@ func (d *divided) settled(namespaces []string, n int) {
 				}
 			}
 			done := !slices.ContainsFunc(namespaces, func(name string) bool { return all[name] != n || running[name] != n })
-			return done, fmt.Sprintf("machines: %v, of which are running: %v", all, running)
+			return done, fmt.Sprintf("machines: %v, running: %v", all, running)
 		})
 }
 
-// midst waits until a scale-up to n is under way in all of the namespaces: each has a new instance and not all of them.
-func (d *divided) midst(namespaces []string, before, n int) {
+// awaitPartialScaleUp waits until a scale-up from before to n machines is under way in the namespaces: some of the new
+// instances exist, but not all.
+func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, "a scale-up that is under way", func(l *v1beta1.MachineList) (bool,
 		string) {
-		made := map[string]int{}
+		created := map[string]int{}
 		for i := range l.Items {
 			if l.Items[i].Spec.ProviderID != "" {
-				made[l.Items[i].Namespace]++
+				created[l.Items[i].Namespace]++
 			}
 		}
-		begun := 0
+		added := 0
 		for _, name := range namespaces {
-			begun += made[name] - before*min(1, made[name])
+			added += created[name] - before*min(1, created[name])
 		}
-		return begun >= len(namespaces)/2 && begun < len(namespaces)*(n-before), fmt.Sprintf("instances: %v", made)
+		return added >= len(namespaces)/2 && added < len(namespaces)*(n-before), fmt.Sprintf("instances: %v", created)
 	})
 }
 
-// exact fails the test unless the cloud made one instance for each of n machines in every namespace.
-func (d *divided) exact(n int) {
+// wantInstancesPerNamespace fails the test unless the cloud has created exactly n instances for each namespace.
+func (d *sharded) wantInstancesPerNamespace(n int) {
 	d.t.Helper()
-	d.noTwins()
+	d.wantNoTwins()
 	if made, want := len(d.instances()), n*len(d.namespaces); made != want {
-		d.t.Errorf("the cloud made %d instances for %d machines", made, want)
+		d.t.Errorf("the cloud created %d instances for %d machines", made, want)
 	}
 }
 
-// empty scales to 0 and fails the test if an instance is left.
-func (d *divided) empty() {
+// scaleToZero scales all deployments to 0, and fails the test if an instance is left.
+func (d *sharded) scaleToZero() {
 	d.t.Helper()
 	d.scaleAll(0)
-	d.settled(d.namespaces, 0)
-	if n := d.live(); n != 0 {
+	d.awaitRunningIn(d.namespaces, 0)
+	if n := d.countLive(); n != 0 {
 		d.t.Errorf("%d instances are left", n)
 	}
 }
 
-// memberOf returns the name of the process that is in such groups, "" if it is none of ours.
+// memberOf returns the name of the member that has the groups, or "" if they are not the groups of a member.
 func memberOf(groups []string) string {
 	for _, group := range groups {
 		if name, ok := strings.CutPrefix(group, memberGroup); ok {

@@ -19,12 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseLink stands between one process and the API server. When it is cut, requests about Leases get no answer any
-// more, and all others do: the process has nothing but its own clock to know that its Lease has run out.
+// leaseLink is a proxy between a process and the API server. When it is cut, it no longer answers requests about
+// Leases, but still answers all others. The process can then only use its own clock to notice that its Lease has
+// expired.
 type leaseLink struct{ cut chan struct{} }
 
-// stand returns what leads a process to the link instead of to the API server.
-func (l *leaseLink) stand(t *testing.T, config *rest.Config) *rest.Config {
+// serve starts the proxy, and returns a configuration with which a process uses the proxy instead of the API server.
+func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	to, err := url.Parse(config.Host)
 	if err != nil {
@@ -58,20 +59,20 @@ func (l *leaseLink) stand(t *testing.T, config *rest.Config) *rest.Config {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// The leaders of a shard are frozen for longer than their leases, and have work to do when they resume. By then nobody
-// answers what they ask about Leases.
+// The leaders of a shard are frozen for longer than their lease duration. When they resume, they have work to do, but
+// their requests about Leases get no answer.
 //
 // Rules: shard-has-one-owner, lease-counts-from-send.
-func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
-	onlyInFull(t, "TestAFrozenLeaderDoesNotActWhenItResumes")
+func TestFrozenShardDoesNotActAfterResume(t *testing.T) {
+	onlyInFull(t, "TestFrozenLeaderDoesNotActAfterResume")
 	t.Parallel()
-	d := startDivided(t)
+	d := startSharded(t)
 	d.links = map[string]*leaseLink{}
-	leaders, _ := d.pairs()
-	d.fleets(2)
-	d.settled(d.namespaces, 2)
+	leaders, _ := d.startPairs()
+	d.createFleets(2)
+	d.awaitRunningIn(d.namespaces, 2)
 	d.scaleAll(6)
-	d.midst(d.of(first), 2, 6)
+	d.awaitPartialScaleUp(d.namespacesOf(first), 2, 6)
 	var leases []*coordinationv1.Lease
 	for _, program := range programs {
 		leases = append(leases, d.lease(leaders[program][0]))
@@ -80,7 +81,7 @@ func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
 	for _, lease := range leases {
 		d.awaitHandover(lease)
 	}
-	d.settled(d.namespaces, 6)
+	d.awaitRunningIn(d.namespaces, 6)
 	d.scaleAll(8)
 	for _, program := range programs {
 		close(d.links[leaders[program][0].Name].cut)
@@ -90,26 +91,26 @@ func TestAFrozenShardDoesNotActWhenItResumes(t *testing.T) {
 		signal(t, leaders[program][0].Process, syscall.SIGCONT)
 	}
 	for _, program := range programs {
-		mustEndFenced(t, leaders[program][0].Process)
-		t.Logf("%s had ended %s after it resumed", leaders[program][0].Name, time.Since(resumed))
+		awaitFencedExit(t, leaders[program][0].Process)
+		t.Logf("%s ended %s after it resumed", leaders[program][0].Name, time.Since(resumed))
 	}
-	d.settled(d.namespaces, 8)
-	d.oneOwner(resumed)
+	d.awaitRunningIn(d.namespaces, 8)
+	d.wantOneOwner(resumed)
 	for _, program := range programs {
 		frozen := leaders[program][0]
 		if n := len(d.writes(program).by(frozen)); n == 0 {
-			t.Errorf("%s never wrote anything", frozen.Name)
+			t.Errorf("got no writes of %s, want some before the freeze", frozen.Name)
 		}
 		n := len(d.writes(program).by(frozen).between(resumed, time.Now()))
 		t.Logf("%s sent %d writes after it resumed", frozen.Name, n)
 		if n > workers {
-			t.Errorf("%s sent %d writes after it resumed; only the %d whose check was before it froze may still go out",
-				frozen.Name, n, workers)
+			t.Errorf("got %d writes of %s after it resumed, want at most the %d that had passed the fence before", n, frozen.Name,
+				workers)
 		}
 		if n := len(d.renewals(frozen).between(resumed, time.Now())); n > 0 {
-			t.Errorf("%s renewed its lease %d times after another process had acquired it", frozen.Name, n)
+			t.Errorf("%s renewed its Lease %d times after another process had acquired the Lease", frozen.Name, n)
 		}
 	}
-	d.exact(8)
-	d.empty()
+	d.wantInstancesPerNamespace(8)
+	d.scaleToZero()
 }

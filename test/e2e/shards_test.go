@@ -15,25 +15,25 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// lastTry is how many times a successor may try to get a Lease that has run out, and firstWrite is how many times it
-// may renew it before it writes in one of the namespaces. Both count its own requests, so that they are the same on a
-// slow machine.
+// maxTries is how many times a successor may try to acquire an expired Lease. maxRenewals is how many times it may
+// renew the Lease before its first write in a namespace. Both count requests of the successor, so that they do not
+// depend on the speed of the machine.
 const (
-	lastTry    = 3
-	firstWrite = 5
+	maxTries    = 3
+	maxRenewals = 5
 )
 
 var first, second = sharding.Shard{Index: 0, Count: 2}, sharding.Shard{Index: 1, Count: 2}
 
-// pairs starts two processes for each shard of each program. It returns the leaders and those that wait, by the program
-// and the shard.
-func (d *divided) pairs() (leaders, waiting map[string][]*member) {
+// startPairs starts two processes for each shard of each program. It returns the leaders and the waiting processes, by
+// program and shard.
+func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	d.t.Helper()
 	leaders, waiting = map[string][]*member{}, map[string][]*member{}
 	for _, program := range programs {
 		for _, s := range []sharding.Shard{first, second} {
 			leaders[program] = append(leaders[program], d.startLeader(program, s, "a"))
-			waiting[program] = append(waiting[program], d.start(program, s, "b"))
+			waiting[program] = append(waiting[program], d.startMember(program, s, "b"))
 		}
 	}
 	for _, program := range programs {
@@ -42,8 +42,8 @@ func (d *divided) pairs() (leaders, waiting map[string][]*member) {
 	return leaders, waiting
 }
 
-// awaitHandover returns when another process than before holds the Lease of a shard.
-func (d *divided) awaitHandover(before *coordinationv1.Lease) {
+// awaitHandover waits until another process than before holds the Lease of a shard.
+func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, "another holder of "+before.Name,
 		func(l *coordinationv1.LeaseList) (bool, string) {
@@ -52,22 +52,22 @@ func (d *divided) awaitHandover(before *coordinationv1.Lease) {
 					return *holder != "" && *holder != *before.Spec.HolderIdentity, *holder
 				}
 			}
-			return false, "there is no Lease"
+			return false, "the Lease does not exist"
 		}, client.InNamespace(stack.SystemNamespace))
 }
 
-// The leaders of one shard are killed in the midst of a scale-up. The other shard goes on, and the namespaces of the
-// first are served within a lease.
+// The leaders of one shard are killed during a scale-up. The other shard continues, and other processes serve the
+// namespaces of the first shard within a lease duration.
 //
 // Rules: shard-taken-over-within-a-lease, shard-has-one-owner, crash-safe-everywhere.
-func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
+func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 	t.Parallel()
-	d := startDivided(t)
-	leaders, waiting := d.pairs()
-	d.fleets(2)
-	d.settled(d.namespaces, 2)
+	d := startSharded(t)
+	leaders, waiting := d.startPairs()
+	d.createFleets(2)
+	d.awaitRunningIn(d.namespaces, 2)
 	d.scaleAll(6)
-	d.midst(d.of(first), 2, 6)
+	d.awaitPartialScaleUp(d.namespacesOf(first), 2, 6)
 	var leases []*coordinationv1.Lease
 	for _, program := range programs {
 		leases = append(leases, d.lease(leaders[program][0]))
@@ -76,47 +76,47 @@ func TestTheMachinesOfAKilledShardAreServedWithinALease(t *testing.T) {
 		}
 	}
 	killed := time.Now()
-	// There is something to do for everybody, whatever was done before.
+	// This creates work for all processes, even if the first scale-up was already complete.
 	d.scaleAll(8)
 
-	d.settled(d.of(second), 8)
+	d.awaitRunningIn(d.namespacesOf(second), 8)
 	settled := time.Now()
 	for _, lease := range leases {
 		d.awaitHandover(lease)
 	}
-	d.settled(d.namespaces, 8)
-	t.Logf("the other shard settled %s after the kill", settled.Sub(killed))
+	d.awaitRunningIn(d.namespaces, 8)
+	t.Logf("the other shard completed the scale-up %s after the kill", settled.Sub(killed))
 	for i, program := range programs {
 		lease := time.Duration(*leases[i].Spec.LeaseDurationSeconds) * time.Second
-		acquired := d.takenOver(leaders[program][0], waiting[program][0], lease)
+		acquired := d.wantTakeover(leaders[program][0], waiting[program][0], lease)
 		other := leaders[program][1]
 		meanwhile := d.writes(program).by(other).between(killed, acquired)
-		for _, namespace := range d.of(second) {
+		for _, namespace := range d.namespacesOf(second) {
 			if len(meanwhile.in(namespace)) == 0 {
-				t.Errorf("%s wrote nothing in %s while the lease of the other shard ran out", other.Name, namespace)
+				t.Errorf("%s wrote nothing in %s before the Lease of the other shard was taken over", other.Name, namespace)
 			}
 		}
 	}
-	d.oneOwner(time.Now())
-	d.exact(8)
-	d.empty()
+	d.wantOneOwner(time.Now())
+	d.wantInstancesPerNamespace(8)
+	d.scaleToZero()
 }
 
-// takenOver fails the test unless a process acquired the Lease of a killed one as soon as it had run out, and served
-// all of its namespaces. All times are the API server's. It returns when the Lease was acquired.
-func (d *divided) takenOver(old, successor *member, lease time.Duration) time.Time {
+// wantTakeover fails the test unless a process acquired the Lease of a killed process as soon as it had expired, and
+// served all of its namespaces. All times are from the API server. It returns when the Lease was acquired.
+func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
 	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
 	if acquired.Before(renewed.Add(lease)) {
-		d.t.Errorf("%s acquired the lease at %s, before it had run out: it was renewed at %s for %s", successor.Name,
+		d.t.Errorf("%s acquired the Lease at %s, before it had expired: the last renewal at %s was for %s", successor.Name,
 			acquired, renewed, lease)
 	}
 	late := len(d.tries(successor).between(renewed.Add(lease), acquired))
-	if late > lastTry {
-		d.t.Errorf("%s tried %d times to get a lease that had run out, want at most %d", successor.Name, late, lastTry)
+	if late > maxTries {
+		d.t.Errorf("%s tried %d times to acquire an expired Lease, want at most %d", successor.Name, late, maxTries)
 	}
 	written := d.writes(successor.program).by(successor)
-	for _, namespace := range d.of(successor.shard) {
+	for _, namespace := range d.namespacesOf(successor.shard) {
 		if len(written.in(namespace)) == 0 {
 			d.t.Errorf("%s wrote nothing in %s", successor.Name, namespace)
 		}
@@ -125,38 +125,38 @@ func (d *divided) takenOver(old, successor *member, lease time.Duration) time.Ti
 		return acquired
 	}
 	began := written.first().Received
-	if n := len(d.renewals(successor).between(acquired, began)); n > firstWrite {
-		d.t.Errorf("%s renewed its lease %d times before it wrote anything, want at most %d", successor.Name, n, firstWrite)
+	if n := len(d.renewals(successor).between(acquired, began)); n > maxRenewals {
+		d.t.Errorf("%s renewed its Lease %d times before its first write, want at most %d", successor.Name, n, maxRenewals)
 	}
-	d.t.Logf("%s acquired the lease %s after its last renewal, by try %d, and wrote first after %s", successor.Name,
+	d.t.Logf("%s acquired the Lease %s after its last renewal, in try %d, and wrote first after %s", successor.Name,
 		acquired.Sub(renewed), late, began.Sub(renewed))
 	return acquired
 }
 
-// The number of shards changes in the midst of a scale-up, as by a new Deployment: the new processes start beside the
-// old ones, which then end, one of each program by a kill.
+// The number of shards changes during a scale-up, as with an update of the Deployment: the new processes start while
+// the old ones run. The old processes then end, one of each program by a kill.
 //
 // Rules: shards-agree-on-their-number, shard-has-one-owner.
-func TestNobodyActsTwiceWhenTheNumberOfShardsChanges(t *testing.T) {
+func TestShardCountChangesWithoutOverlap(t *testing.T) {
 	onlyInFull(t, "the hand-overs of package test/handover")
 	t.Parallel()
-	d := startDivided(t)
+	d := startSharded(t)
 	var before, after []*member
 	for _, program := range programs {
 		for _, s := range []sharding.Shard{first, second} {
 			before = append(before, d.startLeader(program, s, "a"))
 		}
 	}
-	d.fleets(2)
-	d.settled(d.namespaces, 2)
+	d.createFleets(2)
+	d.awaitRunningIn(d.namespaces, 2)
 	for _, program := range programs {
 		for i := range 3 {
-			after = append(after, d.start(program, sharding.Shard{Index: i, Count: 3}, "a"))
+			after = append(after, d.startMember(program, sharding.Shard{Index: i, Count: 3}, "a"))
 		}
 	}
 	d.awaitTry(after...)
 	d.scaleAll(6)
-	d.midst(d.namespaces, 2, 6)
+	d.awaitPartialScaleUp(d.namespaces, 2, 6)
 	for i, m := range before {
 		if i%2 == 0 {
 			if err := m.Kill(); err != nil {
@@ -167,23 +167,24 @@ func TestNobodyActsTwiceWhenTheNumberOfShardsChanges(t *testing.T) {
 		}
 	}
 	d.scaleAll(8)
-	d.settled(d.namespaces, 8)
+	d.awaitRunningIn(d.namespaces, 8)
 	for _, program := range programs {
-		ours := func(m *member) bool { return m.program != program }
+		otherProgram := func(m *member) bool { return m.program != program }
 		all := d.writes(program)
-		old := all.by(slices.DeleteFunc(slices.Clone(before), ours)...)
-		others := all.by(slices.DeleteFunc(slices.Clone(after), ours)...)
-		if len(old) == 0 || len(others) == 0 {
-			t.Errorf("%s: two shards wrote %d times, and three %d times", program, len(old), len(others))
+		oldWrites := all.by(slices.DeleteFunc(slices.Clone(before), otherProgram)...)
+		newWrites := all.by(slices.DeleteFunc(slices.Clone(after), otherProgram)...)
+		if len(oldWrites) == 0 || len(newWrites) == 0 {
+			t.Errorf("%s: got %d writes of the two old shards and %d of the three new shards, want some of both", program,
+				len(oldWrites), len(newWrites))
 			continue
 		}
-		ended, began := old.last().Received, others.first().Received
-		t.Logf("%s: nobody acted for %s", program, began.Sub(ended))
+		ended, began := oldWrites.last().Received, newWrites.first().Received
+		t.Logf("%s: no shard acted for %s", program, began.Sub(ended))
 		if !began.After(ended) {
-			t.Errorf("%s: the first of three shards wrote at %s, and the last of two at %s", program, began, ended)
+			t.Errorf("%s: a new shard wrote at %s, before the last write of an old shard at %s", program, began, ended)
 		}
 	}
-	d.oneOwner(time.Now())
-	d.exact(8)
-	d.empty()
+	d.wantOneOwner(time.Now())
+	d.wantInstancesPerNamespace(8)
+	d.scaleToZero()
 }

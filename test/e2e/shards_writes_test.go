@@ -9,11 +9,11 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// writes are requests that changed something, in the order in which the API server received them.
+// writes are requests in the order in which the API server received them.
 type writes []auditlog.Request
 
-// requests returns what the processes asked the API server for since it started, by its own clock.
-func (d *divided) requests(match func(auditlog.Request) bool) writes {
+// requests returns the requests of the processes since the start of the API server, ordered by its clock.
+func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	d.t.Helper()
 	log, err := auditlog.Open(d.Control.AuditLog())
 	if err != nil {
@@ -32,25 +32,25 @@ func changed(r auditlog.Request) bool {
 	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Code >= 200 && r.Code < 300
 }
 
-// writes returns what a program's processes changed in the namespaces of the fleets. Events do not count: they say what
-// was done.
-func (d *divided) writes(program string) writes {
+// writes returns the changes of a program's processes in the namespaces of the fleets. Events do not count, because
+// they only report what was done.
+func (d *sharded) writes(program string) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return r.User == program && changed(r) && r.Resource != "events" && slices.Contains(d.namespaces, r.Namespace)
 	})
 }
 
-// renewals returns the writes of a process to the Lease of its shard: the first one acquired it.
-func (d *divided) renewals(m *member) writes {
+// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease.
+func (d *sharded) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return changed(r) && r.Resource == "leases" && r.Name == m.shard.LeaseName(m.program) && memberOf(r.Groups) == m.Name
 	})
 }
 
-// tries returns when a process read the Lease of its shard.
-func (d *divided) tries(m *member) writes {
+// tries returns the reads of the Lease of a process's shard by the process.
+func (d *sharded) tries(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return r.Verb == "get" && r.Resource == "leases" && r.Name == m.shard.LeaseName(m.program) &&
@@ -58,17 +58,17 @@ func (d *divided) tries(m *member) writes {
 	})
 }
 
-// awaitTry returns when each of some processes has tried to get its Lease.
-func (d *divided) awaitTry(members ...*member) {
+// awaitTry waits until each of the processes has tried to acquire its Lease.
+func (d *sharded) awaitTry(members ...*member) {
 	d.t.Helper()
 	for _, m := range members {
-		eventually(d.t, m.Name+" tries to get its Lease", func() (bool, string) {
+		eventually(d.t, m.Name+" has tried to acquire its Lease", func() (bool, string) {
 			return len(d.tries(m)) > 0, m.LogTail()
 		})
 	}
 }
 
-// by returns the writes of some processes.
+// by returns the writes of the given processes.
 func (w writes) by(members ...*member) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !slices.ContainsFunc(members, func(m *member) bool { return m.Name == memberOf(r.Groups) })
@@ -80,7 +80,7 @@ func (w writes) in(namespace string) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool { return r.Namespace != namespace })
 }
 
-// between returns the writes that the API server received after one time and before another.
+// between returns the writes that the API server received between two times.
 func (w writes) between(after, before time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !r.Received.After(after) || !r.Received.Before(before)
@@ -90,9 +90,9 @@ func (w writes) between(after, before time.Time) writes {
 func (w writes) first() auditlog.Request { return w[0] }
 func (w writes) last() auditlog.Request  { return w[len(w)-1] }
 
-// oneOwner fails the test if a process wrote in a namespace that is not in its shard, or after another process had
-// written there in its place, until a time.
-func (d *divided) oneOwner(until time.Time) {
+// wantOneOwner fails the test if a process wrote in a namespace outside of its shard, or if it wrote in a namespace
+// after another process had taken over. It checks the writes until a point in time.
+func (d *sharded) wantOneOwner(until time.Time) {
 	d.t.Helper()
 	for _, program := range programs {
 		all := d.writes(program).between(time.Time{}, until)
@@ -104,7 +104,7 @@ func (d *divided) oneOwner(until time.Time) {
 					continue
 				}
 				if slices.Contains(owners, name) {
-					d.t.Errorf("%s wrote in %s at %s, after another process had: %v", name, namespace, r.Received, owners)
+					d.t.Errorf("%s wrote in %s at %s, after another process had taken over: %v", name, namespace, r.Received, owners)
 					break
 				}
 				owners = append(owners, name)

@@ -23,62 +23,64 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The data of the control cluster is put back to a snapshot while the processes run: versions of objects go back,
-// machines that were made since are unknown, and machines that were deleted since are there again. No instance with a
-// node that serves is removed, and no machine gets two. In the end a person has the unknown instances taken in.
+// The data of the control cluster is restored from a snapshot while the processes run. Objects have older versions,
+// machines that were created after the snapshot are unknown, and machines that were deleted after it exist again. No
+// instance with a serving node is removed, and no machine gets two instances. In the end, an administrator adopts the
+// unknown instances.
 //
 // Rules: older-data-ends-process and unknown-instances-taken-in.
-func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
+func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// Its lease outlasts the time without an API server, so that the manager ends for no other reason.
+	// The manager's Lease does not expire while the API server is down, so that the manager ends only because of older
+	// data.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},
 	})
-	m.quick()
-	m.fleet(size, nil)
-	first := m.running(size)
+	m.removeDelays()
+	m.createFleet(size, nil)
+	first := m.awaitRunning(size)
 	rolled := m.anotherDeployment("rolled", 2)
-	m.running(size + 2)
+	m.awaitRunning(size + 2)
 
-	t.Log("the snapshot has one machine more, which has no instance yet")
-	m.do(m.Provider.Kill)
-	m.resize("workers", size+1)
-	m.await("a machine more", func(all []v1beta1.Machine) bool { return len(all) == size+3 })
+	t.Log("take a snapshot with one more machine, which has no instance yet")
+	m.must(m.Provider.Kill)
+	m.scaleDeployment("workers", size+1)
+	m.await("one more machine", func(all []v1beta1.Machine) bool { return len(all) == size+3 })
 	snapshot := filepath.Join(t.TempDir(), "snapshot")
-	m.do(func() error { return m.Control.Snapshot(t.Context(), snapshot) })
-	m.do(m.Provider.Start)
-	m.do(func() error { return m.AwaitLeader(t.Context(), m.Provider) })
-	m.running(size + 3)
+	m.must(func() error { return m.Control.Snapshot(t.Context(), snapshot) })
+	m.must(m.Provider.Start)
+	m.must(func() error { return m.AwaitLeader(t.Context(), m.Provider) })
+	m.awaitRunning(size + 3)
 	known := m.machines()
 
-	t.Log("since then machines are made, deleted and replaced by a rollout")
-	m.resize("workers", size+3)
-	m.running(size + 5)
+	t.Log("after the snapshot, machines are created, deleted and replaced by a rollout")
+	m.scaleDeployment("workers", size+3)
+	m.awaitRunning(size + 5)
 	for i := range first[:2] {
-		m.do(func() error { return m.control.Delete(t.Context(), &first[i]) })
+		m.must(func() error { return m.control.Delete(t.Context(), &first[i]) })
 	}
 	m.await("two other machines", func(all []v1beta1.Machine) bool {
-		return !has(all, first[0].Name) && !has(all, first[1].Name)
+		return !hasMachine(all, first[0].Name) && !hasMachine(all, first[1].Name)
 	})
-	m.running(size + 5)
+	m.awaitRunning(size + 5)
 	m.command("rollout", "restart", "md/"+rolled)
 	m.command("rollout", "status", "md/"+rolled, "--timeout=2m")
-	m.running(size + 5)
+	m.awaitRunning(size + 5)
 	unknown := map[string]bool{}
 	for _, machine := range m.machines() {
-		if !has(known, machine.Name) {
+		if !hasMachine(known, machine.Name) {
 			unknown[machine.Spec.ProviderID] = true
 		}
 	}
 	if len(unknown) != 2+2+2 {
-		t.Fatalf("%d machines were made since the snapshot, want 6", len(unknown))
+		t.Fatalf("got %d machines that were created after the snapshot, want 6", len(unknown))
 	}
-	before, nodes := m.launches(), m.serving()
+	before, nodes := m.launchTimes(), m.servingNodes()
 
-	t.Log("the snapshot is put back")
-	m.do(func() error { return m.Control.PutBack(t.Context(), snapshot) })
+	t.Log("restore the snapshot")
+	m.must(func() error { return m.Control.PutBack(t.Context(), snapshot) })
 	m.startAgain(m.Manager, m.Provider)
 	log, err := os.ReadFile(m.Manager.LogPath())
 	if err != nil {
@@ -86,26 +88,26 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	}
 	contains(t, string(log), "restored to an older state")
 
-	t.Log("machines without an instance are replaced, the others are as before")
-	m.running(size + 3)
-	m.resize("workers", size+2)
-	m.running(size + 4)
-	m.blocked()
-	now := m.launches()
+	t.Log("machines without an instance are replaced, and the others do not change")
+	m.awaitRunning(size + 3)
+	m.scaleDeployment("workers", size+2)
+	m.awaitRunning(size + 4)
+	m.awaitBlockedOrphans()
+	now := m.launchTimes()
 	for id, launch := range before {
 		if now[id] != launch {
-			t.Errorf("instance %s, whose node serves, was removed or restarted: %q, before %q", id, now[id], launch)
+			t.Errorf("instance %s with a serving node: got launch time %q, want %q", id, now[id], launch)
 		}
 	}
-	after := m.serving()
+	after := m.servingNodes()
 	for name, uid := range nodes {
 		if after[name] != uid {
-			t.Errorf("node %s is %q, before %q", name, after[name], uid)
+			t.Errorf("node %s: got %q, want %q", name, after[name], uid)
 		}
 	}
-	m.oneInstanceEach()
+	m.wantOneInstanceEach()
 
-	t.Log("a person has machines made again that take the unknown instances over")
+	t.Log("an administrator creates machines that adopt the unknown instances")
 	contains(t, m.command("orphans"), "6 found")
 	set := ""
 	for _, machine := range m.machines() {
@@ -115,24 +117,24 @@ func TestEtcdIsPutBackToASnapshotUnderRunningProcesses(t *testing.T) {
 	}
 	contains(t, m.command("orphans", "adopt", "--all", "--set", set, "--dry-run"), "Nothing was changed")
 	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "6 machines created")
-	m.running(size + 4 + 6)
+	m.awaitRunning(size + 4 + 6)
 	contains(t, m.command("orphans", "adopt", "--all", "--set", set), "0 machines created")
-	if again := m.launches(); !maps.Equal(again, now) {
-		t.Errorf("the instances are %v, not %v", again, now)
+	if again := m.launchTimes(); !maps.Equal(again, now) {
+		t.Errorf("after the adoption: got instances %v, want %v", again, now)
 	}
-	m.resize("workers", size+2+6)
+	m.scaleDeployment("workers", size+2+6)
 	m.kubectl("wait", "md/workers", "--for=condition=Ready", "--timeout=60s")
-	if again := m.launches(); !maps.Equal(again, now) {
-		t.Errorf("after the deployment took them in the instances are %v, not %v", again, now)
+	if again := m.launchTimes(); !maps.Equal(again, now) {
+		t.Errorf("after the deployment was scaled up: got instances %v, want %v", again, now)
 	}
-	m.unblocked()
+	m.awaitNoBlockedOrphans()
 }
 
-func has(machines []v1beta1.Machine, name string) bool {
+func hasMachine(machines []v1beta1.Machine, name string) bool {
 	return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Name == name })
 }
 
-// anotherDeployment makes a deployment like that of the example under another name.
+// anotherDeployment creates a deployment like the one of the example, with another name.
 func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	m.t.Helper()
 	like := m.deployment()
@@ -141,59 +143,47 @@ func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	d.Spec.Selector.MatchLabels = map[string]string{"pool": name}
 	d.Spec.Selector.MatchExpressions = nil
 	d.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": name}
-	m.do(func() error { return m.control.Create(m.t.Context(), d) })
+	m.must(func() error { return m.control.Create(m.t.Context(), d) })
 	return name
 }
 
-// resize sets the replicas of a deployment.
-func (m *machinist) resize(name string, replicas int32) {
-	m.t.Helper()
-	d := &v1beta1.MachineDeployment{}
-	m.do(func() error {
-		return m.control.Get(m.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, d)
-	})
-	before := d.DeepCopy()
-	d.Spec.Replicas = &replicas
-	m.do(func() error { return m.control.Patch(m.t.Context(), d, client.MergeFrom(before)) })
-}
-
-// startAgain does what a Deployment does: it starts processes anew that end by themselves, and waits for that.
+// startAgain waits until processes have ended, and starts them again like a Deployment. It returns when they lead.
 func (m *machinist) startAgain(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
-		eventually(m.t, p.Name+" ends", func() (bool, string) { return !p.Running(), "it runs" })
-		m.do(p.Start)
+		eventually(m.t, p.Name+" has ended", func() (bool, string) { return !p.Running(), "the process is running" })
+		m.must(p.Start)
 	}
 	for _, p := range processes {
-		m.do(func() error { return m.AwaitLeader(m.t.Context(), p) })
+		m.must(func() error { return m.AwaitLeader(m.t.Context(), p) })
 	}
 }
 
-// blocked waits until a class reports that instances without a machine wait for a person.
-func (m *machinist) blocked() {
+// awaitBlockedOrphans waits until a class reports that instances without a machine wait for an administrator.
+func (m *machinist) awaitBlockedOrphans() {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class with orphans", func(l *v1beta1.MachineClassList) (bool,
 		string) {
-		return isBlocked(l), fmt.Sprint(l.Items)
+		return hasBlockedOrphans(l), fmt.Sprint(l.Items)
 	}, client.InNamespace(namespace))
 }
 
-// unblocked waits until no class does.
-func (m *machinist) unblocked() {
+// awaitNoBlockedOrphans waits until no class reports such instances.
+func (m *machinist) awaitNoBlockedOrphans() {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "no orphans", func(l *v1beta1.MachineClassList) (bool, string) {
-		return !isBlocked(l), fmt.Sprint(l.Items)
+		return !hasBlockedOrphans(l), fmt.Sprint(l.Items)
 	}, client.InNamespace(namespace))
 }
 
-func isBlocked(l *v1beta1.MachineClassList) bool {
+func hasBlockedOrphans(l *v1beta1.MachineClassList) bool {
 	return slices.ContainsFunc(l.Items, func(c v1beta1.MachineClass) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
 	})
 }
 
-// oneInstanceEach checks that no two instances are tagged with one machine.
-func (m *machinist) oneInstanceEach() {
+// wantOneInstanceEach fails the test if two live instances have the tag of the same machine.
+func (m *machinist) wantOneInstanceEach() {
 	m.t.Helper()
 	seen := map[string]string{}
 	for _, in := range m.instances() {

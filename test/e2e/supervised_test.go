@@ -13,32 +13,32 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// Leases, by flags of a process.
+// Flags for the Lease of a process.
 var (
-	// patientLease is that of every process for which a scenario asks no other: who cannot keep its Lease ends, and an
-	// API server whose machine has other work may leave a renewal without an answer for ten seconds.
+	// patientLease is the default in these tests. A process that cannot renew its Lease ends, and an API server on a busy
+	// machine may not answer a renewal for ten seconds.
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
-	// defaultLease is what processes have of which nothing is asked.
+	// defaultLease contains the default values of the flags.
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
-	// shortLease lets a successor of a killed leader start within seconds. As a busy machine may lose it, who has it is
-	// supervised where other scenarios run beside, unless his end is what is tested.
+	// shortLease lets a successor of a killed leader start within seconds. Such a Lease may be lost on a busy machine.
+	// Processes with it are therefore supervised if other tests run at the same time, unless the test is about their end.
 	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
 		"--leader-election-retry-period=1s"}
 )
 
-// crashPatience is how long a successor may take to lead: a minute and more where the machine has other work.
+// crashPatience is how long a successor may take to lead. On a busy machine it can take more than a minute.
 const crashPatience = 3 * time.Minute
 
-// supervised starts processes anew that end by themselves, as a Deployment does: one that could not keep its lease
-// ends.
+// supervised restarts processes that end, like a Deployment. A process ends if it cannot renew its Lease.
 type supervised struct {
 	m *machinist
-	// mu is held by whoever ends or starts a process.
+	// mu is locked while a process is stopped or started.
 	mu sync.Mutex
-	// ends are the errors with which processes ended by themselves.
+	// ends are the errors with which processes ended that were not crashed by the test.
 	ends map[*child.Process][]error
 }
 
+// supervise restarts processes that end, until the test ends.
 func (m *machinist) supervise(processes ...*child.Process) *supervised {
 	s := &supervised{m: m, ends: map[*child.Process][]error{}}
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,7 +71,7 @@ func (s *supervised) keep(ctx context.Context, p *child.Process) {
 	}
 }
 
-// crash ends a process by SIGKILL, starts it anew and returns when that leads.
+// crash kills a process with SIGKILL, starts it again, and returns when it leads.
 func (s *supervised) crash(p *child.Process) {
 	s.m.t.Helper()
 	s.mu.Lock()
@@ -95,8 +95,9 @@ func (s *supervised) crash(p *child.Process) {
 	}
 }
 
-// endedForLeases says how often a process ended by itself, which no process may do but for its Lease.
-func (s *supervised) endedForLeases(p *child.Process) int {
+// leaseExits returns how often a process ended because of its Lease. It fails the test if the process ended for another
+// reason.
+func (s *supervised) leaseExits(p *child.Process) int {
 	s.m.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

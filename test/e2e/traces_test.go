@@ -24,65 +24,67 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// least is the part of an operation's time that its spans must explain.
-const least = 0.99
+// minCoverage is the part of an operation's time that its spans must cover.
+const minCoverage = 0.99
 
-// traced is a Machinist whose processes report traces.
+// traced is a Machinist whose processes send traces to a receiver.
 type traced struct {
 	*machinist
 	receiver *otlp.Receiver
 }
 
-// startTraced brings a Machinist up that sends traces as the environment of its processes asks for.
+// startTraced starts a Machinist. The environment variables of its processes enable traces.
 func startTraced(t *testing.T) *traced {
 	t.Helper()
 	receiver := otlp.Receive(t)
 	return &traced{start(t, stack.Options{
-		ProviderArgs: defaultLease, // The provider is killed, and leads again when its lease has ended.
+		ProviderArgs: defaultLease, // The provider is killed, and leads again when its Lease has expired.
 		Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
 			"OTEL_BSP_SCHEDULE_DELAY=200"},
 	}), receiver}
 }
 
-// whole returns the trace of an operation once it is complete, and fails the test if that does not come.
-func (m *traced) whole(o tracing.Operation) otlp.Trace {
+// awaitTrace returns the trace of an operation when it is complete.
+func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 	m.t.Helper()
 	id := o.TraceID().String()
 	deadline := time.After(env.Patience)
 	for {
 		spans, changed := m.receiver.Spans()
 		trace := otlp.Of(spans, id)
-		wrong := trace.Check()
-		if len(wrong) == 0 {
+		problems := trace.Check()
+		if len(problems) == 0 {
 			return trace
 		}
 		select {
 		case <-changed:
 		case <-deadline:
-			m.t.Fatalf("the trace is not complete: %s\n%s", strings.Join(wrong, ", "), trace)
+			m.t.Fatalf("the trace is not complete: %s\n%s", strings.Join(problems, ", "), trace)
 		}
 	}
 }
 
-// explained returns the trace of an operation whose spans account for its time, with spans of these processes.
-func (m *traced) explained(o tracing.Operation, services ...string) otlp.Trace {
+// awaitCoveredTrace returns the complete trace of an operation. It fails the test unless the spans cover the time of
+// the operation, and each of the services has sent spans.
+func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp.Trace {
 	m.t.Helper()
-	trace := m.whole(o)
-	if part := trace.Covered(); part < least {
-		m.t.Errorf("the spans cover %.1f%% of the time:\n%s", 100*part, trace)
+	trace := m.awaitTrace(o)
+	if part := trace.Covered(); part < minCoverage {
+		m.t.Errorf("the spans cover %.1f%% of the time, want at least %.0f%%:\n%s", 100*part, 100*minCoverage, trace)
 	}
 	for _, service := range services {
 		if !slices.ContainsFunc(trace, func(s otlp.Span) bool { return s.Service == service }) {
-			m.t.Errorf("%s reports nothing:\n%s", service, trace)
+			m.t.Errorf("the trace has no span of %s:\n%s", service, trace)
 		}
 	}
 	return trace
 }
 
-// created returns the complete trace of a machine's creation, with these spans beside its steps.
-func (m *traced) created(machine *v1beta1.Machine, calls ...string) otlp.Trace {
+// awaitCreationTrace returns the complete trace of a machine's creation. It fails the test unless the trace contains
+// these calls and all steps of a creation.
+func (m *traced) awaitCreationTrace(machine *v1beta1.Machine, calls ...string) otlp.Trace {
 	m.t.Helper()
-	trace := m.explained(tracing.Create(machine.UID), stack.Manager, stack.Provider)
+	trace := m.awaitCoveredTrace(tracing.Create(machine.UID), stack.Manager, stack.Provider)
 	for _, step := range append(calls, "create Machine", "launch", "boot", "node ready", "initialise") {
 		if len(trace.Named(step)) == 0 {
 			m.t.Errorf("the trace of %s has no span %q:\n%s", machine.Name, step, trace)
@@ -96,13 +98,13 @@ func (m *traced) created(machine *v1beta1.Machine, calls ...string) otlp.Trace {
 		"k8s.node.name": machine.Status.NodeRef.Name, "cloud.availability_zone": machine.Status.Instance.Zone,
 	} {
 		if root.Attributes[key] != want {
-			m.t.Errorf("%s of %s is %q, want %q", key, machine.Name, root.Attributes[key], want)
+			m.t.Errorf("attribute %s of %s: got %q, want %q", key, machine.Name, root.Attributes[key], want)
 		}
 	}
 	return trace
 }
 
-// fault has the cloud do something to calls.
+// fault adds a fault rule to the cloud.
 func (m *traced) fault(rule simcloud.FaultRule) {
 	m.t.Helper()
 	if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
@@ -110,7 +112,7 @@ func (m *traced) fault(rule simcloud.FaultRule) {
 	}
 }
 
-// crash kills the provider and starts it again.
+// crash kills the provider, starts it again, and returns when it leads.
 func (m *traced) crash() {
 	m.t.Helper()
 	ctx := context.Background()
@@ -125,11 +127,11 @@ func (m *traced) crash() {
 	}
 }
 
-// From the creation of a machine until it runs, through errors of the cloud, a crash of the provider, a rollout and a
-// drain: its trace says where the time went, has one root, and nothing that was secret.
+// The traces of machines explain where the time went: during creations with errors of the cloud, a crash of the
+// provider, a rollout and a drain. Each trace has one root span and contains no secret.
 //
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
-func TestTracesExplainWhereTheTimeGoes(t *testing.T) {
+func TestTracesExplainTime(t *testing.T) {
 	t.Parallel()
 	m := startTraced(t)
 	boot, shutdown := simcloud.Duration(2*time.Second), simcloud.Duration(time.Second)
@@ -137,22 +139,22 @@ func TestTracesExplainWhereTheTimeGoes(t *testing.T) {
 	const broken = "hunter2-in-a-message"
 	m.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 3,
 		Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable, Message: broken}})
-	m.fleet(3, nil)
+	m.createFleet(3, nil)
 	failed := 0
-	for _, machine := range m.running(3) {
-		trace := m.created(&machine, "cloud Create")
+	for _, machine := range m.awaitRunning(3) {
+		trace := m.awaitCreationTrace(&machine, "cloud Create")
 		t.Logf("the trace of %s:\n%s", machine.Name, trace)
 		for _, call := range trace.Named("cloud Create") {
 			if call.Failed && call.Attributes["machinist.code"] == "Unavailable" {
 				failed++
 				if waits := trace.Named("wait ProviderUnavailable"); len(waits) == 0 {
-					t.Errorf("nothing says that %s waited for the cloud:\n%s", machine.Name, trace)
+					t.Errorf("the trace does not show that %s waited for the cloud:\n%s", machine.Name, trace)
 				}
 			}
 		}
 	}
 	if failed != 3 {
-		t.Errorf("%d failed calls are in the traces, want 3", failed)
+		t.Errorf("got %d failed calls in the traces, want 3", failed)
 	}
 	m.crashInTheMiddle()
 	m.rolloutIsTraced()
@@ -165,8 +167,8 @@ func TestTracesExplainWhereTheTimeGoes(t *testing.T) {
 	}
 }
 
-// crashInTheMiddle kills the provider while machines boot. What it had not sent is lost, but no step is: the next
-// process reports them.
+// crashInTheMiddle kills the provider while machines boot. Spans that were not sent yet are lost, but no step is
+// missing, because the next process reports all steps.
 func (m *traced) crashInTheMiddle() {
 	m.t.Helper()
 	m.scale(5)
@@ -180,92 +182,92 @@ func (m *traced) crashInTheMiddle() {
 		return booting == 2
 	})
 	m.crash()
-	machines := m.running(5)
+	machines := m.awaitRunning(5)
 	for i := range machines {
-		m.created(&machines[i])
+		m.awaitCreationTrace(&machines[i])
 	}
 	slices.SortFunc(machines, func(a, b v1beta1.Machine) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	m.t.Logf("a trace across a crash:\n%s", m.created(&machines[4]))
+	m.t.Logf("a trace across a crash:\n%s", m.awaitCreationTrace(&machines[4]))
 }
 
-// timelineShows asks the command line for the timeline of a machine.
-func (m *traced) timelineShows(machine string, words ...string) {
+// wantTimeline fails the test unless the timeline of a machine contains these words.
+func (m *traced) wantTimeline(machine string, words ...string) {
 	m.t.Helper()
 	out := m.command("why", machine, "--timeline")
 	m.t.Logf("the timeline:\n%s", out)
 	contains(m.t, out, words...)
 }
 
-// rolloutIsTraced rolls the fleet to another class.
+// rolloutIsTraced checks the traces of a rollout of another class.
 func (m *traced) rolloutIsTraced() {
 	m.t.Helper()
-	old := m.running(5)
+	old := m.awaitRunning(5)
 	m.rollTo(examples.LargeClass)
-	m.classes("all of the new class", map[string]int{examples.LargeClass: 5})
+	m.awaitClasses("all of the new class", map[string]int{examples.LargeClass: 5})
 	d := m.deployment()
-	rollout := m.whole(tracing.Rollout(d.UID, 2))
+	rollout := m.awaitTrace(tracing.Rollout(d.UID, 2))
 	id := rollout[0].Trace
 	if made, deleted := len(rollout.Named("create Machine")), len(rollout.Named("delete Machine")); made != 5 ||
 		deleted != 5 {
-		m.t.Errorf("%d machines made and %d deleted in the rollout, want 5 and 5:\n%s", made, deleted, rollout)
+		m.t.Errorf("got %d created and %d deleted machines in the rollout, want 5 and 5:\n%s", made, deleted, rollout)
 	}
-	isPart := func(trace otlp.Trace, span string) {
+	wantLink := func(trace otlp.Trace, span string) {
 		if found := trace.Named(span); len(found) != 1 || !slices.Contains(found[0].Links, id) {
-			m.t.Errorf("the rollout is not linked:\n%s", trace)
+			m.t.Errorf("the trace is not linked to the rollout:\n%s", trace)
 		}
 	}
-	for _, machine := range m.running(5) {
-		isPart(m.created(&machine), "create Machine")
+	for _, machine := range m.awaitRunning(5) {
+		wantLink(m.awaitCreationTrace(&machine), "create Machine")
 	}
 	for i := range old {
-		isPart(m.explained(tracing.Delete(old[i].UID), stack.Manager, stack.Provider), "delete Machine")
+		wantLink(m.awaitCoveredTrace(tracing.Delete(old[i].UID), stack.Manager, stack.Provider), "delete Machine")
 	}
 }
 
-// deletionIsTraced scales the fleet down while a pod may not be evicted for a moment.
+// deletionIsTraced checks the traces of deletions. A PodDisruptionBudget blocks one of the drains for a moment.
 func (m *traced) deletionIsTraced() {
 	m.t.Helper()
-	machines := m.running(5)
+	machines := m.awaitRunning(5)
 	victim := machines[0]
 	pod := m.protectedPod("web", victim.Status.NodeRef.Name)
 	m.scale(0)
-	m.await("a drain that is blocked", func(machines []v1beta1.Machine) bool {
+	m.await("a blocked drain", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(machine v1beta1.Machine) bool {
 			return machine.UID == victim.UID && blockedBy(&machine, pod.Name, "web")
 		})
 	})
-	m.timelineShows("machine/"+victim.Name, "Create", "Boot", "Node Ready", "Delete", "Drain", "now:",
+	m.wantTimeline("machine/"+victim.Name, "Create", "Boot", "Node Ready", "Delete", "Drain", "now:",
 		"PodDisruptionBudget web")
 	m.liftBudget("web")
-	m.none()
+	m.awaitNoMachines()
 	for i := range machines {
-		trace := m.explained(tracing.Delete(machines[i].UID), stack.Manager, stack.Provider)
+		trace := m.awaitCoveredTrace(tracing.Delete(machines[i].UID), stack.Manager, stack.Provider)
 		if len(trace.Named("cloud Delete")) == 0 || len(trace.Named("remove")) != 1 {
-			m.t.Errorf("nothing says how the instance of %s went:\n%s", machines[i].Name, trace)
+			m.t.Errorf("the trace does not show how the instance of %s was deleted:\n%s", machines[i].Name, trace)
 		}
 		if machines[i].UID == victim.UID {
 			m.t.Logf("the trace of a deletion with a drain:\n%s", trace)
 			if waits := trace.Named("wait " + v1beta1.ReasonBlockedByDisruptionBudget); len(waits) == 0 {
-				m.t.Errorf("nothing says that a budget was in the way:\n%s", trace)
+				m.t.Errorf("the trace does not show that a budget blocked the drain:\n%s", trace)
 			}
 			if drains := trace.Named("drain"); len(drains) != 1 || !drains[0].End.After(drains[0].Start) {
-				m.t.Errorf("nothing says how long the drain took:\n%s", trace)
+				m.t.Errorf("the trace does not show how long the drain took:\n%s", trace)
 			}
 		}
 	}
 }
 
-// Traces are sent beside all else: with them and without, a machine costs the same writes.
+// A machine costs the same writes with traces and without.
 //
 // Rule: traces-cost-no-write.
 func TestTracesCostNoWrite(t *testing.T) {
 	const machines = 30
 	m := start(t, stack.Options{ClusterApproves: true})
-	m.quick()
+	m.removeDelays()
 	token := m.sharedToken()
-	m.fleet(0, func(o client.Object) {
+	m.createFleet(0, func(o client.Object) {
 		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
 			replaceUserData(secret, "<<BOOTSTRAP_TOKEN>>", token)
 		}
@@ -275,15 +277,15 @@ func TestTracesCostNoWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	cost := func() map[string]int {
-		m.settled()
+		m.awaitNoWrites()
 		if err := log.Mark(); err != nil {
 			t.Fatal(err)
 		}
 		m.scale(machines)
-		m.running(machines)
+		m.awaitRunning(machines)
 		m.scale(0)
-		m.none()
-		m.settled()
+		m.awaitNoMachines()
+		m.awaitNoWrites()
 		requests, err := log.Requests(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
 		if err != nil {
 			t.Fatal(err)
@@ -315,16 +317,16 @@ func TestTracesCostNoWrite(t *testing.T) {
 	t.Logf("without traces: %v", without)
 	t.Logf("with traces:    %v", with)
 	for what, n := range with {
-		// How many states one status write has in it depends on when the events of a Node come.
+		// The number of status writes depends on when the events of a Node arrive, because one write may combine changes.
 		most := without[what]
 		if strings.HasSuffix(what, "/status") {
 			most += machines * 3 / 10
 		}
 		if n > most {
-			t.Errorf("%d times %s with traces, %d times without", n, what, without[what])
+			t.Errorf("%s: got %d writes with traces and %d without", what, n, without[what])
 		}
 	}
 	if spans, _ := receiver.Spans(); len(spans) < 10*machines {
-		t.Errorf("%d spans for %d machines: were traces on?", len(spans), machines)
+		t.Errorf("got %d spans for %d machines, want at least %d", len(spans), machines, 10*machines)
 	}
 }

@@ -26,159 +26,162 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Classes beside those of the example. The simulated cloud changes small to medium live, to large with a restart, and
-// to gpu not at all; the last is a type that it does not have.
+// Classes in addition to those of the example. The simulated cloud changes the type of an instance from small to medium
+// while it runs, and to large with a restart. It cannot change the type to gpu, and does not have the type of
+// unknownClass.
 const (
 	mediumClass  = "medium"
 	gpuClass     = "gpu"
 	unknownClass = "unknown"
 )
 
-// A Machine that belongs to no set goes through every way in which an instance can change.
-func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
+// A Machine without a set is updated in every possible way.
+func TestStandaloneMachineIsUpdated(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.handMade("hand")
-	m.running(1)
-	first := m.updated("hand", examples.SmallClass, "v1.36.3")
+	m.removeDelays()
+	m.createStandaloneMachine("hand")
+	m.awaitRunning(1)
+	first := m.awaitUpdated("hand", examples.SmallClass, "v1.36.3")
 	instance := m.instanceOf(first)
 	same := func(what string, class, instanceType, version string) *v1beta1.Machine {
 		t.Helper()
-		now := m.updated("hand", class, version)
+		now := m.awaitUpdated("hand", class, version)
 		r := m.instanceOf(now)
 		if r.ID != instance.ID || now.Spec.ProviderID != first.Spec.ProviderID || now.LaunchAttempt() != 1 {
-			t.Errorf("%s: instance %s became %s (%s, attempt %d)", what, instance.ID, r.ID, now.Spec.ProviderID,
-				now.LaunchAttempt())
+			t.Errorf("%s: got instance %s (%s, attempt %d), want %s", what, r.ID, now.Spec.ProviderID, now.LaunchAttempt(),
+				instance.ID)
 		}
 		if r.Type != instanceType || r.State != simcloud.StateRunning || now.Status.Instance.Type != instanceType {
-			t.Errorf("%s: the instance is %s of type %s and reported as %s, want type %s", what, r.State, r.Type,
+			t.Errorf("%s: got instance in state %s with type %s, reported as %s; want type %s", what, r.State, r.Type,
 				now.Status.Instance.Type, instanceType)
 		}
 		if now.Status.NodeRef.UID != first.Status.NodeRef.UID {
-			t.Errorf("%s: the node is another one", what)
+			t.Errorf("%s: the machine has another node", what)
 		}
 		if op := now.Status.LastOperation; op == nil || op.Type != v1beta1.OperationUpdate ||
 			op.State != v1beta1.OperationSucceeded {
-			t.Errorf("%s: the last operation is %+v", what, op)
+			t.Errorf("%s: got last operation %+v, want a successful update", what, op)
 		}
 		return now
 	}
 
-	t.Log("live, in place: the pods notice nothing")
+	t.Log("live update in place, without an effect on the pods")
 	pod := m.protectedPod("web", first.Status.NodeRef.Name)
 	m.setClass("hand", mediumClass)
 	same("live", mediumClass, "medium", "v1.36.3")
 	if node := m.node(first); node.Spec.Unschedulable {
-		t.Error("the node was cordoned for a change that disturbs nobody")
+		t.Error("the node was cordoned for a live update")
 	}
 	if now := m.pod(pod); now == nil || !now.DeletionTimestamp.IsZero() {
-		t.Error("the pod was evicted for a change that disturbs nobody")
+		t.Error("the pod was evicted for a live update")
 	}
 
-	t.Log("with a restart, in place: the node is drained before, and back in service after")
+	t.Log("update in place with a restart: the node is drained before, and back in service afterwards")
 	m.setClass("hand", examples.LargeClass)
-	blocked := m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
+	blocked := m.awaitMachine("hand", "an update whose drain the budget blocks", func(m *v1beta1.Machine) bool {
 		return blockedBy(m, pod.Name, "web") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	})
 	if blocked.Status.Phase != v1beta1.MachineUpdating || meta.IsStatusConditionTrue(blocked.Status.Conditions,
 		v1beta1.ConditionReady) {
-		t.Errorf("while its node is drained the machine is %s: %+v", blocked.Status.Phase, blocked.Status.Conditions)
+		t.Errorf("during the drain: got phase %s, want %s: %+v", blocked.Status.Phase, v1beta1.MachineUpdating,
+			blocked.Status.Conditions)
 	}
 	if r := m.instanceOf(blocked); r.Type != "medium" || r.State != simcloud.StateRunning {
-		t.Errorf("while its node is drained the instance is already %s of type %s", r.State, r.Type)
+		t.Errorf("during the drain: got instance in state %s with type %s, want it unchanged", r.State, r.Type)
 	}
 	if !m.node(first).Spec.Unschedulable {
-		t.Error("the node is drained and not cordoned")
+		t.Error("the node is drained but not cordoned")
 	}
 	m.liftBudget("web")
 	same("restart", examples.LargeClass, "large", "v1.36.3")
-	m.inService("hand")
+	m.awaitInService("hand")
 	if m.pod(pod) != nil {
-		t.Error("the instance restarted under the pod")
+		t.Error("the instance restarted while the pod was running")
 	}
 
-	t.Log("the version, up and down, in place")
+	t.Log("update of the version in place, up and down")
 	for _, version := range []string{"v1.37.0", "v1.36.3"} {
 		m.change("hand", func(m *v1beta1.Machine) { m.Spec.Version = version })
 		same(version, examples.LargeClass, "large", version)
 		m.awaitMachine("hand", "a node of version "+version, func(m *v1beta1.Machine) bool {
 			return m.Status.Version == version
 		})
-		m.inService("hand")
+		m.awaitInService("hand")
 	}
 
-	t.Log("refused: the instance stays as it is, and serves")
+	t.Log("refused update: the instance does not change, and serves")
 	m.setClass("hand", unknownClass)
 	refused := m.awaitMachine("hand", "a refused update", func(m *v1beta1.Machine) bool {
 		return isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange)
 	})
 	if c := meta.FindStatusCondition(refused.Status.Conditions, v1beta1.ConditionUpToDate); !strings.Contains(c.Message,
 		"no-such-type") {
-		t.Errorf("the rejection does not name the type: %q", c.Message)
+		t.Errorf("condition UpToDate: got message %q, want one that names the type", c.Message)
 	}
 	if refused.Status.Phase != v1beta1.MachineRunning || !meta.IsStatusConditionTrue(refused.Status.Conditions,
 		v1beta1.ConditionReady) {
-		t.Errorf("a refused update made the machine %s: %+v", refused.Status.Phase, refused.Status.Conditions)
+		t.Errorf("refused update: got phase %s, want a Ready machine: %+v", refused.Status.Phase, refused.Status.Conditions)
 	}
 	if a := refused.Status.Applied; a.ClassName != examples.LargeClass {
-		t.Errorf("a refused update counts as applied: %+v", a)
+		t.Errorf("refused update: got applied %+v, want class %s", a, examples.LargeClass)
 	}
 	m.setClass("hand", examples.LargeClass)
-	m.updated("hand", examples.LargeClass, "v1.36.3")
+	m.awaitUpdated("hand", examples.LargeClass, "v1.36.3")
 
-	t.Log("by replacement, under the same Machine")
+	t.Log("update by replacement of the instance, with the same Machine")
 	pod = m.protectedPod("db", m.machine("hand").Status.NodeRef.Name)
 	m.setClass("hand", gpuClass)
-	blocked = m.awaitMachine("hand", "a replacement whose drain the budget holds up", func(m *v1beta1.Machine) bool {
+	blocked = m.awaitMachine("hand", "a replacement whose drain the budget blocks", func(m *v1beta1.Machine) bool {
 		return blockedBy(m, pod.Name, "db") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonReplacing)
 	})
 	if l := blocked.Status.Launch; l == nil || l.Step != v1beta1.LaunchStepReplacing ||
 		l.OldProviderID != first.Spec.ProviderID {
-		t.Errorf("the replacement that is under way is recorded as %+v", l)
+		t.Errorf("status.launch during the replacement: got %+v, want step %s with the old provider ID", l,
+			v1beta1.LaunchStepReplacing)
 	}
 	if r := m.instanceOf(blocked); r.ID != instance.ID || r.State != simcloud.StateRunning {
-		t.Errorf("while the node is drained instance %s is %s", r.ID, r.State)
+		t.Errorf("during the drain: got instance %s in state %s, want %s running", r.ID, r.State, instance.ID)
 	}
 	m.liftBudget("db")
-	replaced := m.updated("hand", gpuClass, "v1.36.3")
+	replaced := m.awaitUpdated("hand", gpuClass, "v1.36.3")
 	r := m.instanceOf(replaced)
 	switch {
 	case replaced.UID != first.UID:
 		t.Error("the Machine itself was replaced")
 	case r.ID == instance.ID || r.Type != "gpu":
-		t.Errorf("the instance is %s of type %s, and was %s", r.ID, r.Type, instance.ID)
+		t.Errorf("got instance %s of type %s, want another one than %s of type gpu", r.ID, r.Type, instance.ID)
 	case replaced.Spec.ProviderID != r.ProviderID || replaced.Spec.ProviderID == first.Spec.ProviderID:
-		t.Errorf("the provider ID is %s, the instance's %s, and it was %s", replaced.Spec.ProviderID, r.ProviderID,
-			first.Spec.ProviderID)
+		t.Errorf("got provider ID %s, want that of the new instance, %s; the old one was %s", replaced.Spec.ProviderID,
+			r.ProviderID, first.Spec.ProviderID)
 	case replaced.LaunchAttempt() != 2 || replaced.Replacing():
-		t.Errorf("the launch is recorded as %+v, want attempt 2", replaced.Status.Launch)
+		t.Errorf("status.launch: got %+v, want attempt 2", replaced.Status.Launch)
 	case replaced.Status.NodeRef.UID == first.Status.NodeRef.UID:
-		t.Error("the node of the old instance is still that of the machine")
+		t.Error("the machine still has the node of the old instance")
 	}
 	if node := m.node(replaced); node.Spec.ProviderID != r.ProviderID || node.Spec.Unschedulable {
-		t.Errorf("node %s has the provider ID %s and unschedulable=%v", node.Name, node.Spec.ProviderID,
-			node.Spec.Unschedulable)
+		t.Errorf("node %s: got provider ID %s, unschedulable=%v; want %s, schedulable", node.Name, node.Spec.ProviderID,
+			node.Spec.Unschedulable, r.ProviderID)
 	}
 	if nodes := m.nodes(m.target); len(nodes) != 1 {
-		t.Errorf("nodes %v are there, want that of the new instance only", nodes)
+		t.Errorf("got nodes %v, want only that of the new instance", nodes)
 	}
 
 	m.delete("hand")
-	m.none()
-	m.nothingLeft(2)
-	m.neverTwoAtOnce()
+	m.awaitNoMachines()
+	m.wantNothingLeft(2)
+	m.wantNeverTwoAtOnce()
 	if nodes := m.nodes(m.target); len(nodes) != 0 {
 		t.Errorf("nodes are left: %v", nodes)
 	}
 }
 
-// A Machine without a class says itself what it is made from, and a change of that is one like any other.
-func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
+// A Machine without a class is updated in the same way when its own providerSpec changes.
+func TestInlineMachineIsUpdated(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
-	m.quick()
-	m.handMade("hand")
+	m.removeDelays()
+	m.createStandaloneMachine("hand")
 	m.create(&v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
 		Spec: v1beta1.MachineSpec{
@@ -187,8 +190,8 @@ func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
 			UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
 		},
 	})
-	m.running(2)
-	before := m.updated("inline", "", "v1.36.3")
+	m.awaitRunning(2)
+	before := m.awaitUpdated("inline", "", "v1.36.3")
 	for _, instanceType := range []string{"medium", "gpu"} {
 		hash := m.machine("inline").Status.Applied.ProviderSpecHash
 		m.change("inline", func(machine *v1beta1.Machine) { machine.Spec.ProviderSpec = providerSpec(m.t, instanceType) })
@@ -198,23 +201,23 @@ func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
 				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 		})
 		if r := m.instanceOf(m.machine("inline")); r.Type != instanceType {
-			t.Errorf("the instance is of type %s, want %s", r.Type, instanceType)
+			t.Errorf("got instance type %s, want %s", r.Type, instanceType)
 		}
 	}
 	if now := m.machine("inline"); now.UID != before.UID || now.LaunchAttempt() != 2 {
-		t.Errorf("the machine is at attempt %d, want 2: medium is a change in place, gpu a replacement", now.LaunchAttempt())
+		t.Errorf("got launch attempt %d, want 2: medium is an update in place, gpu is a replacement", now.LaunchAttempt())
 	}
 	m.delete("inline")
 	m.delete("hand")
-	m.none()
-	m.nothingLeft(3)
-	m.neverTwoAtOnce()
+	m.awaitNoMachines()
+	m.wantNothingLeft(3)
+	m.wantNeverTwoAtOnce()
 }
 
-// handMade creates a Machine of the small class that belongs to no set, and what it needs.
-func (m *machinist) handMade(name string) {
+// createStandaloneMachine creates a Machine of the small class without a set, and all classes of these tests.
+func (m *machinist) createStandaloneMachine(name string) {
 	m.t.Helper()
-	m.fleet(0, nil)
+	m.createFleet(0, nil)
 	for class, instanceType := range map[string]string{mediumClass: "medium", gpuClass: "gpu",
 		unknownClass: "no-such-type"} {
 		m.create(&v1beta1.MachineClass{
@@ -240,7 +243,7 @@ func (m *machinist) create(o client.Object) {
 	}
 }
 
-// providerSpec describes an instance of a type as the example's small class describes its own.
+// providerSpec returns the providerSpec of the example's small class with another instance type.
 func providerSpec(t *testing.T, instanceType string) *runtime.RawExtension {
 	t.Helper()
 	raw, err := json.Marshal(driver.Spec{APIVersion: driver.APIVersion, Kind: driver.Kind, Region: "sim-1",
@@ -261,11 +264,11 @@ func (m *machinist) machine(name string) *v1beta1.Machine {
 	return machine
 }
 
-func (m *machinist) change(name string, what func(*v1beta1.Machine)) {
+func (m *machinist) change(name string, change func(*v1beta1.Machine)) {
 	m.t.Helper()
 	machine := m.machine(name)
 	before := machine.DeepCopy()
-	what(machine)
+	change(machine)
 	if err := m.control.Patch(context.Background(), machine, client.MergeFrom(before)); err != nil {
 		m.t.Fatalf("change machine %s: %v", name, err)
 	}
@@ -283,7 +286,7 @@ func (m *machinist) delete(name string) {
 	}
 }
 
-// awaitMachine waits until one machine is as wanted.
+// awaitMachine waits until a machine exists and done returns true for it.
 func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) bool) *v1beta1.Machine {
 	m.t.Helper()
 	is := func(machine v1beta1.Machine) bool { return machine.Name == name && done(&machine) }
@@ -291,8 +294,8 @@ func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) 
 	return &machines[slices.IndexFunc(machines, is)]
 }
 
-// updated waits until a machine was made from a class and a version and is a Ready node.
-func (m *machinist) updated(name, class, version string) *v1beta1.Machine {
+// awaitUpdated waits until a machine has a class and a version applied, and is Running and Ready.
+func (m *machinist) awaitUpdated(name, class, version string) *v1beta1.Machine {
 	m.t.Helper()
 	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version),
 		func(m *v1beta1.Machine) bool {
@@ -308,8 +311,8 @@ func isUpToDate(m *v1beta1.Machine, status metav1.ConditionStatus, reason string
 	return c != nil && c.Status == status && c.Reason == reason
 }
 
-// inService waits until the machine's node takes pods and load again.
-func (m *machinist) inService(name string) {
+// awaitInService waits until the machine's node accepts pods and traffic of load balancers again.
+func (m *machinist) awaitInService(name string) {
 	m.t.Helper()
 	eventually(m.t, "the node is back in service", func() (bool, string) {
 		node := m.node(m.machine(name))
@@ -319,7 +322,7 @@ func (m *machinist) inService(name string) {
 	})
 }
 
-// node reads the Node that a machine is paired with.
+// node reads the Node of a machine.
 func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	m.t.Helper()
 	node := &corev1.Node{}
@@ -329,7 +332,7 @@ func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// pod reads a pod again; nil if it is gone.
+// pod reads a pod again. It returns nil if the pod is gone.
 func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	m.t.Helper()
 	now := &corev1.Pod{}
@@ -343,7 +346,7 @@ func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// instanceOf asks the cloud for the one instance of a machine that is not terminated.
+// instanceOf returns the only instance of a machine in the cloud that is not terminated.
 func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
 	m.t.Helper()
 	var live []simcloud.Record
@@ -353,13 +356,13 @@ func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
 		}
 	}
 	if len(live) != 1 {
-		m.t.Fatalf("machine %s has %d instances at the cloud, want one", machine.Name, len(live))
+		m.t.Fatalf("machine %s: got %d live instances in the cloud, want 1", machine.Name, len(live))
 	}
 	return live[0]
 }
 
-// neverTwoAtOnce fails the test if two instances of one Machine were ever there at the same time.
-func (m *machinist) neverTwoAtOnce() {
+// wantNeverTwoAtOnce fails the test if one Machine ever had two instances at the same time.
+func (m *machinist) wantNeverTwoAtOnce() {
 	m.t.Helper()
 	last := map[types.UID]simcloud.Record{}
 	for _, r := range m.instances() {

@@ -29,12 +29,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Two replicas of the manager stand behind a proxy that knows of connections only. While somebody applies Machines,
-// good ones and bad ones, the certificate and its authority are replaced and each replica ends and comes back. The
-// webhook may be unreachable without harm, so a request that does not reach it shows as a bad Machine that is admitted.
+// Two replicas of the manager run behind a TCP proxy. While a client sends valid and invalid Machines, the certificate
+// and its CA are replaced, and each replica is restarted. The API server ignores an unreachable webhook. A request that
+// does not reach the webhook therefore shows as an invalid Machine that is admitted.
 //
 // Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
-func TestNoRequestForAdmissionIsLost(t *testing.T) {
+func TestNoAdmissionRequestIsLost(t *testing.T) {
 	t.Parallel()
 	front := newProxy(t)
 	var first string
@@ -57,14 +57,14 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 	t.Cleanup(func() { _ = standby.Stop(15 * time.Second) })
 	w := &webhook{machinist: m, replicas: []string{first, second}}
 
-	var ending []byte
-	for try := 0; !bytes.Equal(w.secret().Data["ca.crt"], ending); try++ {
-		// On a machine that is busy enough the next authority may follow before all know of this one.
+	var expiring []byte
+	for try := 0; !bytes.Equal(w.secret().Data["ca.crt"], expiring); try++ {
+		// On a busy machine, the next CA may replace the expiring CA before all processes know the expiring one.
 		if try == 3 {
-			t.Fatal("an authority that ends is replaced before it was ever used")
+			t.Fatal("an expiring CA was replaced before it was used")
 		}
-		ending = w.useAuthorityThatEnds()
-		w.presented(first, second)
+		expiring = w.useExpiringCA()
+		w.awaitPresented(first, second)
 		eventually(t, "the webhook is trusted again", func() (bool, string) {
 			err := w.try(0, true)
 			return err == nil, fmt.Sprint(err)
@@ -73,27 +73,27 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 	front.Add(second)
 
 	s := w.stream(8)
-	w.uncertain(s)
-	w.during(s, "its authority is replaced", func() {
-		w.secretUntil("another authority signs", func(d map[string][]byte) bool {
-			return !bytes.Equal(d["ca.crt"], ending) && d["next-ca.crt"] == nil
+	w.connectRepeatedly(s)
+	w.during(s, "the CA is replaced", func() {
+		w.awaitSecret("another CA in the Secret", func(d map[string][]byte) bool {
+			return !bytes.Equal(d["ca.crt"], expiring) && d["next-ca.crt"] == nil
 		})
-		w.presented(first, second)
+		w.awaitPresented(first, second)
 	})
-	w.during(s, "its certificate is replaced", func() {
+	w.during(s, "the certificate is replaced", func() {
 		before := w.secret().Data
 		w.change(func(d map[string][]byte) { delete(d, corev1.TLSCertKey) })
-		after := w.secretUntil("another certificate is there", func(d map[string][]byte) bool {
+		after := w.awaitSecret("another certificate in the Secret", func(d map[string][]byte) bool {
 			return len(d[corev1.TLSCertKey]) > 0 && !bytes.Equal(d[corev1.TLSCertKey], before[corev1.TLSCertKey])
 		})
 		if !bytes.Equal(after["ca.crt"], before["ca.crt"]) {
-			t.Error("a new certificate took a new authority")
+			t.Error("the CA was replaced together with the certificate")
 		}
-		w.presented(first, second)
+		w.awaitPresented(first, second)
 	})
 	for range 2 {
-		w.during(s, "the standby ends and comes back", func() { w.restart(standby, second) })
-		w.during(s, "the leader ends and comes back", func() {
+		w.during(s, "the standby is restarted", func() { w.restart(standby, second) })
+		w.during(s, "the leader is restarted", func() {
 			w.restart(m.Manager, first)
 			if err := m.AwaitLeader(context.Background(), standby); err != nil {
 				t.Error(err)
@@ -107,55 +107,58 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 		t.Errorf("%d of %d requests were lost:\n%s", len(lost), total, strings.Join(lost[:min(len(lost), 10)], "\n"))
 	}
 	for _, replica := range w.replicas {
-		if given, vain := front.Connections(replica); given == 0 || vain > 0 {
-			t.Errorf("%s was given %d connections, %d went to none", replica, given, vain)
+		if accepted, rejected := front.Connections(replica); accepted == 0 || rejected > 0 {
+			t.Errorf("replica %s: got %d connections, and %d that no replica accepted; want some and none", replica, accepted,
+				rejected)
 		}
 	}
 }
 
-// webhook is that of the manager, served by replicas.
+// webhook is the webhook of the manager, which several replicas serve.
 type webhook struct {
 	*machinist
 	replicas []string
 }
 
-// try sends a Machine that only the webhook can refuse, if it is bad.
-func (w *webhook) try(n int, bad bool) error {
+// try sends a valid Machine, or an invalid one that only the webhook refuses. It returns an error unless exactly the
+// invalid Machine is refused.
+func (w *webhook) try(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
 		Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}},
 	}
-	if bad {
+	if invalid {
 		machine.Spec.Node.Labels = map[string]string{v1beta1.NodeLabelMachine: "x"}
 	}
 	err := w.control.Create(context.Background(), machine, client.DryRunAll)
 	switch {
-	case bad && err == nil:
-		return fmt.Errorf("bad machine %d was admitted", n)
-	case bad && !(apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.node.labels[machinist.dev/machine]")):
-		return fmt.Errorf("bad machine %d: %w", n, err)
-	case !bad && err != nil:
-		return fmt.Errorf("good machine %d: %w", n, err)
+	case invalid && err == nil:
+		return fmt.Errorf("invalid machine %d was admitted", n)
+	case invalid && !(apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.node.labels[machinist.dev/machine]")):
+		return fmt.Errorf("invalid machine %d: %w", n, err)
+	case !invalid && err != nil:
+		return fmt.Errorf("valid machine %d: %w", n, err)
 	}
 	return nil
 }
 
-// stream is somebody who applies one Machine after the other.
+// stream sends Machines without a break, in several goroutines.
 type stream struct {
-	stop chan struct{}
-	all  sync.WaitGroup
+	stop  chan struct{}
+	tasks sync.WaitGroup
 
-	mu    sync.Mutex
-	n     int
-	lost  []string
-	moved *sync.Cond
+	mu   sync.Mutex
+	sent int
+	lost []string
+	// changed is signalled when sent has changed.
+	changed *sync.Cond
 }
 
-func (w *webhook) stream(hands int) *stream {
+func (w *webhook) stream(goroutines int) *stream {
 	s := &stream{stop: make(chan struct{})}
-	s.moved = sync.NewCond(&s.mu)
-	for range hands {
-		s.all.Go(func() {
+	s.changed = sync.NewCond(&s.mu)
+	for range goroutines {
+		s.tasks.Go(func() {
 			for {
 				select {
 				case <-s.stop:
@@ -163,14 +166,14 @@ func (w *webhook) stream(hands int) *stream {
 				default:
 				}
 				s.mu.Lock()
-				s.n++
-				n := s.n
+				s.sent++
+				n := s.sent
 				s.mu.Unlock()
 				if err := w.try(n, n%2 == 0); err != nil {
-					s.lose(err)
+					s.recordLoss(err)
 				}
 				s.mu.Lock()
-				s.moved.Broadcast()
+				s.changed.Broadcast()
 				s.mu.Unlock()
 			}
 		})
@@ -178,10 +181,10 @@ func (w *webhook) stream(hands int) *stream {
 	return s
 }
 
-// uncertainty is an API server that connects anew all the time, and is as late in hearing of another bundle as a
-// request takes.
-func (w *webhook) uncertain(s *stream) {
-	s.all.Go(func() {
+// connectRepeatedly connects to the replicas all the time, like an API server that opens a new connection for each
+// request. It may use a CA bundle that is older by the duration of one request.
+func (w *webhook) connectRepeatedly(s *stream) {
+	s.tasks.Go(func() {
 		for {
 			select {
 			case <-s.stop:
@@ -190,7 +193,7 @@ func (w *webhook) uncertain(s *stream) {
 			}
 			configuration := &admissionv1.ValidatingWebhookConfiguration{}
 			if err := w.control.Get(context.Background(), client.ObjectKey{Name: stack.Manager}, configuration); err != nil {
-				s.lose(err)
+				s.recordLoss(err)
 				return
 			}
 			roots := x509.NewCertPool()
@@ -200,62 +203,62 @@ func (w *webhook) uncertain(s *stream) {
 				if err == nil {
 					conn.Close()
 				} else if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-					s.lose(fmt.Errorf("%s: %w", replica, untrusted))
-				} // Else it is unreachable, and the other one is not.
+					s.recordLoss(fmt.Errorf("%s: %w", replica, untrusted))
+				} // Otherwise the replica is unreachable, and requests reach the other one.
 			}
 		}
 	})
 }
 
-func (s *stream) lose(err error) {
+func (s *stream) recordLoss(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = append(s.lost, time.Now().Format("05.000 ")+err.Error())
 }
 
-// after returns when so many more Machines were sent.
-func (s *stream) after(more int) {
+// awaitSent waits until the given number of Machines have been sent.
+func (s *stream) awaitSent(more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for until := s.n + more; s.n < until; {
-		s.moved.Wait()
+	for until := s.sent + more; s.sent < until; {
+		s.changed.Wait()
 	}
 }
 
 func (s *stream) count() (n, lost int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n, len(s.lost)
+	return s.sent, len(s.lost)
 }
 
 func (s *stream) end() (int, []string) {
 	close(s.stop)
-	s.all.Wait()
-	return s.n, s.lost
+	s.tasks.Wait()
+	return s.sent, s.lost
 }
 
-// during does something within the stream, and tells what was sent meanwhile.
+// during calls f while the stream is running, and logs how many Machines were sent and lost meanwhile.
 func (w *webhook) during(s *stream, what string, f func()) {
 	w.t.Helper()
-	s.after(20)
+	s.awaitSent(20)
 	n, lost := s.count()
 	begun := time.Now()
 	f()
-	s.after(20)
+	s.awaitSent(20)
 	more, lostNow := s.count()
 	w.t.Logf("%s: %s, %d requests, %d lost", what, time.Since(begun).Round(10*time.Millisecond), more-n, lostNow-lost)
 }
 
-// restart ends a replica in order and starts it again, and returns when it serves.
+// restart stops a replica gracefully, starts it again, and returns when it serves.
 func (w *webhook) restart(p *child.Process, address string) {
 	w.t.Helper()
 	if err := p.Stop(15 * time.Second); err != nil {
-		w.t.Errorf("%s did not end in order: %v", p.Name, err)
+		w.t.Errorf("stop %s: %v", p.Name, err)
 	}
 	if err := p.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.presented(address)
+	w.awaitPresented(address)
 }
 
 func (w *webhook) secretKey() client.ObjectKey {
@@ -271,7 +274,7 @@ func (w *webhook) secret() *corev1.Secret {
 	return secret
 }
 
-// change changes the data of the Secret, whoever writes it meanwhile.
+// change changes the data of the Secret. It tries again after a conflict with another writer.
 func (w *webhook) change(f func(map[string][]byte)) {
 	w.t.Helper()
 	eventually(w.t, "the Secret is changed", func() (bool, string) {
@@ -282,7 +285,7 @@ func (w *webhook) change(f func(map[string][]byte)) {
 	})
 }
 
-func (w *webhook) secretUntil(what string, done func(map[string][]byte) bool) (data map[string][]byte) {
+func (w *webhook) awaitSecret(what string, done func(map[string][]byte) bool) (data map[string][]byte) {
 	w.t.Helper()
 	env.Await(w.t, w.control, &corev1.SecretList{}, what, func(l *corev1.SecretList) (bool, string) {
 		for i := range l.Items {
@@ -296,12 +299,12 @@ func (w *webhook) secretUntil(what string, done func(map[string][]byte) bool) (d
 	return data
 }
 
-// presented waits until the replicas present what the Secret holds.
-func (w *webhook) presented(replicas ...string) {
+// awaitPresented waits until the replicas present the certificate in the Secret.
+func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {
 		eventually(w.t, replica+" presents the certificate of the Secret", func() (bool, string) {
-			// Whether it is trusted is the API server's to say.
+			// This check only compares certificates. The API server checks whether the certificate is trusted.
 			conn, err := tls.Dial("tcp", replica, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return false, err.Error()
@@ -309,30 +312,30 @@ func (w *webhook) presented(replicas ...string) {
 			defer conn.Close()
 			block, _ := pem.Decode(w.secret().Data[corev1.TLSCertKey])
 			got := conn.ConnectionState().PeerCertificates[0]
-			return block != nil && bytes.Equal(got.Raw, block.Bytes), "it presents another one"
+			return block != nil && bytes.Equal(got.Raw, block.Bytes), "the replica presents another certificate"
 		})
 	}
 }
 
-// useAuthorityThatEnds puts another authority into the Secret, with a certificate signed by it. It ends so soon that
-// the next one is due. It returns the authority.
-func (w *webhook) useAuthorityThatEnds() []byte {
+// useExpiringCA writes another CA into the Secret, with a certificate that it signed. The CA expires so soon that the
+// manager must replace it. useExpiringCA returns the certificate of the CA.
+func (w *webhook) useExpiringCA() []byte {
 	w.t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	maker := &rotator.CertRotator{CAName: "machinist-webhooks", CAOrganization: "machinist", DNSName: "localhost",
 		ExtKeyUsages: &usage}
 	begin, end := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	authority, err := maker.CreateCACert(begin, end)
+	ca, err := maker.CreateCACert(begin, end)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cert, key, err := maker.CreateCertPEM(authority, begin, end)
+	cert, key, err := maker.CreateCertPEM(ca, begin, end)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.change(func(d map[string][]byte) {
 		clear(d)
-		d["ca.crt"], d["ca.key"], d[corev1.TLSCertKey], d[corev1.TLSPrivateKeyKey] = authority.CertPEM, authority.KeyPEM, cert, key
+		d["ca.crt"], d["ca.key"], d[corev1.TLSCertKey], d[corev1.TLSPrivateKeyKey] = ca.CertPEM, ca.KeyPEM, cert, key
 	})
-	return authority.CertPEM
+	return ca.CertPEM
 }

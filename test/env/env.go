@@ -1,4 +1,4 @@
-// Package env gives tests a real control plane: one for each test binary, with Machinist's API installed.
+// Package env starts a real control plane for the tests of a binary, and installs the API of Machinist there.
 //
 //	func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 //
@@ -38,22 +38,22 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Patience is how long Await waits. It only bounds a failing test: a passing one goes on with the event it waits for.
+// Patience is the timeout of Await. It matters only for failing tests, because Await returns at the expected event.
 const Patience = 2 * time.Minute
 
-// running is the control plane of this test binary, set by Main; nil if its API server is another one.
+// running is the control plane that Main or Start started. It is nil if Use set another API server.
 var running *controlplane.ControlPlane
 
-// administrator is the configuration of an administrator of the tests' API server, and kubeconfig the same as a file.
+// administrator is the client configuration of an administrator. kubeconfig is the path of a file with the same content.
 var (
 	administrator *rest.Config
 	kubeconfig    string
 )
 
-// Use makes the functions of this package use an API server that was started elsewhere.
+// Use sets the API server that the functions of this package use.
 func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
-// Main starts a control plane, runs the tests and stops it. With options the first one says what it consists of.
+// Main starts a control plane, runs the tests and stops the control plane. It uses the first of the options, if any.
 func Main(m *testing.M, options ...controlplane.Options) int {
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}
@@ -69,8 +69,8 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 	return m.Run()
 }
 
-// Start gives one test and its subtests a real control plane in a binary whose other tests use another API server. No
-// other test may run meanwhile.
+// Start starts a control plane for one test and its subtests, in a binary whose other tests use another API server. No
+// other test may run in parallel.
 func Start(t testing.TB) {
 	t.Helper()
 	config, file := administrator, kubeconfig
@@ -84,16 +84,16 @@ func Start(t testing.TB) {
 	}
 }
 
-// start starts a control plane with Machinist's API, and returns what stops it.
+// start starts a control plane with the API of Machinist, and returns a function that stops it.
 func start(o controlplane.Options) (stop func(), err error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, o)
 	if err != nil {
-		return func() {}, fmt.Errorf("start the control plane for the tests: %w", err)
+		return func() {}, fmt.Errorf("start the control plane of the tests: %w", err)
 	}
 	stop = func() { _ = cp.Stop() }
 	if err := install.Install(ctx, cp.Config()); err != nil {
-		return stop, fmt.Errorf("install the API for the tests: %w", err)
+		return stop, fmt.Errorf("install the API of Machinist for the tests: %w", err)
 	}
 	running = cp
 	Use(cp.Config(), cp.Kubeconfig())
@@ -103,20 +103,20 @@ func start(o controlplane.Options) (stop func(), err error) {
 // ControlPlane returns the control plane of this test binary.
 func ControlPlane() *controlplane.ControlPlane { return running }
 
-// Config returns a configuration for an administrator, without throttling.
+// Config returns the client configuration of an administrator without a rate limit.
 func Config() *rest.Config { return rest.CopyConfig(administrator) }
 
-// Kubeconfig returns the path of a kubeconfig file for an administrator.
+// Kubeconfig returns the path of a kubeconfig file of an administrator.
 func Kubeconfig() string { return kubeconfig }
 
-// As returns a configuration for a user who may do everything.
+// As returns the client configuration of a user with all permissions.
 func As(user string) *rest.Config {
 	config := Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	return config
 }
 
-// Scheme returns a scheme with Kubernetes' kinds and ours.
+// Scheme returns a scheme with the kinds of Kubernetes and Machinist.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(s))
@@ -124,17 +124,17 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Client returns an administrator's client that reads the API server itself.
+// Client returns a client of an administrator without a cache.
 func Client(t testing.TB) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(Config(), client.Options{Scheme: Scheme()})
 	if err != nil {
-		t.Fatalf("make a client: %v", err)
+		t.Fatalf("create a client: %v", err)
 	}
 	return c
 }
 
-// Namespace makes a namespace for one test.
+// Namespace creates a namespace for one test and returns its name.
 func Namespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -144,8 +144,8 @@ func Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Manager starts a controller-runtime manager on the control plane for the time of the test. register adds
-// controllers to it before it starts. The client reads its own writes, as that of the real processes does.
+// Manager starts a controller-runtime manager and stops it when the test ends. register adds controllers before the start.
+// As in production, the cached client reads its own writes.
 func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
 	t.Helper()
 	yes := true
@@ -156,11 +156,11 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 			EnableReadYourWritesConsistency: &yes,
 			DisableFor:                      []client.Object{&corev1.Secret{}, &corev1.Pod{}},
 		}},
-		// Each test of a binary makes its own controllers, of the same names.
+		// The tests of a binary create controllers with the same names.
 		Controller: config.Controller{SkipNameValidation: &yes},
 	})
 	if err != nil {
-		t.Fatalf("make a manager: %v", err)
+		t.Fatalf("create a manager: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if err := register(ctx, mgr); err != nil {
@@ -172,38 +172,38 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the manager ended with: %v", err)
+			t.Errorf("run the manager: %v", err)
 		}
 	})
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		t.Fatal("the manager's cache did not sync")
+		t.Fatal("the cache of the manager did not sync")
 	}
 	return mgr
 }
 
-// Await reads a list again at each event of its kind until done says true, and fails the test with what done last
-// observed if that does not come.
+// Await reads a list after each event of its kind until done returns true, and returns the list. At the timeout, it fails
+// the test with the last state that done returned.
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()
 	return AwaitFor(t, Patience, c, list, what, done, options...)
 }
 
-// AwaitFor is Await for what a real cloud takes its time for.
+// AwaitFor is Await with another timeout, for example for a real cloud.
 func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
 	done func(L) (bool, string), options ...client.ListOption) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var state string
-	// Decoding into a list that holds something already would mix the two.
+	// Decode each response into an empty list. Otherwise old fields could remain.
 	empty := list.DeepCopyObject()
 	for {
 		list := empty.DeepCopyObject().(L)
 		events, err := listThenWatch(ctx, c, list, options)
 		if err != nil {
 			if ctx.Err() != nil {
-				t.Fatalf("waited %s for %s; last seen: %s", patience, what, state)
+				t.Fatalf("waited %s for %s, last state: %s", patience, what, state)
 			}
 			t.Fatalf("watch while waiting for %s: %v", what, err)
 		}
@@ -214,7 +214,7 @@ func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c clien
 		}
 		select {
 		case <-events.ResultChan():
-			// Whatever it is, or the watch's end: list again.
+			// List again after any event, and at the end of the watch.
 		case <-ctx.Done():
 		}
 		events.Stop()

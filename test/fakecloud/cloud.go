@@ -1,10 +1,10 @@
-// Package fakecloud is a cloud in memory with its driver, for tests of reconcilers under a clock that only the test
-// moves. It keeps the rules of the driver contract (provider.Driver) and no others: reads may be behind writes, a
-// creation may take effect although its answer was lost, and a deletion may report Gone from a read that is behind.
-// A test adds faults call by call (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
+// Package fakecloud implements a cloud in memory and its driver, for tests of reconcilers with a fake clock. It guarantees
+// no more than the driver contract (provider.Driver). Reads may be stale. A creation may take effect although its response
+// was lost. A deletion may report Gone because of a stale read. A test adds faults for single calls (Will, Fail) or for all
+// calls (OnList, OnGet, OnDelete, Around).
 //
-// The deterministic world has a cloud of its own, test/simulation: that one is copied at every step of a search, and
-// knows the kubelet of each instance.
+// The deterministic simulation has another cloud, in test/simulation, because it copies the cloud at each step of a search
+// and simulates the kubelet of each instance.
 package fakecloud
 
 import (
@@ -20,42 +20,42 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cloud is a cloud and its driver in one. The exported fields are set before the calls that they concern.
+// Cloud is a cloud and its driver. Set the exported fields before the calls that they affect.
 type Cloud struct {
 	provider.Driver // Methods that Cloud does not implement panic.
 
-	// ProviderName is the driver's name.
+	// ProviderName is the name of the driver.
 	ProviderName string
 	Clock        clock.PassiveClock
-	// Settle is the driver's CreateSettle, by default a minute.
+	// Settle is the result of CreateSettle. The default is a minute.
 	Settle time.Duration
-	// Boot and Shutdown are how long it takes until an instance runs, and until it is gone. By default both happen
-	// within the call.
+	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default, both
+	// happen during the call.
 	Boot, Shutdown time.Duration
-	// Left is what Delete names as left until an instance is gone.
+	// Left is DeleteResult.Left of Delete until the instance disappears.
 	Left string
-	// Blind is how long a new instance is missing in lookups by tags.
+	// Blind is how long lookups by tags do not find a new instance.
 	Blind time.Duration
-	// Lag is how far reads are behind, by ID, by tags and in lists: a new instance is missing, one that is gone is shown
-	// as it was, states and tags are old. The reads with which Create, Delete and Adopt begin are behind as well.
+	// Lag is the age of the state that reads return, by ID, by tags and in lists. A new instance is missing, a deleted one is
+	// returned, and states and tags are old. It also applies to the reads at the beginning of Create, Delete and Adopt.
 	Lag time.Duration
-	// Evasive keeps Delete from reporting that it found the instance.
+	// Evasive is set if Delete does not report that it found the instance.
 	Evasive bool
-	// PageSize is how many instances a page of List has, by default 100. With 0 a list never ends.
+	// PageSize is the number of instances in a page of List. The default is 100. With 0, a list never ends.
 	PageSize int
-	// NodeName names the node that a machine's instance registers; empty if unknown. By default it is the machine's name.
+	// NodeName returns the node name of an instance, or "" if it is unknown. The default is the name of the machine.
 	NodeName func(provider.Machine) string
-	// Scope names the scope of a class for List; nil names none.
+	// Scope returns the scope of a class for List. Without it, the scope is empty.
 	Scope func(provider.Class) (string, error)
-	// Leftovers are parts without an instance, by account.
+	// Leftovers contains the parts without an instance, by account.
 	Leftovers map[string][]provider.Leftover
 
-	// Around runs every call: "cloud create", "cloud get", and so on.
+	// Around runs each call, with a name such as "cloud create" or "cloud get".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete run before the call's work, without the cloud's lock; an error ends the call.
+	// OnList, OnGet and OnDelete run at the beginning of a call, without the lock of the cloud. The call returns their error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
-	// OnUpdate answers Update; without it the answer is UpdateDone.
+	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
 	OnUpdate func(provider.UpdateRequest) (provider.UpdateResult, error)
 
 	mu        sync.Mutex
@@ -72,26 +72,26 @@ type Cloud struct {
 	lists     int
 }
 
-// Instance is an instance that costs money.
+// Instance is an instance that exists in the cloud.
 type Instance struct {
 	provider.Instance
 	Token    string
 	UserData string
 
 	account  string
-	born     time.Time
-	goneFrom time.Time // Zero: nobody has deleted it.
+	created  time.Time
+	goneFrom time.Time // zero for an instance that was not deleted
 }
 
 type usedToken struct{ parameters, providerID string }
 
-// lateCreate is a creation that takes effect at a later time.
+// lateCreate is a creation that takes effect later.
 type lateCreate struct {
 	at  time.Time
 	req provider.CreateRequest
 }
 
-// lateTags are tags that an adoption puts on at a later time.
+// lateTags is an adoption that sets the tags later.
 type lateTags struct {
 	at  time.Time
 	req provider.AdoptRequest
@@ -107,7 +107,7 @@ func New(name string, c clock.PassiveClock) *Cloud {
 	}
 }
 
-// Live returns the instances that cost money, oldest first.
+// Live returns the existing instances, sorted by creation.
 func (c *Cloud) Live() []Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,52 +119,52 @@ func (c *Cloud) Live() []Instance {
 	return live
 }
 
-// Created returns how many instances a machine ever had.
+// Created returns the number of instances that were created for a machine.
 func (c *Cloud) Created(uid types.UID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.created[uid]
 }
 
-// Twins returns the machines that had two instances at a time.
+// Twins returns the UIDs of machines that had two instances at the same time.
 func (c *Cloud) Twins() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.twins)
 }
 
-// Requests returns the requests of all calls of Create.
+// Requests returns the requests of all calls to Create.
 func (c *Cloud) Requests() []provider.CreateRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.requests)
 }
 
-// Deletes returns the number of calls of Delete.
+// Deletes returns the number of calls to Delete.
 func (c *Cloud) Deletes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deletes
 }
 
-// Lists returns the number of lists that were begun.
+// Lists returns the number of calls to List for a first page.
 func (c *Cloud) Lists() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lists
 }
 
-// Put adds an instance that somebody else made, in the account that the credential "account" opens, or replaces the
-// instance of that provider ID.
+// Put adds an instance that another system created. The account is the value of the credential "account". Put replaces an
+// instance with the same provider ID.
 func (c *Cloud) Put(account string, in provider.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(in.ProviderID)
-	c.instances = append(c.instances, &Instance{Instance: in, account: account, born: in.LaunchTime})
+	c.instances = append(c.instances, &Instance{Instance: in, account: account, created: in.LaunchTime})
 	c.record(c.Clock.Now())
 }
 
-// Vanish removes an instance that nobody asked to delete.
+// Vanish removes an instance without a call to Delete.
 func (c *Cloud) Vanish(providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *Cloud) Change(providerID string, change func(*provider.Instance)) {
 	defer c.mu.Unlock()
 	in := c.byID(providerID)
 	if in == nil {
-		panic(fmt.Sprintf("there is no instance %s to change", providerID))
+		panic(fmt.Sprintf("change instance %s: not found", providerID))
 	}
 	change(&in.Instance)
 	c.record(c.Clock.Now())
@@ -209,7 +209,7 @@ func (c *Cloud) remove(providerID string) {
 	c.record(c.Clock.Now())
 }
 
-// tick applies what is due.
+// tick applies changes that are due.
 func (c *Cloud) tick() {
 	now := c.Clock.Now()
 	creating := c.creating
@@ -219,7 +219,7 @@ func (c *Cloud) tick() {
 			c.creating = append(c.creating, late)
 			continue
 		}
-		_, _ = c.create(late.req, late.at) // Nobody waits for the answer.
+		_, _ = c.create(late.req, late.at) // The call has returned already.
 	}
 	tagging := c.tagging
 	c.tagging = nil
@@ -235,14 +235,14 @@ func (c *Cloud) tick() {
 		return !in.goneFrom.IsZero() && !now.Before(in.goneFrom)
 	})
 	for _, in := range c.instances {
-		if in.State == provider.StatePending && now.Sub(in.born) >= c.Boot {
+		if in.State == provider.StatePending && now.Sub(in.created) >= c.Boot {
 			in.State = provider.StateRunning
 		}
 	}
 	c.record(now)
 }
 
-// Tag puts Machinist's tags on an instance.
+// Tag sets the tags of Machinist on an instance.
 func Tag(in *provider.Instance, tags map[string]string) {
 	in.ClusterID, in.MachineKey = tags[provider.TagCluster], tags[provider.TagMachine]
 	in.MachineUID = types.UID(tags[provider.TagMachineUID])

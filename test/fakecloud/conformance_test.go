@@ -21,11 +21,12 @@ func spec(size string) []byte {
 	return []byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","size":"` + size + `"}`)
 }
 
-// front is what the cloud leaves out because no reconciler asks for it: contexts that end and a specification that can
-// be wrong. It also keeps from the suite what is crueller than the contract: lists have instances of other clusters.
-type front struct{ *fakecloud.Cloud }
+// checkedCloud adds checks that the tests of reconcilers do not need: of the context and of the specification. It also
+// removes the instances of other clusters from lists, because they violate the contract.
+type checkedCloud struct{ *fakecloud.Cloud }
 
-func alive(ctx context.Context) error {
+// checkContext returns the error of a context as an error of the contract.
+func checkContext(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return provider.Errorf(provider.DeadlineExceeded, "%v", err)
@@ -35,7 +36,8 @@ func alive(ctx context.Context) error {
 	return nil
 }
 
-func valid(ctx context.Context, class provider.Class) error {
+// checkClass validates the specification of a class, and the context.
+func checkClass(ctx context.Context, class provider.Class) error {
 	var s struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -47,72 +49,71 @@ func valid(ctx context.Context, class provider.Class) error {
 	if s.Size == "" {
 		return provider.InvalidField("size", "is required")
 	}
-	return alive(ctx)
+	return checkContext(ctx)
 }
 
-func (f front) Validate(ctx context.Context, req provider.ValidateRequest) error {
-	return valid(ctx, req.Class)
+func (c checkedCloud) Validate(ctx context.Context, req provider.ValidateRequest) error {
+	return checkClass(ctx, req.Class)
 }
 
-func (f front) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
-	return provider.Capacity{InstanceType: "small"}, valid(ctx, req.Class)
+func (c checkedCloud) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
+	return provider.Capacity{InstanceType: "small"}, checkClass(ctx, req.Class)
 }
 
-func (f front) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-	if err := valid(ctx, req.Class); err != nil {
+func (c checkedCloud) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+	if err := checkClass(ctx, req.Class); err != nil {
 		return nil, err
 	}
-	return f.Cloud.Create(ctx, req)
+	return c.Cloud.Create(ctx, req)
 }
 
-func (f front) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
-	if err := valid(ctx, req.Class); err != nil {
+func (c checkedCloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+	if err := checkClass(ctx, req.Class); err != nil {
 		return nil, err
 	}
-	return f.Cloud.Adopt(ctx, req)
+	return c.Cloud.Adopt(ctx, req)
 }
 
-func (f front) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	if err := alive(ctx); err != nil {
+func (c checkedCloud) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	return f.Cloud.Get(ctx, req)
+	return c.Cloud.Get(ctx, req)
 }
 
-func (f front) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
-	if err := alive(ctx); err != nil {
+func (c checkedCloud) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+	if err := checkContext(ctx); err != nil {
 		return provider.DeleteResult{}, err
 	}
-	return f.Cloud.Delete(ctx, req)
+	return c.Cloud.Delete(ctx, req)
 }
 
-// Update answers as a driver that changes nothing in place: OnUpdate is each test's own.
-func (f front) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
-	in, err := f.Get(ctx, provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID, ProviderID: req.ProviderID,
+// Update returns UpdateNeedsReplacement, like a driver without updates in place.
+func (c checkedCloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+	in, err := c.Get(ctx, provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID, ProviderID: req.ProviderID,
 		Scope: req.Scope, Class: req.Class})
 	if err == nil {
 		err = in.OwnedBy(req.ClusterID, req.Machine)
 	}
-	return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "nothing can be changed"}, err
+	return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "updates in place are not supported"}, err
 }
 
-func (f front) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-	if err := alive(ctx); err != nil {
+func (c checkedCloud) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	if err := checkContext(ctx); err != nil {
 		return provider.ListPage{}, err
 	}
-	page, err := f.Cloud.List(ctx, req)
+	page, err := c.Cloud.List(ctx, req)
 	page.Instances = slices.DeleteFunc(page.Instances, func(in provider.Instance) bool {
 		return in.ClusterID != req.ClusterID
 	})
 	return page, err
 }
 
-// The cloud of the reconcilers' tests keeps the contract of drivers.
-func TestTheCloudConforms(t *testing.T) {
+func TestCloudConforms(t *testing.T) {
 	for name, set := range map[string]func(*fakecloud.Cloud){
-		"at once":         func(*fakecloud.Cloud) {},
-		"boots and stops": func(c *fakecloud.Cloud) { c.Boot, c.Shutdown = 20*time.Millisecond, 20*time.Millisecond },
-		"blind": func(c *fakecloud.Cloud) {
+		"without delays":         func(*fakecloud.Cloud) {},
+		"slow boot and shutdown": func(c *fakecloud.Cloud) { c.Boot, c.Shutdown = 20*time.Millisecond, 20*time.Millisecond },
+		"delayed tags": func(c *fakecloud.Cloud) {
 			c.Boot, c.Shutdown, c.Blind = 20*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond
 		},
 	} {
@@ -122,7 +123,7 @@ func TestTheCloudConforms(t *testing.T) {
 			cloud.Settle, cloud.PageSize = 100*time.Millisecond, 2
 			set(cloud)
 			conformance.Run(t, conformance.Config{
-				New:          func() (provider.Driver, error) { return front{cloud}, nil },
+				New:          func() (provider.Driver, error) { return checkedCloud{cloud}, nil },
 				Class:        provider.Class{Spec: spec("small")},
 				OtherSpec:    spec("large"),
 				InvalidSpecs: []conformance.InvalidSpec{{Name: "no size", Spec: spec(""), Field: "size"}},

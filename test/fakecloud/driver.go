@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// call runs f as one call of the driver, under the cloud's lock.
+// call runs f as one call of the driver, with the lock of the cloud.
 func (c *Cloud) call(name string, f func() error) error {
 	return c.around(name, func() error {
 		c.mu.Lock()
@@ -75,7 +75,7 @@ func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		return err
 	})
 	if err != nil {
-		return nil, err // Also when only the answer was lost.
+		return nil, err // The instance may exist nevertheless.
 	}
 	return out, nil
 }
@@ -85,13 +85,13 @@ func (c *Cloud) create(req provider.CreateRequest, now time.Time) (*provider.Ins
 	if used, known := c.tokens[req.Token]; known {
 		in := c.byID(used.providerID)
 		if used.parameters != parameters || in == nil {
-			return nil, provider.Errorf(provider.AlreadyExists, "the token %s was used for something else", req.Token)
+			return nil, provider.Errorf(provider.AlreadyExists, "token %s was used for another creation", req.Token)
 		}
 		return in.describe(), nil
 	}
 	account := accountOf(req.Class)
 	if in, err := c.find(&account, "", req.ClusterID, req.Machine); err == nil {
-		return in, nil // The contract: a machine that has an instance gets no second one.
+		return in, nil // The contract requires that a machine gets no second instance.
 	}
 	for _, in := range c.instances {
 		if in.MachineUID == req.Machine.UID {
@@ -101,7 +101,7 @@ func (c *Cloud) create(req provider.CreateRequest, now time.Time) (*provider.Ins
 	c.created[req.Machine.UID]++
 	serial := len(c.history) + 1
 	in := &Instance{
-		Token: req.Token, UserData: string(req.UserData.Reveal()), account: account, born: now,
+		Token: req.Token, UserData: string(req.UserData.Reveal()), account: account, created: now,
 		Instance: provider.Instance{
 			ProviderID: fmt.Sprintf("fake://%s/i-%04d", req.Machine.Namespace, serial),
 			State:      provider.StateRunning, NodeName: c.NodeName(req.Machine),
@@ -134,7 +134,7 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		}
 		account := accountOf(req.Class)
 		if out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine); err == nil {
-			err = elsewhere(out, req.Scope)
+			err = checkScope(out, req.Scope)
 		}
 		if err == nil && step.Answer != nil {
 			step.Answer(out)
@@ -147,7 +147,7 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 	return out, nil
 }
 
-// Delete implements provider.Driver. As many drivers do, it reads before it deletes.
+// Delete implements provider.Driver. Like many drivers, it reads the instance before it deletes it.
 func (c *Cloud) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	c.count(&c.deletes)
 	if c.OnDelete != nil {
@@ -182,14 +182,14 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 	}
 	read, err := c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
 	if err == nil {
-		err = elsewhere(read, req.Scope)
+		err = checkScope(read, req.Scope)
 	}
 	if provider.IsNotFound(err) {
 		return out, nil
 	}
 	in := c.byID(read.ProviderID)
 	if in == nil {
-		return out, nil // The read was behind.
+		return out, nil // The read was stale.
 	}
 	if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
 		return out, err
@@ -206,7 +206,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 	return provider.DeleteResult{Left: c.Left}, nil
 }
 
-// Adopt implements provider.Adopter. As many drivers do, it reads before it tags.
+// Adopt implements provider.Adopter. Like many drivers, it reads the instance before it sets tags.
 func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
 	err = c.call("adopt", func() error {
 		step := c.step("Adopt")
@@ -240,7 +240,7 @@ func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// Update implements provider.Driver: OnUpdate answers, and without it the instance is as wanted.
+// Update implements provider.Driver with OnUpdate. Without OnUpdate, it returns UpdateDone.
 func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = c.around("update", func() error {
 		if c.OnUpdate == nil {
@@ -253,8 +253,7 @@ func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provi
 	return out, err
 }
 
-// List implements provider.Driver. It is crueller than the contract allows: it also shows the instances of other
-// clusters in the account.
+// List implements provider.Driver. Against the contract, it also returns the instances of other clusters in the account.
 func (c *Cloud) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	page, account := 0, accountOf(req.Class)
 	if req.Continue != "" {

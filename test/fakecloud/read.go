@@ -8,14 +8,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// history is what an instance was, and from when.
+// history contains the states of an instance over time.
 type history struct {
 	account, providerID string
-	born                time.Time
+	created             time.Time
 	versions            []version
 }
 
-// version is what an instance was from a time on; nil when it was gone.
+// version is the state of an instance since a time, or nil if it was removed then.
 type version struct {
 	since    time.Time
 	instance *provider.Instance
@@ -23,13 +23,13 @@ type version struct {
 
 func (h *history) last() *provider.Instance { return h.versions[len(h.versions)-1].instance }
 
-// record keeps what has changed, for reads that are behind.
+// record stores changed instances for later reads, which may be stale.
 func (c *Cloud) record(now time.Time) {
 	for _, in := range c.instances {
 		i := slices.IndexFunc(c.history, func(h *history) bool { return h.providerID == in.ProviderID })
 		if i < 0 {
 			i = len(c.history)
-			c.history = append(c.history, &history{in.account, in.ProviderID, in.born, []version{{now, in.describe()}}})
+			c.history = append(c.history, &history{in.account, in.ProviderID, in.created, []version{{now, in.describe()}}})
 		}
 		if h := c.history[i]; h.last() == nil || !reflect.DeepEqual(*h.last(), in.Instance) {
 			h.versions = append(h.versions, version{now, in.describe()})
@@ -42,9 +42,9 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read is what a read shows that is behind by Lag, nil if it does not show the instance.
+// read returns the state of an instance before Lag, or nil if the instance did not exist then.
 func (c *Cloud) read(h *history) *provider.Instance {
-	shown := h.last() // Without a lag reads are exact, also after the clock was set back.
+	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {
 		shown = nil
 		for _, v := range h.versions {
@@ -60,14 +60,14 @@ func (c *Cloud) read(h *history) *provider.Instance {
 	return &copied
 }
 
-// Find reads one instance as Get does, by provider ID or, without one, by tags. No account hides it.
+// Find reads one instance as Get does: by provider ID or, without one, by tags. It searches all accounts.
 func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(nil, providerID, cluster, m)
 }
 
-// find looks in one account, or in all where it is nil.
+// find searches one account, or all accounts if account is nil.
 func (c *Cloud) find(account *string, providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	for _, h := range c.history {
 		if account != nil && h.account != *account {
@@ -78,7 +78,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 		case in == nil:
 		case providerID != "" && h.providerID == providerID:
 			return in, nil
-		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.born) >= c.Blind:
+		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.created) >= c.Blind:
 			return in, nil
 		}
 	}
@@ -88,8 +88,8 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// elsewhere returns NotFound to whoever looks for an instance in another scope than the one that it is in.
-func elsewhere(in *provider.Instance, scope string) error {
+// checkScope returns NotFound if an instance is in another scope.
+func checkScope(in *provider.Instance, scope string) error {
 	if scope != "" && scope != in.Scope {
 		return provider.Errorf(provider.NotFound, "no instance %s in %s", in.ProviderID, scope)
 	}

@@ -6,38 +6,37 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Step is what happens to one call of an operation.
+// Step defines the behaviour of one call of an operation.
 type Step struct {
-	// Err is what the call returns instead of its result.
+	// Err is the error that the call returns.
 	Err error
-	// Late lets the effect of a Create or Adopt happen that much later, whatever the call returns.
+	// Late delays the effect of Create or Adopt. It does not change the result of the call.
 	Late time.Duration
-	// During runs while the call is under way.
+	// During runs during the call.
 	During func()
-	// Spent lets the instance of a Create come and go at once.
+	// Spent marks the token of a Create as used, as if its instance had been created and removed already.
 	Spent bool
-	// Unseen lets a Delete miss the instance and report Gone, as a read does that is behind.
+	// Unseen lets Delete report Gone without a deletion, as after a stale read.
 	Unseen bool
 	// Answer changes the result of a Get.
 	Answer func(*provider.Instance)
 }
 
-// Will adds steps for the next calls of an operation: Create, Get, Delete or Adopt. A call after the last step does
-// what it is asked for.
+// Will adds steps for the next calls of an operation: Create, Get, Delete or Adopt. Calls after the last step succeed.
 func (c *Cloud) Will(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.script[operation] = append(c.script[operation], steps...)
 }
 
-// Fail makes the next calls of an operation fail, one error each.
+// Fail lets the next calls of an operation fail, with one error each.
 func (c *Cloud) Fail(operation string, errs ...error) {
 	for _, err := range errs {
 		c.Will(operation, Step{Err: err})
 	}
 }
 
-// Recover drops all steps that are left.
+// Recover removes all remaining steps.
 func (c *Cloud) Recover() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,154 +11,155 @@ const (
 	throttling = "https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling"
 )
 
-// worldKubelet says what of the deterministic world's kubelets a comparison leaves out.
-const worldKubelet = "The real one is compared with the machines of the simulated cloud. The deterministic world's " +
-	"kubelets do the same in fewer steps."
+// worldKubelet describes what the comparison of kubelets does not cover.
+const worldKubelet = "The test compares the real kubelet with the machines of the simulated cloud. The kubelets of the " +
+	"deterministic simulation do the same in fewer steps."
 
-// nodes is what doubles do of kubelets and of what runs beside them.
+// nodes returns the behaviours of kubelets, and of other programs on nodes, that doubles implement.
 func nodes() []Behaviour {
 	return []Behaviour{
-		{Name: "A kubelet registers once, as not ready, and is ready later; started anew it registers a Node that is gone",
+		{Name: "A kubelet registers a Node that is not ready at first, and registers a deleted Node again after a restart",
 			Doubles: []string{world + "hosts.go:register", world + "hosts.go:report", hosts + "node.go:register",
 				hosts + "nodestatus.go:node"},
-			Tests: []string{kubelets + "TestAKubeletRegistersItsNode", kubelets + "TestANodeThatIsDeleted"},
+			Tests: []string{kubelets + "TestKubeletRegistersNode", kubelets + "TestKubeletOfDeletedNode"},
 			Why:   worldKubelet},
-		{Name: "A kubelet sets few labels anew, its status wholly, and leaves what is not its own",
+		{Name: "A kubelet updates few labels and its whole status, and keeps fields of others",
 			Doubles: []string{world + "hosts.go:setReady", hosts + "node.go:updated"},
-			Tests:   []string{kubelets + "TestWhatOthersWriteOnANode"}, Why: worldKubelet},
-		{Name: "A kubelet does not start with labels that are Kubernetes' own",
+			Tests:   []string{kubelets + "TestKubeletKeepsOrRevertsChangesOfNode"}, Why: worldKubelet},
+		{Name: "A kubelet does not start with reserved labels of Kubernetes",
 			Doubles: []string{hosts + "bootstrap.go:kubeletMaySet"},
-			Tests:   []string{kubelets + "TestWhichLabelsAKubeletStartsWith"}},
-		{Name: "A kubelet joins by a bootstrap token that has not expired, and asks for certificates",
+			Tests:   []string{kubelets + "TestKubeletRejectsReservedLabels"}},
+		{Name: "A kubelet joins with a valid bootstrap token, and requests certificates",
 			Doubles: []string{world + "hosts.go:tokenGood", world + "approval.go:signing", world + "approval.go:request",
 				hosts + "bootstrap.go:parseBootstrap", hosts + "certificate.go:requestCertificate",
 				hosts + "serving.go:requestServingCertificate"},
-			Tests: []string{kubelets + "TestAKubeletAsksForItsCertificate",
-				kubelets + "TestAKubeletAsksForACertificateToServeWith"},
+			Tests: []string{kubelets + "TestKubeletRequestsClientCertificate",
+				kubelets + "TestKubeletRequestsServingCertificate"},
 			Why: worldKubelet},
-		{Name: "A kubelet renews its Lease and compares its status",
+		{Name: "A kubelet renews its Lease, and updates its status after changes",
 			Doubles: []string{hosts + "heartbeat.go:heartbeat"},
-			Tests:   []string{kubelets + "TestWhatComesWithANode", kubelets + "TestHowOftenALeaseIsRenewed"}},
-		{Name: "A kubelet starts pods, and reports the end of one before it removes it",
-			Doubles: []string{world + "pods.go:fateOf", hosts + "pods.go:simulatePods", hosts + "podstatus.go:status"},
-			Tests: []string{kubelets + "TestAPodRunsAndIsDeleted", kubelets + "TestAPodThatIsKilled",
-				kubelets + "TestAPodWithAFinalizer", kubelets + "TestPodsThatEnd"}, Why: worldKubelet},
-		{Name: "A kubelet restarts containers, at once and then after a while",
+			Tests:   []string{kubelets + "TestKubeletCreatesCSINodeAndLease", kubelets + "TestKubeletRenewsLease"}},
+		{Name: "A kubelet starts pods, and reports the end of a pod before it removes the pod",
+			Doubles: []string{world + "pods.go:nextPodStep", hosts + "pods.go:simulatePods", hosts + "podstatus.go:status"},
+			Tests: []string{kubelets + "TestPodRunsAndIsDeleted", kubelets + "TestPodIsKilledAfterGracePeriod",
+				kubelets + "TestPodWithFinalizer", kubelets + "TestPodsEnd"}, Why: worldKubelet},
+		{Name: "A kubelet restarts containers, at first at once and later with backoff",
 			Doubles: []string{hosts + "pod.go:next"},
-			Tests:   []string{kubelets + "TestPodsThatRestart", kubelets + "TestPodsThatAreDeletedBeforeARestart"}},
-		{Name: "How long a kubelet waits between two tries, and what it has recorded as events",
+			Tests:   []string{kubelets + "TestPodsRestart", kubelets + "TestPodsAreDeletedBeforeRestart"}},
+		{Name: "Backoff of registration, and events of pods",
 			Doubles: []string{hosts + "machine.go:registrationBackoff", hosts + "events.go:recordPodEvents"},
-			Why: "Both follow its source: a test of minutes would only repeat it. " +
+			Why: "Both follow the source of the kubelet. A test would take minutes. " +
 				"https://github.com/kubernetes/kubernetes/tree/v1.36.3/pkg/kubelet"},
-		{Name: "What cloud-init writes on a machine",
+		{Name: "Files that cloud-init writes on a machine",
 			Doubles: []string{hosts + "userdata.go:parseUserData"},
-			Tests:   []string{machines + "TestAMachineBootsJoinsRunsAPodAndGoes"}},
-		{Name: "A kubelet of a machine that boots anew starts its pods anew, or fails those that never restart",
+			Tests:   []string{machines + "TestMachineBootsJoinsRunsPodAndIsDeleted"}},
+		{Name: "After a reboot, a kubelet restarts its pods, or fails pods with restartPolicy Never",
 			Doubles: []string{hosts + "pod.go:reboot"},
-			Why: "A container cannot boot the machine that it is on. docs/simulated-cloud.md says what was measured in a " +
-				"virtual machine."},
-		{Name: "An agent on a node changes the version of its kubelet",
+			Why: "The test runs in a container, which cannot reboot its machine. docs/simulated-cloud.md contains " +
+				"measurements in a virtual machine."},
+		{Name: "An agent updates the version of the kubelet on its node",
 			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:handleUpdateRequest"},
-			Tests:   []string{machines + "TestAnAgentUpgradesAVersionInPlace"},
-			Why:     "Machinist's own convention: its end-to-end test runs the example of an agent."},
-		{Name: "A cloud controller manager sets provider IDs and deletes Nodes of what is gone",
+			Tests:   []string{machines + "TestAgentUpgradesVersionInPlace"},
+			Why:     "This is a convention of Machinist. The end-to-end test runs the example of an agent."},
+		{Name: "A cloud controller manager sets provider IDs, and deletes Nodes without an instance",
 			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:setCloudFields"},
-			Why: "No cloud's is here. What all have in common: " +
+			Why: "No cloud controller manager of a cloud is available. Their common behaviour: " +
 				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
-		{Name: "A kubelet reports the volumes that it may have mounted before it starts a pod, and until it has let go",
+		{Name: "A kubelet reports volumes as in use from before it mounts them until after it unmounts them",
 			Doubles: []string{world + "pods_volumes.go:mountedOn", world + "pods_volumes.go:mountable"},
-			Why: "It takes a CSI driver on the node, and there is none here: " +
+			Why: "This needs a CSI driver on the node, and none is available: " +
 				"https://kubernetes.io/docs/concepts/storage/volumes/#csi"},
-		{Name: "A storage driver attaches and detaches what VolumeAttachments ask for, behind a finalizer",
+		{Name: "A storage driver attaches and detaches volumes for VolumeAttachments, and protects them with a finalizer",
 			Doubles: []string{world + "pods_volumes.go:drives"},
-			Why:     "No storage is here. All drivers have this program: https://github.com/kubernetes-csi/external-attacher"},
+			Why:     "No storage is available. All drivers use this program: https://github.com/kubernetes-csi/external-attacher"},
 	}
 }
 
-// outside is what doubles do of other programs.
+// outside returns the behaviours of other programs that doubles implement.
 func outside() []Behaviour {
 	return []Behaviour{
-		{Name: "An autoscaler reads sizes, marks machines and writes sizes, one request after the other",
+		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",
 			Doubles: []string{world + "autoscaler.go:act", world + "autoscaler_calls.go:decide"},
-			Tests:   []string{"test/e2e:TestAnAutoscalerScalesFromZeroAndBack"},
+			Tests:   []string{"test/e2e:TestAutoscalerScalesFromZeroAndBack"},
 			Why:     "The order of its requests follows its source, https://github.com/kubernetes/autoscaler."},
-		{Name: "A system whose fleet is taken over: it stops with its workload or its Lease, and deletes what is its own",
+		{Name: "The old system of a migrated fleet stops with its workload or its Lease, and deletes its own instances",
 			Doubles: []string{world + "legacy.go:mayAct", world + "legacy_cloud.go:Locate"},
-			Why: "None of these systems is here: their definitions are, in test/manifests/sources, and their source is " +
-				"public, https://github.com/gardener/machine-controller-manager among them. The stand-in of the end-to-end " +
-				"tests is another double, written for itself."},
+			Why: "None of these systems is available, only their definitions, in test/manifests/sources. Their source is " +
+				"public, for example https://github.com/gardener/machine-controller-manager. The stand-in of the end-to-end " +
+				"tests is an independent double."},
 	}
 }
 
-// clouds is what doubles do of infrastructure clouds.
+// clouds returns the behaviours of infrastructure clouds that doubles implement.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
-		libvirt + "TestTheDriverConformsAtTheSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",
-		"test/simulation:TestTheCloudConforms", "test/fakecloud:TestTheCloudConforms"}
+		libvirt + "TestTheDriverConformsOnSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",
+		"test/simulation:TestCloudConforms", "test/fakecloud:TestCloudConforms"}
 	return []Behaviour{
-		{Name: "Creation once per token, tags, names, absence, deletion twice, pages: the contract of drivers",
+		{Name: "The contract of drivers: one creation per token, tags, names, absence, repeated deletion, pages",
 			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud_driver.go:Create",
 				"test/fakecloud/driver.go:create"},
 			Tests: conformance},
-		{Name: "The cloud of the reconcilers' tests: reads behind by a time, and steps that a test writes",
+		{Name: "The cloud in tests of reconcilers: stale reads, and steps that a test defines",
 			Doubles: []string{"test/fakecloud/read.go:read", "test/fakecloud/cloud.go:tick", "test/fakecloud/script.go:Step"},
-			Why: "Each is what the contract of drivers allows, which the tests that use it name: " +
+			Why: "The contract of drivers allows each of them: " +
 				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
-		{Name: "An instance that the cloud announces to remove, and removes",
+		{Name: "The cloud announces the removal of an instance, and removes it",
 			Doubles: []string{world + "interruption.go:reclaim"},
-			Why:     "OpenStack and libvirt never do. Documented for EC2: " + ec2 + "spot-instance-termination-notices.html"},
-		{Name: "Reads, lists and tags that lag, each by itself, and lists that lack or repeat entries",
+			Why:     "OpenStack and libvirt do not do this. Documented for EC2: " + ec2 + "spot-instance-termination-notices.html"},
+		{Name: "Stale reads, lists and tags, independent of each other, and lists with missing or repeated entries",
 			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
 				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",
 				world + "semantics.go:ListsShort", world + "semantics.go:ListsRepeat"},
-			Why: "OpenStack and libvirt read their own database. Documented for EC2: " +
+			Why: "OpenStack and libvirt read their database without a delay. Documented for EC2: " +
 				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
-		{Name: "What is gone is still shown, and a state goes back",
+		{Name: "Deleted instances that are still visible, and states that revert",
 			Doubles: []string{world + "semantics.go:ReadsStale", world + "semantics.go:ListsReturn",
 				world + "semantics.go:StateGoesBack"},
-			Why: "Documented for EC2, which shows terminated instances for an hour: " + ec2 + "terminating-instances.html"},
-		{Name: "Answers that are lost, and calls that are carried out after they failed",
+			Why: "Documented for EC2, which lists terminated instances for an hour: " + ec2 + "terminating-instances.html"},
+		{Name: "Lost responses, and calls that take effect after they failed",
 			Doubles: []string{world + "semantics.go:AnswersLost", world + "semantics.go:DoneLate"},
-			Tests:   []string{openstack + "TestRabbitMQIsKilledInTheMiddleOfTwentyCreations"}},
-		{Name: "Too many calls", Doubles: []string{world + "semantics.go:ThrottledOften"},
-			Why: "OpenStack as it is installed here limits no calls. Documented for Azure: " + throttling},
-		{Name: "Instances that are accepted and fail",
+			Tests:   []string{openstack + "TestFleetSurvivesRestartOfRabbitMQ"}},
+		{Name: "Rate limits", Doubles: []string{world + "semantics.go:ThrottledOften"},
+			Why: "OpenStack as installed for the tests has no rate limits. Documented for Azure: " + throttling},
+		{Name: "Instances that fail after the request was accepted",
 			Doubles: []string{world + "semantics.go:NoHost", world + "semantics.go:GivesUp",
 				world + "semantics_failures.go:giveUp"},
-			Tests: []string{openstack + "TestAFlavorThatFitsNoHost",
-				openstack + "TestAnImageIsDeletedBetweenCreateAndBoot"}},
-		{Name: "An instance that is reported failed and runs on",
+			Tests: []string{openstack + "TestFleetSurvivesFlavorThatFitsNoHost",
+				openstack + "TestMachinesWaitForDeletedImage"}},
+		{Name: "An instance that is reported as failed, but continues to run",
 			Doubles: []string{world + "semantics.go:ReportsFailed"},
-			Tests:   []string{openstack + "TestAServerInErrorAndOneDeletedBehindOurBack"}},
-		{Name: "Parts that remain, or are attached late",
+			Tests:   []string{openstack + "TestOnlyDeletedServerIsReplaced"}},
+		{Name: "Parts that remain, or are attached with a delay",
 			Doubles: []string{world + "semantics.go:PartsRemain", world + "semantics.go:PartsUnattached"},
-			Tests:   []string{openstack + "TestPartsThatAKilledProviderLeft"}},
-		{Name: "Quota that is used up, and frees late", Doubles: []string{world + "semantics.go:QuotaFreesLate"},
-			Tests: []string{openstack + "TestAQuotaIsUsedUpAndFreed"},
-			Why:   "At OpenStack it frees at once, at others late: https://learn.microsoft.com/azure/quotas/quotas-overview"},
-		{Name: "Credentials that are refused for a while", Doubles: []string{world + "semantics.go:CredentialsExpire"},
-			Tests: []string{openstack + "TestKeystoneTakesTokensAndCredentialsBack"}},
-		{Name: "Clocks that differ", Doubles: []string{world + "semantics.go:ClockAhead", world + "semantics.go:ClockBehind"},
-			Why: "All clouds here run on this machine's clock."},
-		{Name: "A hypervisor that stops, and machines whose process was killed",
+			Tests:   []string{openstack + "TestPartsOfKilledProviderAreDeleted"}},
+		{Name: "An exhausted quota, which is released with a delay", Doubles: []string{world + "semantics.go:QuotaFreesLate"},
+			Tests: []string{openstack + "TestFleetGrowsWhenQuotaIsRaised"},
+			Why: "OpenStack releases quota at once, other clouds with a delay: " +
+				"https://learn.microsoft.com/azure/quotas/quotas-overview"},
+		{Name: "Credentials that are refused temporarily", Doubles: []string{world + "semantics.go:CredentialsExpire"},
+			Tests: []string{openstack + "TestFleetRecoversFromRevokedTokensAndCredentials"}},
+		{Name: "Different clocks", Doubles: []string{world + "semantics.go:ClockAhead", world + "semantics.go:ClockBehind"},
+			Why: "All clouds of the tests use the clock of the same machine."},
+		{Name: "A stopped hypervisor, and machines whose process was killed",
 			Doubles: []string{"simcloud/cloud/operations.go:AddFault"},
-			Tests:   []string{libvirt + "TestAKilledQEMUIsAStoppedMachine", libvirt + "TestLibvirtdIsStartedAnew"}},
+			Tests:   []string{libvirt + "TestKilledQEMUIsReportedAsStopped", libvirt + "TestMachinesSurviveRestartOfLibvirtd"}},
 	}
 }
 
-// Gaps returns what the real things do and no double.
+// Gaps returns the behaviours of real programs that no double implements.
 func Gaps() []Gap {
 	return []Gap{
-		{"Lists in pages, and tokens of pages that expire", "The store never pages, so no client of it meets one."},
-		{"Old resource versions are refused after compaction", "The store keeps all. A lost watch stands for it."},
-		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and as late as others " +
-			"leave it time: these are more runs than the real one has."},
-		{"Pods that all end together are spared when a whole zone is silent", "The double ends them: this is crueller."},
-		{"Requests for certificates are deleted an hour after their decision", "No run is so long."},
-		{"Volumes whose driver never attaches them: they are given up after two minutes", "The world's driver always does."},
-		{"What the attach-detach controller forgets when it starts anew", "Nobody restarts the world's controllers."},
-		{"Finalizers of a Job's pods, and that a finished Job makes no other pod", "A drain waits for no pod that ended."},
-		{"Pods that no node takes wait for one", "The double makes a pod when there is a node for it."},
-		{"Node status and Leases by the minute", "The world knows which kubelet is silent: heartbeats would only cost steps."},
+		{"Paged lists, and expired continue tokens", "The store returns lists in one page."},
+		{"Refusal of old resource versions after compaction", "The store keeps all versions. A lost watch has the same effect."},
+		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and with any delay. " +
+			"These runs include those of the real program."},
+		{"No eviction of pods while a whole zone is silent", "The double evicts them, which is a harder test."},
+		{"Deletion of certificate requests an hour after their decision", "No run takes so long."},
+		{"Timeout after two minutes for volumes that are not attached", "The driver of the simulation attaches all volumes."},
+		{"Lost state of the attach-detach controller after a restart", "The simulation does not restart its controllers."},
+		{"Finalizers of the pods of a Job, and finished Jobs", "A drain does not wait for finished pods."},
+		{"Pending pods without a suitable node", "The double creates a pod only when there is a node for it."},
+		{"Periodic node status and Leases", "The simulation knows which kubelets are silent. Heartbeats would only cost steps."},
 	}
 }

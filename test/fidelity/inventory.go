@@ -1,26 +1,26 @@
-// Package fidelity says of each behaviour of others that tests imitate where it is imitated, and which test shows that
-// the real thing does the same. Such a test makes one statement about both, the double and the real thing.
+// Package fidelity lists the behaviours of real programs that test doubles implement. For each behaviour, it names the code
+// of the double, and a test that compares the double with the real program.
 //
-// Who changes a double changes its row here, and who adds a file to one adds a row: a test compares the rows with the
-// files and tests that there are.
+// Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries with
+// the existing files and tests.
 package fidelity
 
 import "slices"
 
-// Behaviour is one thing that an API server, a controller, a kubelet or a cloud does, and that a double does as well.
+// Behaviour is a behaviour of an API server, a controller, a kubelet or a cloud that a double implements.
 type Behaviour struct {
-	// Name says what it does.
+	// Name describes the behaviour.
 	Name string
-	// Doubles are where it is imitated, each as a file and the name of a declaration in it: "test/x/y.go:find".
+	// Doubles are the declarations that implement the behaviour, each as a file and a name: "test/x/y.go:find".
 	Doubles []string
-	// Tests say the same of the real thing and of the double, each as a folder and its name: "test/x:TestThis".
+	// Tests are the tests of both the double and the real program, each as a folder and a name: "test/x:TestThis".
 	Tests []string
-	// Why says why no test does: which real thing is not here, and where its behaviour is documented. It is empty where
-	// there are Tests, or says what of the behaviour they leave out.
+	// Why explains why there is no test: which real program is not available, and where its behaviour is documented. If there
+	// are Tests, it may describe what they do not cover.
 	Why string
 }
 
-// Gap is something that the real thing does and no double.
+// Gap is a behaviour of a real program that no double implements.
 type Gap struct{ Name, Why string }
 
 // All returns all behaviours.

@@ -15,21 +15,21 @@ import (
 
 const root = "../.."
 
-// Each row names what is there: declarations that imitate, and tests that compare, or it says why there is none.
-func TestEachBehaviourIsWhereItsRowSays(t *testing.T) {
+// Each entry must name existing declarations, and existing tests or a reason why there is none.
+func TestEntriesNameExistingCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range All() {
 		if names[b.Name] || b.Name == "" {
-			t.Errorf("two rows are named %q", b.Name)
+			t.Errorf("%q: the name of an entry is empty or not unique", b.Name)
 		}
 		names[b.Name] = true
 		if len(b.Doubles) == 0 || len(b.Tests) == 0 && b.Why == "" {
-			t.Errorf("%s: it is imitated nowhere, or neither a test nor a reason is named", b.Name)
+			t.Errorf("%s: the entry names no double, or neither a test nor a reason", b.Name)
 		}
 		for _, double := range b.Doubles {
 			file, name, _ := strings.Cut(double, ":")
 			if !slices.Contains(declared(t, filepath.Join(root, file)), name) {
-				t.Errorf("%s: %s declares no %s", b.Name, file, name)
+				t.Errorf("%s: %s does not declare %s", b.Name, file, name)
 			}
 		}
 		for _, test := range b.Tests {
@@ -41,32 +41,32 @@ func TestEachBehaviourIsWhereItsRowSays(t *testing.T) {
 	}
 	for _, g := range Gaps() {
 		if g.Name == "" || g.Why == "" {
-			t.Errorf("a gap without a name or a reason: %+v", g)
+			t.Errorf("gap %+v: the name or the reason is missing", g)
 		}
 	}
 }
 
-// mechanics are the files of doubles that imitate nothing by themselves.
-var mechanics = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
+// exempt are the files of doubles that implement no behaviour of their own.
+var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
 	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
-// A file of a double that no row names imitates something that nobody compares, and so does a test that no row names.
-func TestEachFileOfADoubleHasARow(t *testing.T) {
-	var rows, compared []string
+// A file without an entry may implement a behaviour that no test compares.
+func TestFilesAndTestsHaveEntries(t *testing.T) {
+	var listed, compared []string
 	for _, b := range All() {
 		for _, double := range b.Doubles {
 			file, _, _ := strings.Cut(double, ":")
-			rows = append(rows, file)
+			listed = append(listed, file)
 		}
 		compared = append(compared, b.Tests...)
 	}
 	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager", "test/fakecloud",
 		"simcloud/host"} {
 		for _, file := range files(t, folder) {
-			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(rows, file) && !slices.Contains(mechanics, file) {
-				t.Errorf("no row names %s", file)
+			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(listed, file) && !slices.Contains(exempt, file) {
+				t.Errorf("%s: no entry names it", file)
 			}
 		}
 	}
@@ -74,17 +74,17 @@ func TestEachFileOfADoubleHasARow(t *testing.T) {
 		"test/realnode/fidelity"} {
 		for _, test := range tests(t, folder) {
 			if name := folder + ":" + test; test != "TestMain" && !slices.Contains(compared, name) {
-				t.Errorf("no row names %s", name)
+				t.Errorf("%s: no entry names it", name)
 			}
 		}
 	}
 }
 
-// Each of the semantics that a cloud of the world can have is that of some cloud.
-func TestEachOfTheCloudsSemanticsHasARow(t *testing.T) {
-	var rows []string
+// Each semantics of the cloud in the simulation must be the semantics of a real cloud.
+func TestCloudSemanticsHaveEntries(t *testing.T) {
+	var listed []string
 	for _, b := range All() {
-		rows = append(rows, b.Doubles...)
+		listed = append(listed, b.Doubles...)
 	}
 	for _, s := range simulation.AllSemantics() {
 		name := ""
@@ -94,13 +94,13 @@ func TestEachOfTheCloudsSemanticsHasARow(t *testing.T) {
 		if name == "Throttled" {
 			name = "ThrottledOften"
 		}
-		if !slices.Contains(rows, world+"semantics.go:"+name) {
-			t.Errorf("no row names %s", name)
+		if !slices.Contains(listed, world+"semantics.go:"+name) {
+			t.Errorf("%s: no entry names it", name)
 		}
 	}
 }
 
-// files returns the Go files of a folder, by their paths in the repository.
+// files returns the paths of the Go files in a folder, relative to the repository.
 func files(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(root, folder))
@@ -115,7 +115,7 @@ func files(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// tests returns the tests in a folder, whatever they are built with.
+// tests returns the names of the tests in a folder, regardless of build tags.
 func tests(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	for _, file := range files(t, folder) {
@@ -131,7 +131,7 @@ func tests(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// declared returns the names of what a file declares at its top: functions, methods, types and values.
+// declared returns the names of the functions, methods, types and values that a file declares.
 func declared(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

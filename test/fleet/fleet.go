@@ -1,5 +1,5 @@
-// Package fleet runs a whole Machinist with a provider's example fleet for an end-to-end test, and has the words in
-// which such a test tells what it does to the fleet. A provider brings its cloud as a stack.Backend.
+// Package fleet runs Machinist with the example fleet of a provider for an end-to-end test. It provides the operations on
+// the fleet that such tests use. The cloud of the provider is a stack.Backend.
 package fleet
 
 import (
@@ -28,24 +28,24 @@ import (
 )
 
 const (
-	// Namespace is where the fleet is.
+	// Namespace is the namespace of the fleet.
 	Namespace = "default"
-	// Machines is how many the example fleet has.
+	// Machines is the number of machines in the example fleet.
 	Machines = 3
 )
 
-// Fleet is a Machinist with a cloud, for one test.
+// Fleet is an installation of Machinist with a cloud for one test.
 type Fleet struct {
 	*stack.Stack
 	*testing.T
-	// Control and Target are an administrator's clients.
+	// Control and Target are clients of an administrator for the control cluster and the target cluster.
 	Control, Target client.WithWatch
-	// Patience is how long to wait for anything. It only bounds a failing test. Default: env.Patience.
+	// Patience is the timeout of each wait, which matters only for failing tests. The default is env.Patience.
 	Patience time.Duration
 }
 
-// Start brings up a stack with the programs in a folder, such as "../../../bin", and stops it when the test ends. Where
-// the test fails, the end of the provider's log is shown.
+// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. If the
+// test fails, it logs the end of the log of the provider.
 func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	t.Helper()
 	logf.SetLogger(logr.Discard())
@@ -62,7 +62,7 @@ func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 		if t.Failed() {
 			if log, err := os.ReadFile(s.Provider.LogPath()); err == nil {
 				lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-				t.Logf("end of the provider's log:\n%s", strings.Join(lines[max(0, len(lines)-40):], "\n"))
+				t.Logf("end of the log of the provider:\n%s", strings.Join(lines[max(0, len(lines)-40):], "\n"))
 			}
 		}
 		if err := s.Stop(); err != nil {
@@ -79,7 +79,7 @@ func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	return f
 }
 
-// writer is a test's log.
+// writer writes to the log of a test.
 type writer struct{ t *testing.T }
 
 func (w writer) Write(line []byte) (int, error) {
@@ -87,10 +87,10 @@ func (w writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Context is the test's.
+// Context returns the context of the test.
 func (f *Fleet) Context() context.Context { return f.T.Context() }
 
-// Apply creates the example fleet with the credentials of the stack's cloud.
+// Apply creates the example fleet with the credentials of the cloud.
 func (f *Fleet) Apply() {
 	f.Helper()
 	objects, err := f.Objects()
@@ -102,7 +102,7 @@ func (f *Fleet) Apply() {
 	}
 }
 
-// Create creates an object in the fleet's namespace; it has to succeed.
+// Create creates an object in the namespace of the fleet. An error fails the test.
 func (f *Fleet) Create(o client.Object) {
 	f.Helper()
 	o.SetNamespace(Namespace)
@@ -111,7 +111,7 @@ func (f *Fleet) Create(o client.Object) {
 	}
 }
 
-// Class is one of the example's classes under another name, with another providerSpec.
+// Class returns a copy of a class with another name and a changed providerSpec.
 func (f *Fleet) Class(of, name string, change func(map[string]any)) *v1beta1.MachineClass {
 	f.Helper()
 	class := &v1beta1.MachineClass{}
@@ -136,7 +136,7 @@ func (f *Fleet) Class(of, name string, change func(map[string]any)) *v1beta1.Mac
 	return out
 }
 
-// Deployment reads the fleet's deployment.
+// Deployment reads the MachineDeployment of the fleet.
 func (f *Fleet) Deployment() *v1beta1.MachineDeployment {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -147,12 +147,12 @@ func (f *Fleet) Deployment() *v1beta1.MachineDeployment {
 	return d
 }
 
-// Change patches the fleet's deployment.
-func (f *Fleet) Change(what func(*v1beta1.MachineDeployment)) {
+// Change patches the MachineDeployment of the fleet.
+func (f *Fleet) Change(mutate func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := f.Deployment()
 	before := d.DeepCopy()
-	what(d)
+	mutate(d)
 	if err := f.Control.Patch(f.Context(), d, client.MergeFrom(before)); err != nil {
 		f.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (f *Fleet) Scale(n int32) {
 	f.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n })
 }
 
-// Delete deletes the fleet's deployment.
+// Delete deletes the MachineDeployment of the fleet.
 func (f *Fleet) Delete() {
 	f.Helper()
 	if err := f.Control.Delete(f.Context(), f.Deployment()); err != nil {
@@ -172,7 +172,7 @@ func (f *Fleet) Delete() {
 	}
 }
 
-// Await waits until the fleet's machines are as ok wants them, and returns them.
+// Await waits until ok returns true for the machines of the fleet, and returns them.
 func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	f.Helper()
 	list := env.AwaitFor(f.T, f.Patience, f.Control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool,
@@ -188,7 +188,7 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until there are the fleet's machines and no others, all Running nodes made from the class.
+// Running waits until the fleet has exactly its number of machines, all of them Running and created from the class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
@@ -205,34 +205,34 @@ func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	})
 }
 
-// Gone waits until there is no machine. No node and, at the cloud, nothing may be left then.
+// Gone waits until there is no machine, and checks that no Nodes, instances and parts remain.
 func (f *Fleet) Gone() {
 	f.Helper()
 	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })
-	left, _, err := f.CloudLeft(f.Context())
+	remaining, _, err := f.CloudLeft(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}
-	if left > 0 {
-		f.Errorf("at the cloud %d instances or parts are left", left)
+	if remaining > 0 {
+		f.Errorf("got %d instances or parts in the cloud, want 0", remaining)
 	}
 	nodes := &corev1.NodeList{}
 	if err := f.Target.List(f.Context(), nodes); err != nil {
 		f.Fatal(err)
 	}
 	if len(nodes.Items) > 0 {
-		f.Errorf("%d nodes are left", len(nodes.Items))
+		f.Errorf("got %d nodes, want 0", len(nodes.Items))
 	}
 }
 
-// Common are the provider IDs that both have.
+// Common returns the provider IDs that both lists contain.
 func Common(a, b []v1beta1.Machine) []string {
-	had := map[string]bool{}
+	inFirst := map[string]bool{}
 	for i := range a {
-		had[a[i].Spec.ProviderID] = true
+		inFirst[a[i].Spec.ProviderID] = true
 	}
-	maps.DeleteFunc(had, func(id string, _ bool) bool {
+	maps.DeleteFunc(inFirst, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(b, func(m v1beta1.Machine) bool { return m.Spec.ProviderID == id })
 	})
-	return slices.Sorted(maps.Keys(had))
+	return slices.Sorted(maps.Keys(inFirst))
 }

@@ -15,13 +15,13 @@ import (
 
 var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 
-// api is the API server. It has leases only.
+// api is the API server. It stores only Leases.
 type api struct {
 	leases map[string]*coordinationv1.Lease
-	// taken is the record of the leases that a process has had.
-	taken    map[string]bool
+	// everHeld contains the Leases that a process has held at some time.
+	everHeld map[string]bool
 	revision int
-	// late are writes whose sender has given up waiting, and that arrive nevertheless.
+	// late are writes that the API server executes after their sender has timed out.
 	late []lateWrite
 }
 
@@ -30,7 +30,7 @@ type lateWrite struct {
 	apply func() error
 }
 
-// write stores a lease if it is still the one that the writer read.
+// write stores a Lease, unless it has changed since the writer read it.
 func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease, error) {
 	before := a.leases[l.Name]
 	switch {
@@ -39,7 +39,7 @@ func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease
 	case !create && before == nil:
 		return nil, apierrors.NewNotFound(resource, l.Name)
 	case !create && before.ResourceVersion != l.ResourceVersion:
-		return nil, apierrors.NewConflict(resource, l.Name, errors.New("it was changed"))
+		return nil, apierrors.NewConflict(resource, l.Name, errors.New("the resource version is outdated"))
 	}
 	stored := l.DeepCopy()
 	a.revision++
@@ -48,27 +48,27 @@ func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease
 	return stored.DeepCopy(), nil
 }
 
-// first is what fence.Lease.First does with the record.
+// first implements fence.Lease.First.
 func (a *api) first(name string) bool {
-	first := !a.taken[name]
-	a.taken[name] = true
+	first := !a.everHeld[name]
+	a.everHeld[name] = true
 	return first
 }
 
-// arrive applies the writes that are due.
-func (a *api) arrive(now time.Time) {
-	var left []lateWrite
+// executeLateWrites executes the late writes that are due.
+func (a *api) executeLateWrites(now time.Time) {
+	var pending []lateWrite
 	for _, w := range a.late {
 		if w.at.After(now) {
-			left = append(left, w)
+			pending = append(pending, w)
 			continue
 		}
-		_ = w.apply() // Nobody hears of it.
+		_ = w.apply() // The sender no longer waits for the result.
 	}
-	a.late = left
+	a.late = pending
 }
 
-// connection is how one process reaches the API server.
+// connection is the client of one process for the API server.
 type connection struct {
 	coordinationclient.LeaseInterface
 	process *process
@@ -76,13 +76,13 @@ type connection struct {
 
 var (
 	errUnreachable = errors.New("the API server is unreachable")
-	errNoAnswer    = errors.New("no answer came in time")
+	errNoAnswer    = errors.New("the API server did not answer in time")
 )
 
 // Get implements coordinationclient.LeaseInterface.
 func (c connection) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	p := c.process
-	if err := p.world.way(p); err != nil {
+	if err := p.world.transmit(p); err != nil {
 		return nil, err
 	}
 	l := p.world.api.leases[name]
@@ -90,7 +90,7 @@ func (c connection) Get(_ context.Context, name string, _ metav1.GetOptions) (*c
 		return nil, apierrors.NewNotFound(resource, name)
 	}
 	l = l.DeepCopy()
-	return l, p.world.way(p)
+	return l, p.world.transmit(p)
 }
 
 // Create implements coordinationclient.LeaseInterface.
@@ -109,21 +109,21 @@ func (c connection) send(l *coordinationv1.Lease, create bool) (*coordinationv1.
 	p := c.process
 	w := p.world
 	l = l.DeepCopy()
-	if w.faulty(150) {
-		// It is under way for longer than its sender waits.
-		w.api.late = append(w.api.late, lateWrite{w.now.Add(w.upTo(40 * time.Second)), func() error {
+	if w.oneIn(150) {
+		// The write takes longer than its sender waits.
+		w.api.late = append(w.api.late, lateWrite{w.now.Add(w.randomUpTo(40 * time.Second)), func() error {
 			_, err := w.api.write(l, create)
 			return err
 		}})
 		w.pause(requestTimeout)
 		return nil, errNoAnswer
 	}
-	if err := w.way(p); err != nil {
+	if err := w.transmit(p); err != nil {
 		return nil, err
 	}
 	stored, err := w.api.write(l, create)
 	if err != nil {
 		return nil, err
 	}
-	return stored, w.way(p)
+	return stored, w.transmit(p)
 }

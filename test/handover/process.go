@@ -14,17 +14,17 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// The times of leases are the defaults of the processes.
+// The durations of Leases are the defaults of the processes.
 const (
 	leaseDuration  = 15 * time.Second
 	renewDeadline  = 10 * time.Second
 	retryPeriod    = time.Second
 	requestTimeout = renewDeadline / 3
-	// restartTime is how long a process takes to be there again, at most.
+	// restartTime is the maximum time until a process that ended runs again.
 	restartTime = 3 * time.Second
 )
 
-// process is one life of a process that serves a shard, or everything.
+// process is a process from its start to its end. It serves a shard, or all namespaces.
 type process struct {
 	world *World
 	slot  *slot
@@ -33,12 +33,12 @@ type process struct {
 	fence *fence.Fence
 	lock  *fence.Lock
 	dead  bool
-	// next is when it acts again, frozenUntil when it goes on after it was frozen, cutUntil when it reaches the API
-	// server again, inside says that it waits for a request.
+	// next is when the process acts again, frozenUntil when it is no longer frozen, and cutUntil when it reaches the API
+	// server again. inRequest is true while the process waits for a request.
 	next, frozenUntil, cutUntil time.Time
-	inside                      bool
+	inRequest                   bool
 
-	// What its elector knows, as that of client-go does.
+	// The state of the elector, as in client-go.
 	observed    *resourcelock.LeaderElectionRecord
 	observedRaw []byte
 	observedAt  time.Time
@@ -47,8 +47,8 @@ type process struct {
 }
 
 func newProcess(w *World, s *slot) *process {
-	w.lives++
-	p := &process{world: w, slot: s, shard: s.shard, name: fmt.Sprintf("%s/%d#%d", s.shard, s.replica, w.lives),
+	w.started++
+	p := &process{world: w, slot: s, shard: s.shard, name: fmt.Sprintf("%s/%d#%d", s.shard, s.replica, w.started),
 		next: w.now}
 	p.fence = fence.New(renewDeadline, worldClock{world: w})
 	lease := func(name, holder string) *fence.Lease {
@@ -69,17 +69,17 @@ func (p *process) owns(namespace string) bool {
 	return !p.dead && p.fence.Check() == nil && p.shard.Owns(namespace)
 }
 
-// step is one try of the elector to get or renew the lease.
+// step is one attempt of the elector to acquire or renew the Lease.
 func (p *process) step() {
 	w := p.world
-	p.inside = true
+	p.inRequest = true
 	won := p.acquireOrRenew()
-	p.inside = false
+	p.inRequest = false
 	if p.dead {
 		return
 	}
-	// Between two tries the elector waits its period and up to a fifth more.
-	p.next = w.now.Add(retryPeriod + w.upTo(retryPeriod/5))
+	// Between two attempts, the elector waits for its retry period and up to a fifth more.
+	p.next = w.now.Add(retryPeriod + w.randomUpTo(retryPeriod/5))
 	switch {
 	case won:
 		p.renewedAt = w.now
@@ -88,17 +88,17 @@ func (p *process) step() {
 			w.elected(p)
 		}
 	case p.leads && w.now.Sub(p.renewedAt) >= renewDeadline:
-		w.end(p, "its elector gave up")
+		w.end(p, "its elector could not renew the Lease in time")
 		return
 	}
 	select {
 	case <-p.fence.Lost():
-		w.end(p, "its lease is lost")
+		w.end(p, "its Lease is lost")
 	default:
 	}
 }
 
-// acquireOrRenew is what the elector of client-go does at each try.
+// acquireOrRenew does the same as the elector of client-go in each attempt.
 func (p *process) acquireOrRenew() bool {
 	ctx, now := context.Background(), p.world.now
 	record := resourcelock.LeaderElectionRecord{
@@ -148,14 +148,15 @@ func (p *process) observe(r *resourcelock.LeaderElectionRecord) {
 	p.observed, p.observedAt = r, p.world.now
 }
 
-// release is the orderly end.
+// release releases the Lease, as a process does when it is stopped in an orderly way.
 func (p *process) release() {
-	p.inside = true
+	p.inRequest = true
 	_ = p.lock.Release(context.Background())
-	p.inside = false
+	p.inRequest = false
 }
 
-// worldClock is the clock of a host. Its timers never fire: what a fence does by itself, it does when it is asked.
+// worldClock is the clock of a host. Its timers never fire. A fence does not depend on them, because Check compares the
+// times itself.
 type worldClock struct {
 	clock.WithTickerAndDelayedExecution
 	world *World
@@ -168,9 +169,9 @@ func (c worldClock) Now() time.Time { return c.world.now }
 func (c worldClock) Since(t time.Time) time.Duration { return c.world.now.Sub(t) }
 
 // AfterFunc implements clock.WithDelayedExecution.
-func (c worldClock) AfterFunc(time.Duration, func()) clock.Timer { return silent{} }
+func (c worldClock) AfterFunc(time.Duration, func()) clock.Timer { return idleTimer{} }
 
-type silent struct{ clock.Timer }
+type idleTimer struct{ clock.Timer }
 
 // Stop implements clock.Timer.
-func (silent) Stop() bool { return true }
+func (idleTimer) Stop() bool { return true }

@@ -13,133 +13,135 @@ import (
 )
 
 const (
-	// replicas of each shard: one leads, one waits.
+	// replicas of each shard: one leads, the other one waits.
 	replicas = 2
-	// namespaces are enough for each of mostShards to have some.
-	namespaces = 24
-	mostShards = 5
-	// mostNested bounds how many requests are under way at once, each in the middle of another.
-	mostNested = 3
-	// troubleTime is how long things go wrong in a run, and settleTime how long after that all may take to be as it
-	// should: what is frozen goes on, late writes arrive, and the two leases run out one after the other.
-	troubleTime = 4 * time.Minute
-	settleTime  = 2*leaseDuration + 60*time.Second
-	// takeover is how long the machines of a killed process may be without an owner: until its lease has run out for
-	// whoever saw its last renewal one try later, and two tries more.
-	takeover = leaseDuration + 3*(retryPeriod+retryPeriod/5)
+	// namespaceCount is large enough that each of maxShards has a namespace.
+	namespaceCount = 24
+	maxShards      = 5
+	// maxNesting limits the number of requests that are pending at the same time. Each one began during another.
+	maxNesting = 3
+	// faultTime is how long a run injects faults. recoveryTime is how long all namespaces may take to have an owner
+	// after that: frozen processes resume, late writes are executed, and the two Leases expire one after the other.
+	faultTime    = 4 * time.Minute
+	recoveryTime = 2*leaseDuration + 60*time.Second
+	// takeoverTime is how long the namespaces of a killed process may have no owner. Another process may see the last
+	// renewal of the Lease one attempt late. After the Lease has expired, it needs up to two more attempts.
+	takeoverTime = leaseDuration + 3*(retryPeriod+retryPeriod/5)
 )
 
-// World is a run.
+// World is the state of one run.
 type World struct {
-	random *rand.Rand
-	now    time.Time
-	api    *api
-	slots  []*slot
-	names  []string
-	lives  int
-	// nested is how many requests are under way, one in the middle of the other.
-	nested int
-	// calm says that nothing goes wrong any more.
-	calm bool
+	random     *rand.Rand
+	now        time.Time
+	api        *api
+	slots      []*slot
+	namespaces []string
+	// started is how many processes have been started.
+	started int
+	// nesting is how many requests are pending, each of which began during another.
+	nesting int
+	// faultsOver is true after the last fault.
+	faultsOver bool
 	// cutUntil is when the API server answers again.
 	cutUntil time.Time
 
-	led       map[string]string // the last leader of each lease
-	handovers int
-	broken    error
-	story     func(string)
+	lastLeader map[string]string // by Lease
+	handovers  int
+	violation  error
+	log        func(string)
 }
 
-// slot is where a process runs, and is started again.
+// slot is a place for a process. When its process ends, it starts another one.
 type slot struct {
 	shard   sharding.Shard
 	replica int
 	process *process
-	// startAt is when the next process begins, stopAt when the slot is given up, because the number of shards changed.
+	// startAt is when the next process starts. stopAt is when the slot is removed because the number of shards changed.
 	startAt, stopAt time.Time
 }
 
-// Run makes one run, and returns how often a shard got another owner. The error is a rule that was broken. story may be
-// nil.
-func Run(seed uint64, story func(string)) (handovers int, err error) {
+// Run simulates one run. It returns how often a shard got another owner, and the violation of a rule as an error. log
+// receives a line for each event. It may be nil.
+func Run(seed uint64, log func(string)) (handovers int, err error) {
 	w := &World{
-		random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_800_000_000, 0), story: story,
-		api: &api{leases: map[string]*coordinationv1.Lease{}, taken: map[string]bool{}}, led: map[string]string{},
+		random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_800_000_000, 0), log: log,
+		api:        &api{leases: map[string]*coordinationv1.Lease{}, everHeld: map[string]bool{}},
+		lastLeader: map[string]string{},
 	}
-	for i := range namespaces {
-		w.names = append(w.names, fmt.Sprintf("team-%c", 'a'+rune(i)))
+	for i := range namespaceCount {
+		w.namespaces = append(w.namespaces, fmt.Sprintf("team-%c", 'a'+rune(i)))
 	}
-	w.deploy(1 + w.random.IntN(mostShards))
-	w.until(w.now.Add(settleTime/2), nil)
-	for end := w.now.Add(troubleTime); w.now.Before(end) && w.broken == nil; {
-		w.trouble()
-		w.until(w.now.Add(w.upTo(16*time.Second)), nil)
+	w.deploy(1 + w.random.IntN(maxShards))
+	w.advance(w.now.Add(recoveryTime/2), nil)
+	for end := w.now.Add(faultTime); w.now.Before(end) && w.violation == nil; {
+		w.injectFault()
+		w.advance(w.now.Add(w.randomUpTo(16*time.Second)), nil)
 	}
-	w.settle()
-	w.killAndWait()
-	return w.handovers, w.broken
+	w.endFaults()
+	w.killLeader()
+	return w.handovers, w.violation
 }
 
-// settle ends what goes wrong, and waits for each namespace to have an owner.
-func (w *World) settle() {
-	w.calm, w.cutUntil = true, w.now
+// endFaults ends all faults, and checks that each namespace gets an owner.
+func (w *World) endFaults() {
+	w.faultsOver, w.cutUntil = true, w.now
 	for _, s := range w.slots {
 		if s.process != nil {
 			s.process.cutUntil = w.now
 		}
 	}
-	w.until(w.now.Add(settleTime), nil)
-	if orphan := w.withoutOwner(); orphan != "" {
-		w.fail("nobody serves %s, %s after the last trouble", orphan, settleTime)
+	w.advance(w.now.Add(recoveryTime), nil)
+	if name := w.unownedNamespace(); name != "" {
+		w.fail("namespace %s has no owner %s after the last fault", name, recoveryTime)
 	}
 }
 
-// killAndWait kills one leader, with nothing else going wrong.
-func (w *World) killAndWait() {
-	leaders := w.open()
-	if w.broken != nil || len(leaders) == 0 {
+// killLeader kills one leader without any other fault. Only its own namespaces may lose their owner.
+func (w *World) killLeader() {
+	leaders := w.leaders()
+	if w.violation != nil || len(leaders) == 0 {
 		return
 	}
 	killed := leaders[w.random.IntN(len(leaders))]
-	w.end(killed, "killed while all is well")
-	w.until(w.now.Add(takeover), func() {
-		for _, name := range w.names {
+	w.end(killed, "killed after the last fault")
+	w.advance(w.now.Add(takeoverTime), func() {
+		for _, name := range w.namespaces {
 			if !killed.shard.Owns(name) && w.ownersOf(name) == 0 {
-				w.fail("%s is without an owner, and it was %s that was killed", name, killed.name)
+				w.fail("namespace %s lost its owner although another process was killed: %s", name, killed.name)
 			}
 		}
 	})
-	if orphan := w.withoutOwner(); orphan != "" {
-		w.fail("nobody serves %s, %s after %s was killed", orphan, takeover, killed.name)
+	if name := w.unownedNamespace(); name != "" {
+		w.fail("namespace %s has no owner %s after %s was killed", name, takeoverTime, killed.name)
 	}
 }
 
-// deploy asks for a number of shards. What there was is stopped one by one, while the new processes run already.
+// deploy changes the number of shards. The old processes are stopped one after another, while the new ones already run.
 func (w *World) deploy(shards int) {
-	w.logf("%d shards are asked for", shards)
+	w.logf("the number of shards is set to %d", shards)
 	for _, s := range w.slots {
 		if s.stopAt.IsZero() {
-			s.stopAt = w.now.Add(w.upTo(40 * time.Second))
+			s.stopAt = w.now.Add(w.randomUpTo(40 * time.Second))
 		}
 	}
 	for i := range shards {
 		for replica := range replicas {
 			w.slots = append(w.slots, &slot{shard: sharding.Shard{Index: i, Count: shards}, replica: replica,
-				startAt: w.now.Add(w.upTo(restartTime))})
+				startAt: w.now.Add(w.randomUpTo(restartTime))})
 		}
 	}
 }
 
-// until lets time pass. after is called after each step; it may be nil.
-func (w *World) until(end time.Time, after func()) {
-	for w.broken == nil {
+// advance simulates all events until a time. It calls after, which may be nil, after each event.
+func (w *World) advance(end time.Time, after func()) {
+	for w.violation == nil {
 		at, next := w.next()
 		if at.After(end) {
 			break
 		}
 		w.now = at
 		next()
-		w.check()
+		w.checkOwners()
 		if after != nil {
 			after()
 		}
@@ -147,10 +149,10 @@ func (w *World) until(end time.Time, after func()) {
 	if w.now.Before(end) {
 		w.now = end
 	}
-	w.check()
+	w.checkOwners()
 }
 
-// next returns what happens next, and when.
+// next returns the next event and its time.
 func (w *World) next() (at time.Time, do func()) {
 	at = w.now.Add(time.Hour)
 	consider := func(t time.Time, f func()) {
@@ -162,14 +164,14 @@ func (w *World) next() (at time.Time, do func()) {
 		}
 	}
 	for _, l := range w.api.late {
-		consider(l.at, func() { w.api.arrive(w.now) })
+		consider(l.at, func() { w.api.executeLateWrites(w.now) })
 	}
 	for _, s := range w.slots {
 		p := s.process
-		busy := p != nil && p.inside
+		busy := p != nil && p.inRequest
 		switch {
 		case !s.stopAt.IsZero() && !busy && !s.stopAt.After(w.now):
-			consider(s.stopAt, func() { w.giveUp(s) })
+			consider(s.stopAt, func() { w.removeSlot(s) })
 		case p == nil:
 			consider(s.startAt, func() { s.process = newProcess(w, s) })
 		case !busy:
@@ -183,40 +185,40 @@ func (w *World) next() (at time.Time, do func()) {
 	return at, do
 }
 
-// giveUp ends a slot for good, mostly in order.
-func (w *World) giveUp(s *slot) {
+// removeSlot removes a slot. In most cases, its process releases the Lease first.
+func (w *World) removeSlot(s *slot) {
 	if p := s.process; p != nil {
 		if w.random.IntN(3) > 0 && !p.frozenUntil.After(w.now) {
 			w.logf("%s is stopped", p.name)
 			p.release()
 		}
-		w.end(p, "its slot is given up")
+		w.end(p, "its slot is removed")
 	}
 	w.slots = slices.DeleteFunc(w.slots, func(o *slot) bool { return o == s })
 }
 
-// end is the death of a process. Its slot starts another one.
+// end ends a process. Its slot starts another one later.
 func (w *World) end(p *process, why string) {
 	if p.dead {
 		return
 	}
 	w.logf("%s ends: %s", p.name, why)
 	p.dead = true
-	p.slot.process, p.slot.startAt = nil, w.now.Add(w.upTo(restartTime))
+	p.slot.process, p.slot.startAt = nil, w.now.Add(w.randomUpTo(restartTime))
 }
 
-// elected notes that a process got its lease.
+// elected records that a process acquired its Lease.
 func (w *World) elected(p *process) {
 	lease := p.shard.LeaseName("") + p.shard.Group()
-	if before, known := w.led[lease]; known && before != p.name {
+	if before, known := w.lastLeader[lease]; known && before != p.name {
 		w.handovers++
 	}
-	w.led[lease] = p.name
+	w.lastLeader[lease] = p.name
 	w.logf("%s leads", p.name)
 }
 
-// open returns the processes whose fence is open.
-func (w *World) open() (all []*process) {
+// leaders returns the processes with an open fence.
+func (w *World) leaders() (all []*process) {
 	for _, s := range w.slots {
 		if s.process != nil && s.process.fence.Check() == nil {
 			all = append(all, s.process)
@@ -225,16 +227,16 @@ func (w *World) open() (all []*process) {
 	return all
 }
 
-// check is the rule that no namespace has two owners.
-func (w *World) check() {
-	open := w.open()
-	for _, name := range w.names {
+// checkOwners checks that no namespace has two owners.
+func (w *World) checkOwners() {
+	leaders := w.leaders()
+	for _, name := range w.namespaces {
 		var owner *process
-		for _, p := range open {
+		for _, p := range leaders {
 			switch {
 			case !p.owns(name):
 			case owner != nil:
-				w.fail("%s has two owners: %s and %s", name, owner.name, p.name)
+				w.fail("namespace %s has two owners: %s and %s", name, owner.name, p.name)
 			default:
 				owner = p
 			}
@@ -243,7 +245,7 @@ func (w *World) check() {
 }
 
 func (w *World) ownersOf(name string) (n int) {
-	for _, p := range w.open() {
+	for _, p := range w.leaders() {
 		if p.owns(name) {
 			n++
 		}
@@ -251,9 +253,9 @@ func (w *World) ownersOf(name string) (n int) {
 	return n
 }
 
-// withoutOwner returns a namespace that nobody serves.
-func (w *World) withoutOwner() string {
-	for _, name := range w.names {
+// unownedNamespace returns a namespace without an owner, "" if each namespace has one.
+func (w *World) unownedNamespace() string {
+	for _, name := range w.namespaces {
 		if w.ownersOf(name) == 0 {
 			return name
 		}
@@ -262,15 +264,15 @@ func (w *World) withoutOwner() string {
 }
 
 func (w *World) fail(format string, args ...any) {
-	if w.broken == nil {
-		w.broken = fmt.Errorf("shards: "+format, args...)
-		w.logf("%v", w.broken)
+	if w.violation == nil {
+		w.violation = fmt.Errorf("shards: "+format, args...)
+		w.logf("%v", w.violation)
 	}
 }
 
 func (w *World) logf(format string, args ...any) {
-	if w.story != nil {
-		w.story(fmt.Sprintf("%7.3f %s", w.now.Sub(time.Unix(1_800_000_000, 0)).Seconds(), fmt.Sprintf(format, args...)))
+	if w.log != nil {
+		w.log(fmt.Sprintf("%7.3f %s", w.now.Sub(time.Unix(1_800_000_000, 0)).Seconds(), fmt.Sprintf(format, args...)))
 	}
 }
 

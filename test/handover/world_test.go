@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// As many as a test has time for: the many are for go run ./test/simulate handovers.
+// The test makes only as many runs as it has time for. `go run ./test/simulate handovers` makes many more.
 //
 // Rules: shard-has-one-owner, shard-taken-over-within-a-lease.
-func TestNoNamespaceEverHasTwoOwners(t *testing.T) {
+func TestNamespaceNeverHasTwoOwners(t *testing.T) {
 	handovers := 0
 	for seed := range uint64(40) {
 		n, err := Run(seed, nil)
@@ -18,18 +18,18 @@ func TestNoNamespaceEverHasTwoOwners(t *testing.T) {
 		handovers += n
 	}
 	if handovers < 400 {
-		t.Errorf("only %d hand-overs", handovers)
+		t.Errorf("got %d handovers, want at least 400", handovers)
 	}
 }
 
-// A seed is a run: everything that happens follows from it.
-func TestASeedIsARun(t *testing.T) {
-	storyOf := func() string {
-		var story strings.Builder
-		_, _ = Run(7, func(line string) { story.WriteString(line + "\n") })
-		return story.String()
+// The seed of a violation must reproduce it.
+func TestSeedDeterminesRun(t *testing.T) {
+	logOf := func() string {
+		var log strings.Builder
+		_, _ = Run(7, func(line string) { log.WriteString(line + "\n") })
+		return log.String()
 	}
-	if first, second := storyOf(), storyOf(); first != second || strings.Count(first, "\n") < 50 {
-		t.Errorf("the same seed went two ways, or nowhere:\n%s\n---\n%s", first, second)
+	if first, second := logOf(), logOf(); first != second || strings.Count(first, "\n") < 50 {
+		t.Errorf("two runs of one seed differ, or have fewer than 50 events:\n%s\n---\n%s", first, second)
 	}
 }

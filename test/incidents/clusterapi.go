@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// clusterAPI are incidents of Cluster API and its infrastructure providers.
+// clusterAPI returns incidents of Cluster API and its infrastructure providers.
 func clusterAPI() []Incident { return slices.Concat(clusterAPICore(), clusterAPIProviders()) }
 
 func clusterAPICore() []Incident {
@@ -17,7 +17,7 @@ func clusterAPICore() []Incident {
 				"any. An earlier version did not: its cache still showed the old owner, and it created one machine. " +
 				"This is fixed.",
 			Proofs: slices.Concat(scenarios("incident-restored-without-owners"),
-				tests("test/e2e.TestAFleetIsRestoredAfterItsControlClusterWasLost")),
+				tests("test/e2e.TestFleetIsRestoredAfterLossOfControlCluster")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#5957", Theme: DeletedFleets,
@@ -51,7 +51,7 @@ func clusterAPICore() []Incident {
 			Here: "A MachineSet whose template does not match its own selector creates nothing and reports " +
 				"InvalidSelector. Machines whose labels are overwritten after their creation count towards its " +
 				"ceiling.",
-			Proofs: slices.Concat(scenarios("incident-policy-relabels"), tests("test/e2e.TestBadInputHarmsNobody")),
+			Proofs: slices.Concat(scenarios("incident-policy-relabels"), tests("test/e2e.TestBadInputIsRefusedOrHarmless")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#13649", Theme: StaleCaches,
@@ -208,7 +208,7 @@ func clusterAPICore() []Incident {
 				"longer read the list of machine sets. No set was scaled until the invalid one was removed.",
 			Here: "The schema refuses a label that is not a string. The test disables all other validation and " +
 				"stores whatever else the schema admits. Another fleet is still scaled and rolled out.",
-			Proofs: tests("test/e2e.TestBadInputHarmsNobody"),
+			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api#10522", Theme: Webhooks,
@@ -220,7 +220,7 @@ func clusterAPICore() []Incident {
 				"webhook of another system is down for up to 12 minutes during changes. The webhooks of Machinist " +
 				"lose no request while their certificate is replaced.",
 			Proofs: slices.Concat(scenarios("incident-webhook-down"),
-				tests("test/e2e.TestNoRequestForAdmissionIsLost")),
+				tests("test/e2e.TestNoAdmissionRequestIsLost")),
 		},
 	}
 }

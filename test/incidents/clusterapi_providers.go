@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// clusterAPIProviders are incidents of the infrastructure providers of Cluster API.
+// clusterAPIProviders returns incidents of the infrastructure providers of Cluster API.
 func clusterAPIProviders() []Incident {
 	return []Incident{
 		{
@@ -25,7 +25,7 @@ func clusterAPIProviders() []Incident {
 				"token. The simulation stops the provider after each call. The test kills a real provider in the " +
 				"middle of creations.",
 			Proofs: slices.Concat(scenarios("scale-up"),
-				tests("test/e2e.TestKillingTheProviderNeitherLeaksNorDoubles")),
+				tests("test/e2e.TestKilledProviderLeavesOneInstancePerMachine")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api-provider-aws#6131", Theme: LeakedInstances,
@@ -63,8 +63,8 @@ func clusterAPIProviders() []Incident {
 				"and was removed, but its port was not. Ports accumulated until their quota was used up.",
 			Here: "The parts of an instance carry the tags of the machine and are deleted with it. Parts that a " +
 				"killed process left are collected. The test uses a real OpenStack.",
-			Proofs: tests("providers/openstack/e2e.TestAFlavorThatFitsNoHost",
-				"providers/openstack/e2e.TestPartsThatAKilledProviderLeft"),
+			Proofs: tests("providers/openstack/e2e.TestFleetSurvivesFlavorThatFitsNoHost",
+				"providers/openstack/e2e.TestPartsOfKilledProviderAreDeleted"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api-provider-openstack#190", Theme: Rollouts,
@@ -83,7 +83,7 @@ func clusterAPIProviders() []Incident {
 				"was reconciled any more, and a return to earlier versions did not help.",
 			Here: "After the cloud refuses credentials, the provider tries again within minutes, with the current " +
 				"content of the Secret. In the test, a real identity service revokes tokens and credentials.",
-			Proofs: tests("providers/openstack/e2e.TestKeystoneTakesTokensAndCredentialsBack"),
+			Proofs: tests("providers/openstack/e2e.TestFleetRecoversFromRevokedTokensAndCredentials"),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api-provider-azure#519", Theme: Quota,
@@ -92,7 +92,7 @@ func clusterAPIProviders() []Incident {
 				"wanted machine. The objects did not show that the quota was the reason.",
 			Here: "The Machine reports InsufficientResources with the message of the cloud. The provider tries again " +
 				"after 1 to 10 minutes, and continues automatically when the quota is raised.",
-			Proofs: slices.Concat(scenarios("quota-full"), tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
+			Proofs: slices.Concat(scenarios("quota-full"), tests("providers/openstack/e2e.TestFleetGrowsWhenQuotaIsRaised")),
 		},
 		{
 			Reference: "kubernetes-sigs/cluster-api-provider-ibmcloud#1862", Theme: DeletedFleets,

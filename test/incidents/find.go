@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Files returns the file, as a path under root, in which each proof of the incidents is: the test, or the scenario of
-// the deterministic world. It is an error if one is nowhere.
+// Files returns the file that contains each proof of the incidents, as a path relative to root. It returns an error if a
+// test or scenario does not exist.
 func Files(root string, all []Incident) (map[Proof]string, error) {
 	found := map[Proof]string{}
 	folders := map[string]map[string]string{}
 	for _, i := range all {
 		for _, p := range i.Proofs {
-			folder, name, cut := "test/simulation", p.Scenario, true
+			folder, name, valid := "test/simulation", p.Scenario, true
 			if p.Test != "" {
-				folder, name, cut = strings.Cut(p.Test, ".")
+				folder, name, valid = strings.Cut(p.Test, ".")
 			}
-			if !cut || (p.Scenario == "") == (p.Test == "") {
-				return nil, fmt.Errorf("%s: the proof %+v is neither a scenario nor a folder, a dot and a test", i.Reference, p)
+			if !valid || (p.Scenario == "") == (p.Test == "") {
+				return nil, fmt.Errorf("%s: the proof %+v must be a scenario, or a test as a folder, a dot and a name", i.Reference, p)
 			}
 			if folders[folder] == nil {
 				names, err := namesIn(root, folder)
@@ -33,7 +33,7 @@ func Files(root string, all []Incident) (map[Proof]string, error) {
 			}
 			file := folders[folder][name]
 			if file == "" {
-				return nil, fmt.Errorf("%s: %s has no test or scenario %s", i.Reference, folder, name)
+				return nil, fmt.Errorf("%s: %s has no test or scenario with the name %s", i.Reference, folder, name)
 			}
 			found[p] = file
 		}
@@ -41,14 +41,15 @@ func Files(root string, all []Incident) (map[Proof]string, error) {
 	return found, nil
 }
 
-// namesIn returns the file of each test of a folder, and of each scenario that is written there with its name.
+// namesIn returns the file of each test and each scenario in a folder, by name. A scenario is recognized by the field Name
+// of a literal.
 func namesIn(root, folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no Go file", folder)
+		return nil, fmt.Errorf("%s has no Go files", folder)
 	}
 	slices.Sort(files)
 	names := map[string]string{}

@@ -2,10 +2,10 @@ package incidents
 
 import "slices"
 
-// gardener are incidents of Gardener's machine-controller-manager and its providers.
+// gardener returns incidents of Gardener's machine-controller-manager and its providers.
 func gardener() []Incident { return slices.Concat(gardenerLost(), gardenerOthers()) }
 
-// gardenerLost are incidents of machine-controller-manager in which machines were lost, or did not go.
+// gardenerLost returns incidents in which machines were lost or leaked, or could not be deleted.
 func gardenerLost() []Incident {
 	return []Incident{
 		{
@@ -31,8 +31,8 @@ func gardenerLost() []Incident {
 				"answer, MachineDeployments and MachineSets do not create, replace or roll out machines, and a drain " +
 				"or deletion waits before it begins. A leader that is no longer sure of its lease exits.",
 			Proofs: slices.Concat(scenarios("target-outage", "control-outage"),
-				tests("test/e2e.TestAnOutageOfTheTargetLongerThanEveryTimeout",
-					"test/e2e.TestAFrozenLeaderDoesNotActWhenItResumes")),
+				tests("test/e2e.TestTargetOutageLongerThanTimeouts",
+					"test/e2e.TestFrozenLeaderDoesNotActAfterResume")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#354", Theme: DeletedFleets,
@@ -43,7 +43,7 @@ func gardenerLost() []Incident {
 			Here: "While more than a configured share of the Nodes is not Ready, no machine is replaced for its " +
 				"health. When the Nodes are Ready again, the timeout of each Node starts from the beginning.",
 			Proofs: slices.Concat(scenarios("meltdown", "too-many-unhealthy"),
-				tests("test/e2e.TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot")),
+				tests("test/e2e.TestOnlyBrokenMachinesAreReplaced")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#81", Theme: DeletedFleets,
@@ -88,7 +88,7 @@ func gardenerLost() []Incident {
 				"creation idempotent. The next leader finds the instance and continues with it. When a leader loses " +
 				"its lease, its fence closes and all its calls end.",
 			Proofs: slices.Concat(scenarios("create"),
-				tests("test/e2e.TestKillingTheProviderNeitherLeaksNorDoubles")),
+				tests("test/e2e.TestKilledProviderLeavesOneInstancePerMachine")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#850", Theme: LeakedInstances,
@@ -100,7 +100,7 @@ func gardenerLost() []Incident {
 			Here: "The provider calls Delete until the driver reports that the instance and all its parts are gone. " +
 				"Parts that belong to no instance are listed together with the orphans, and they are deleted by the " +
 				"same rules.",
-			Proofs: tests("providers/openstack/e2e.TestPartsThatAKilledProviderLeft"),
+			Proofs: tests("providers/openstack/e2e.TestPartsOfKilledProviderAreDeleted"),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#445", Theme: LeakedInstances,
@@ -112,7 +112,7 @@ func gardenerLost() []Incident {
 				"provider finds the instance by its tags. A Machine is removed only when all instances with its UID " +
 				"are gone, including those that a pending call may still create.",
 			Proofs: slices.Concat(scenarios("burst-cancelled", "create-then-delete"),
-				tests("providers/openstack/e2e.TestRabbitMQIsKilledInTheMiddleOfTwentyCreations")),
+				tests("providers/openstack/e2e.TestFleetSurvivesRestartOfRabbitMQ")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#508", Theme: StuckDrains,
@@ -123,7 +123,7 @@ func gardenerLost() []Incident {
 			Here: "The provider waits for VolumeAttachments, which all drivers use. It deletes the instance when the " +
 				"VolumeAttachments of the drained pods are gone, or when the timeout for them has passed.",
 			Proofs: slices.Concat(scenarios("drain-same-names", "drain-stuck-volume"),
-				tests("test/e2e.TestDaemonsAndTheirVolumesHoldNoRolloutUp")),
+				tests("test/e2e.TestDaemonSetVolumesDoNotBlockRollout")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#465", Theme: StuckDrains,
@@ -167,7 +167,7 @@ func gardenerLost() []Incident {
 				"deletion of its machines continues without it. The provider then uses the credentials that the " +
 				"status of the Machine names.",
 			Proofs: slices.Concat(scenarios("class-vanishes-at-deletion"),
-				tests("test/e2e.TestWhyNamesAWayOutThatWorks")),
+				tests("test/e2e.TestWhyAdviceWorks")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#259", Theme: StuckDeletions,

@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// gardenerOthers are those with other causes.
+// gardenerOthers returns all other incidents of Gardener.
 func gardenerOthers() []Incident {
 	return []Incident{
 		{
@@ -104,7 +104,7 @@ func gardenerOthers() []Incident {
 				"InsufficientResources, and the provider tries again after one to ten minutes. The old machines " +
 				"stay. When the quota is raised, the rollout continues.",
 			Proofs: slices.Concat(scenarios("quota-full"),
-				tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
+				tests("providers/openstack/e2e.TestFleetGrowsWhenQuotaIsRaised")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#425", Theme: Quota,
@@ -116,7 +116,7 @@ func gardenerOthers() []Incident {
 				"because a terminating instance still counts, the provider tries again later, when that instance may " +
 				"be gone.",
 			Proofs: slices.Concat(scenarios("quota-full"),
-				tests("providers/openstack/e2e.TestAQuotaIsUsedUpAndFreed")),
+				tests("providers/openstack/e2e.TestFleetGrowsWhenQuotaIsRaised")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#874", Theme: Nodes,
@@ -138,7 +138,7 @@ func gardenerOthers() []Incident {
 				"an administrator confirms it. Then the provider drains the Node and deletes it together with the " +
 				"instance.",
 			Proofs: slices.Concat(scenarios("finalizer-stripped"),
-				tests("test/e2e.TestAttackDeletedCRDsByForceLeaveInstancesThatWork")),
+				tests("test/e2e.TestAttackForcedCRDDeletionKeepsInstances")),
 		},
 		{
 			Reference: "gardener/machine-controller-manager#802", Theme: Rollouts,
@@ -182,7 +182,7 @@ func gardenerOthers() []Incident {
 				"the class was corrected.",
 			Here: "A deletion needs only the provider ID and the credentials. It does not validate the class.",
 			Proofs: slices.Concat(scenarios("class-vanishes-at-deletion"),
-				tests("test/e2e.TestBadInputHarmsNobody")),
+				tests("test/e2e.TestBadInputIsRefusedOrHarmless")),
 		},
 	}
 }

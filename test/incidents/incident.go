@@ -1,34 +1,34 @@
-// Package incidents is what has gone wrong for the users of systems that keep machines, from their public trackers, and
-// for each the run of Machinist in which the same cause occurs.
+// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each, it names
+// the tests of Machinist in which the same cause occurs.
 //
-// docs/incidents.md is generated from it.
+// docs/incidents.md is generated from this package.
 package incidents
 
 import "slices"
 
-// Incident is something that users of a system reported.
+// Incident is a problem that users of another system reported.
 type Incident struct {
-	// Reference is the issue or pull request about it, as in "gardener/machine-controller-manager#123".
+	// Reference is the issue or pull request, such as "gardener/machine-controller-manager#123".
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened is what users reported, in one paragraph.
+	// Happened describes what users reported, in one paragraph.
 	Happened string
-	// Here is what Machinist does in that case.
+	// Here describes what Machinist does in this case.
 	Here string
-	// Proofs are the runs in which the cause occurs, and which fail if Machinist does something else.
+	// Proofs are the runs in which the cause occurs. They fail if Machinist does not do what Here describes.
 	Proofs []Proof
 }
 
-// Proof is a run. Exactly one of its fields is set.
+// Proof is a scenario or a test. Exactly one of its fields is set.
 type Proof struct {
-	// Scenario is one of the deterministic world, by name.
+	// Scenario is the name of a scenario of the simulation.
 	Scenario string
-	// Test is the folder of a package, a dot and the name of a test: "test/e2e.TestX".
+	// Test is the folder of a package, a dot and the name of a test, such as "test/e2e.TestX".
 	Test string
 }
 
-// Theme is what incidents have in common.
+// Theme is a group of incidents on the page.
 type Theme string
 
 // The themes.
@@ -49,18 +49,18 @@ const (
 	BadInput        Theme = "Bad input"
 )
 
-// Themes are all that there are, in the order of the page.
+// Themes returns all themes in the order of the page.
 func Themes() []Theme {
 	return []Theme{DeletedFleets, LeakedInstances, StuckDrains, StuckDeletions, Stampedes, StaleCaches, ClocksAndZones,
 		Webhooks, Certificates, Quota, Nodes, Rollouts, Upgrades, BadInput}
 }
 
-// All returns all incidents, project by project.
+// All returns all incidents, grouped by project.
 func All() []Incident {
 	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 
-// scenarios and tests make proofs of names.
+// scenarios returns proofs for the names of scenarios.
 func scenarios(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Scenario: name})
@@ -68,6 +68,7 @@ func scenarios(names ...string) (out []Proof) {
 	return out
 }
 
+// tests returns proofs for tests.
 func tests(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Test: name})

@@ -11,32 +11,32 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// fewest is how many incidents there are at least.
-const fewest = 60
+// minIncidents is the minimum number of incidents.
+const minIncidents = 60
 
-// reference is an issue or a pull request in one of the trackers.
+// reference matches an issue or a pull request in one of the trackers.
 var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provider-[a-z]+)?|` +
 	`kubermatic/(machine-controller|kubermatic)|(kubernetes-sigs|aws)/karpenter(-provider-aws)?|` +
 	`kubernetes-sigs/cluster-api(-provider-[a-z]+)?|openshift/[a-z-]+)#[1-9][0-9]*$`)
 
-func TestEachIncidentIsDescribed(t *testing.T) {
+func TestIncidentsAreDescribed(t *testing.T) {
 	all := All()
-	if len(all) < fewest {
-		t.Errorf("%d incidents, want at least %d", len(all), fewest)
+	if len(all) < minIncidents {
+		t.Errorf("got %d incidents, want at least %d", len(all), minIncidents)
 	}
 	known, titles := map[string]bool{}, map[string]string{}
 	for _, i := range all {
 		switch {
 		case !reference.MatchString(i.Reference):
-			t.Errorf("%q is no issue of a tracker", i.Reference)
+			t.Errorf("%q is not an issue of a known tracker", i.Reference)
 		case known[i.Reference]:
-			t.Errorf("%s is there twice", i.Reference)
+			t.Errorf("%s: the reference is not unique", i.Reference)
 		case titles[i.Title] != "":
-			t.Errorf("%s has the title of %s", i.Reference, titles[i.Title])
+			t.Errorf("%s: the title is the same as that of %s", i.Reference, titles[i.Title])
 		case !slices.Contains(Themes(), i.Theme):
-			t.Errorf("%s: %q is no theme", i.Reference, i.Theme)
+			t.Errorf("%s: the theme %q is unknown", i.Reference, i.Theme)
 		case len(i.Proofs) == 0:
-			t.Errorf("%s: no run shows it", i.Reference)
+			t.Errorf("%s: Proofs is empty", i.Reference)
 		}
 		known[i.Reference], titles[i.Title] = true, i.Reference
 		for what, text := range map[string]struct {
@@ -45,19 +45,19 @@ func TestEachIncidentIsDescribed(t *testing.T) {
 		}{"title": {i.Title, 25, 90}, "happened": {i.Happened, 150, 900}, "here": {i.Here, 80, 600}} {
 			if n := len(text.text); n < text.least || n > text.most || strings.TrimSpace(text.text) != text.text ||
 				strings.ContainsAny(text.text, "\n|<>") {
-				t.Errorf("%s: %s has %d bytes, not one line of %d to %d: %s", i.Reference, what, n, text.least, text.most,
-					text.text)
+				t.Errorf("%s: %s has %d bytes, want one line of %d to %d bytes without |, <, > and outer spaces: %s",
+					i.Reference, what, n, text.least, text.most, text.text)
 			}
 		}
 		for j, p := range i.Proofs {
 			if slices.Contains(i.Proofs[:j], p) {
-				t.Errorf("%s: %+v is named twice", i.Reference, p)
+				t.Errorf("%s: the proof %+v is not unique", i.Reference, p)
 			}
 		}
 	}
 }
 
-func TestEachTrackerIsThere(t *testing.T) {
+func TestTrackersHaveEnoughIncidents(t *testing.T) {
 	for prefix, least := range map[string]int{"gardener/": 15, "kubermatic/": 10, "aws/karpenter": 5,
 		"kubernetes-sigs/karpenter": 5} {
 		n := 0
@@ -67,12 +67,12 @@ func TestEachTrackerIsThere(t *testing.T) {
 			}
 		}
 		if n < least {
-			t.Errorf("%d incidents of %s, want at least %d", n, prefix, least)
+			t.Errorf("got %d incidents of %s, want at least %d", n, prefix, least)
 		}
 	}
 }
 
-func TestEachProofIsThere(t *testing.T) {
+func TestProofsExist(t *testing.T) {
 	all := All()
 	if _, err := Files(filepath.Join("..", ".."), all); err != nil {
 		t.Error(err)
@@ -84,14 +84,13 @@ func TestEachProofIsThere(t *testing.T) {
 	for _, i := range all {
 		for _, p := range i.Proofs {
 			if p.Scenario != "" && !slices.Contains(names, p.Scenario) {
-				t.Errorf("%s: there is no scenario %s", i.Reference, p.Scenario)
+				t.Errorf("%s: the scenario %s does not exist", i.Reference, p.Scenario)
 			}
 		}
 	}
 }
 
-// The scenarios that were made for incidents are each named by one.
-func TestEachScenarioOfIncidentsIsNamed(t *testing.T) {
+func TestScenariosForIncidentsAreUsed(t *testing.T) {
 	named := map[string]bool{}
 	for _, i := range All() {
 		for _, p := range i.Proofs {
@@ -100,17 +99,17 @@ func TestEachScenarioOfIncidentsIsNamed(t *testing.T) {
 	}
 	for _, s := range simulation.Scenarios() {
 		if s.Group == simulation.Incidents && !named[s.Name] {
-			t.Errorf("no incident names the scenario %s", s.Name)
+			t.Errorf("no incident uses the scenario %s", s.Name)
 		}
 	}
 }
 
-func TestAProofThatIsNowhereIsFound(t *testing.T) {
+func TestFilesRejectsMissingProofs(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
-		"test/simulation/a.go": "package simulation\n\nvar x = []Scenario{{Name: \"there\"}}\n",
-		"test/e2e/a_test.go":   "package e2e\n\nfunc TestThere(t *T) {}\n\nfunc helper() {}\n",
-		"test/e2e/b.go":        "package e2e\n\nfunc TestInNoTestFile(t *T) {}\n",
+		"test/simulation/a.go": "package simulation\n\nvar x = []Scenario{{Name: \"present\"}}\n",
+		"test/e2e/a_test.go":   "package e2e\n\nfunc TestPresent(t *T) {}\n\nfunc helper() {}\n",
+		"test/e2e/b.go":        "package e2e\n\nfunc TestOutsideOfTestFile(t *T) {}\n",
 	} {
 		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -123,20 +122,20 @@ func TestAProofThatIsNowhereIsFound(t *testing.T) {
 		proof Proof
 		file  string
 	}{
-		{Proof{Scenario: "there"}, "test/simulation/a.go"},
-		{Proof{Test: "test/e2e.TestThere"}, "test/e2e/a_test.go"},
-		{Proof{Scenario: "nowhere"}, ""},
-		{Proof{Test: "test/e2e.TestNowhere"}, ""},
-		{Proof{Test: "test/e2e.TestInNoTestFile"}, ""},
+		{Proof{Scenario: "present"}, "test/simulation/a.go"},
+		{Proof{Test: "test/e2e.TestPresent"}, "test/e2e/a_test.go"},
+		{Proof{Scenario: "missing"}, ""},
+		{Proof{Test: "test/e2e.TestMissing"}, ""},
+		{Proof{Test: "test/e2e.TestOutsideOfTestFile"}, ""},
 		{Proof{Test: "test/e2e.helper"}, ""},
-		{Proof{Test: "test/nowhere.TestThere"}, ""},
-		{Proof{Test: "TestThere"}, ""},
-		{Proof{Scenario: "there", Test: "test/e2e.TestThere"}, ""},
+		{Proof{Test: "test/missing.TestPresent"}, ""},
+		{Proof{Test: "TestPresent"}, ""},
+		{Proof{Scenario: "present", Test: "test/e2e.TestPresent"}, ""},
 		{Proof{}, ""},
 	} {
 		files, err := Files(root, []Incident{{Reference: "r", Proofs: []Proof{tc.proof}}})
 		if files[tc.proof] != tc.file || (err == nil) != (tc.file != "") {
-			t.Errorf("%+v is in %q, error %v; want %q", tc.proof, files[tc.proof], err, tc.file)
+			t.Errorf("%+v: got file %q and error %v, want file %q", tc.proof, files[tc.proof], err, tc.file)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// karpenter are incidents of Karpenter and its provider for AWS.
+// karpenter returns incidents of Karpenter and its provider for AWS.
 func karpenter() []Incident {
 	return []Incident{
 		{
@@ -38,7 +38,7 @@ func karpenter() []Incident {
 				"deletes a fleet while most of its creations are under way, in a cloud that loses answers. No " +
 				"instance remains.",
 			Proofs: slices.Concat(scenarios("burst-cancelled"),
-				tests("test/e2e.TestKillingTheProviderNeitherLeaksNorDoubles")),
+				tests("test/e2e.TestKilledProviderLeavesOneInstancePerMachine")),
 		},
 		{
 			Reference: "aws/karpenter-provider-aws#7684", Theme: LeakedInstances,
@@ -49,7 +49,7 @@ func karpenter() []Incident {
 			Here: "The Machine waits until the cloud reports that the instance is gone. If the cloud did not accept " +
 				"the deletion in an earlier call, the provider confirms the answer with another read.",
 			Proofs: slices.Concat(scenarios("scale-down", "delete"),
-				tests("test/e2e.TestWaysOfClouds")),
+				tests("test/e2e.TestFleetWorksWithCloudSemantics")),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#1776", Theme: StuckDrains,
@@ -78,7 +78,7 @@ func karpenter() []Incident {
 				"were pending. No new node was created for them until the budgets were changed.",
 			Here: "Drains have their own workers and delay no other work. The test runs two hundred blocked drains " +
 				"while a fleet grows.",
-			Proofs: tests("test/e2e.TestManyBlockedDrainsDoNotStarveCreation"),
+			Proofs: tests("test/e2e.TestBlockedDrainsDoNotDelayCreation"),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#1294", Theme: StuckDrains,
@@ -106,8 +106,8 @@ func karpenter() []Incident {
 				"and their finalizer was not removed. Even the debug log of the controller did not mention them.",
 			Here: "The condition Deleting of a Machine reports which step the deletion waits for, and since when. If " +
 				"a deletion takes long, an alert fires. `machinist why` names a solution.",
-			Proofs: tests("test/e2e.TestWhyNamesAWayOutThatWorks",
-				"test/e2e.TestAlertsAboutTheFleetFireForTheirCauseOnly"),
+			Proofs: tests("test/e2e.TestWhyAdviceWorks",
+				"test/e2e.TestFleetAlertsFireOnlyForTheirCause"),
 		},
 		{
 			Reference: "aws/karpenter-provider-aws#2011", Theme: Stampedes,
@@ -118,7 +118,7 @@ func karpenter() []Incident {
 			Here: "Machinist creates as many machines as replicas require. A ceiling limits the number of machines, " +
 				"and owners with a surplus are frozen. Machines that never join are replaced slowly, one at a time.",
 			Proofs: slices.Concat(scenarios("rollout-never-joins", "overshoot"),
-				tests("test/e2e.TestAFloodOfMachinesFreezesTheirOwners")),
+				tests("test/e2e.TestOvershootFreezesOwners")),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#2183", Theme: ClocksAndZones,
@@ -141,7 +141,7 @@ func karpenter() []Incident {
 			Here: "The processes manage the certificate and its authority, in one Secret for all replicas. API " +
 				"servers trust a new authority before it signs certificates, and no request is lost during its " +
 				"replacement.",
-			Proofs: tests("test/e2e.TestNoRequestForAdmissionIsLost"),
+			Proofs: tests("test/e2e.TestNoAdmissionRequestIsLost"),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#2104", Theme: Quota,
@@ -151,7 +151,7 @@ func karpenter() []Incident {
 			Here: "A settled machine makes no calls to the cloud. Each machine whose calls are refused waits longer " +
 				"after each failure, with jitter.",
 			Proofs: slices.Concat(scenarios("rate-limited"),
-				tests("test/e2e.TestWaysOfClouds")),
+				tests("test/e2e.TestFleetWorksWithCloudSemantics")),
 		},
 		{
 			Reference: "aws/karpenter-provider-aws#5578", Theme: Quota,
@@ -162,7 +162,7 @@ func karpenter() []Incident {
 			Here: "The Machine stays, and the provider tries again after a wait that grows from one to ten minutes. " +
 				"The same applies if a cloud accepts an instance and fails it later because of missing capacity.",
 			Proofs: slices.Concat(scenarios("quota-full"),
-				tests("providers/openstack/e2e.TestAFlavorThatFitsNoHost")),
+				tests("providers/openstack/e2e.TestFleetSurvivesFlavorThatFitsNoHost")),
 		},
 		{
 			Reference: "kubernetes-sigs/karpenter#2072", Theme: Nodes,
@@ -205,7 +205,7 @@ func karpenter() []Incident {
 			Here: "The CustomResourceDefinitions have one version and no conversion webhook, so their objects can " +
 				"always be listed, whatever is uninstalled. An admission policy refuses their accidental deletion, " +
 				"because the deletion would also delete the machines.",
-			Proofs: tests("test/e2e.TestAttackDeletedCRDsAreRefused",
+			Proofs: tests("test/e2e.TestAttackCRDDeletionIsRefused",
 				"test/install.TestInstallUpgradeUninstall"),
 		},
 	}

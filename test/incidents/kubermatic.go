@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// kubermatic are incidents of Kubermatic's machine-controller.
+// kubermatic returns incidents of Kubermatic's machine-controller.
 func kubermatic() []Incident {
 	return []Incident{
 		{
@@ -24,7 +24,7 @@ func kubermatic() []Incident {
 				"one instance at a time. Before each creation, the provider looks for instances with the UID of the " +
 				"Machine. A new attempt begins only when an earlier call can no longer create an instance.",
 			Proofs: slices.Concat(scenarios("churn", "addresses-reused"),
-				tests("providers/azure/e2e.TestACrashAndLostAnswersMakeNoTwins")),
+				tests("providers/azure/e2e.TestCrashAndLostAnswersCreateNoTwins")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#792", Theme: LeakedInstances,
@@ -36,7 +36,7 @@ func kubermatic() []Incident {
 				"first. If a cloud shows instances late, the provider waits for the settle time before it begins " +
 				"another attempt.",
 			Proofs: slices.Concat(scenarios("create"),
-				tests("test/e2e.TestWaysOfClouds", "test/e2e.TestReadsThatLag")),
+				tests("test/e2e.TestFleetWorksWithCloudSemantics", "test/e2e.TestCloudReadsLag")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#581", Theme: LeakedInstances,
@@ -58,7 +58,7 @@ func kubermatic() []Incident {
 				"the instance is gone. If no instance is recorded, it is removed when two lookups, one settle time " +
 				"apart, have found nothing.",
 			Proofs: slices.Concat(scenarios("burst-cancelled"),
-				tests("providers/azure/e2e.TestACrashAndLostAnswersMakeNoTwins")),
+				tests("providers/azure/e2e.TestCrashAndLostAnswersCreateNoTwins")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#345", Theme: LeakedInstances,
@@ -120,7 +120,7 @@ func kubermatic() []Incident {
 				"they are, and the waits grow. If the cloud states when to try again, the provider waits at least " +
 				"that long.",
 			Proofs: slices.Concat(scenarios("rate-limited"),
-				tests("test/e2e.TestWaysOfClouds", "providers/openstack/e2e.TestTheDriverConforms")),
+				tests("test/e2e.TestFleetWorksWithCloudSemantics", "providers/openstack/e2e.TestTheDriverConforms")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#155", Theme: Quota,
@@ -141,7 +141,7 @@ func kubermatic() []Incident {
 			Here: "The provider ID decides to which machine a Node belongs. An address never does. The provider " +
 				"deletes a Node by its UID, and only if it is the Node of the deleted instance.",
 			Proofs: slices.Concat(scenarios("addresses-reused"),
-				tests("test/e2e.TestAttackAKubeletClaimsAnothersProviderID")),
+				tests("test/e2e.TestAttackKubeletClaimsForeignProviderID")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#131", Theme: BadInput,
@@ -153,7 +153,7 @@ func kubermatic() []Incident {
 				"without a class and credentials. Invalid objects can be deleted, and they do not affect other " +
 				"fleets.",
 			Proofs: slices.Concat(scenarios("secret-vanishes-at-creation", "class-vanishes-at-creation"),
-				tests("test/e2e.TestBadInputHarmsNobody")),
+				tests("test/e2e.TestBadInputIsRefusedOrHarmless")),
 		},
 		{
 			Reference: "kubermatic/machine-controller#945", Theme: BadInput,
@@ -164,7 +164,7 @@ func kubermatic() []Incident {
 			Here: "Admission refuses an invalid object and names the field. If an invalid object exists anyway, it " +
 				"gets a condition and affects no other object. A panic during a pass is caught and counts as an " +
 				"error of that object.",
-			Proofs: tests("test/e2e.TestBadInputHarmsNobody"),
+			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 	}
 }

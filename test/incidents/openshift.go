@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// openshift are incidents of OpenShift's machine API.
+// openshift returns incidents of OpenShift's machine API.
 func openshift() []Incident {
 	return []Incident{
 		{
@@ -14,7 +14,7 @@ func openshift() []Incident {
 				"finds the created instance by the UID of the machine. The simulation loses the answer of each " +
 				"creation, and also lets creations take effect late.",
 			Proofs: slices.Concat(scenarios("create"),
-				tests("providers/azure/e2e.TestACrashAndLostAnswersMakeNoTwins")),
+				tests("providers/azure/e2e.TestCrashAndLostAnswersCreateNoTwins")),
 		},
 		{
 			Reference: "openshift/machine-api-operator#1519", Theme: Webhooks,
@@ -104,7 +104,7 @@ func openshift() []Incident {
 			Here: "If an instance has vanished, the machine becomes Failed within seconds after its node becomes " +
 				"silent, and it is replaced. Its node needs no drain.",
 			Proofs: slices.Concat(scenarios("incident-two-of-three-vanish", "churn"),
-				tests("test/e2e.TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot")),
+				tests("test/e2e.TestOnlyBrokenMachinesAreReplaced")),
 		},
 		{
 			Reference: "openshift/machine-api-operator#431", Theme: BadInput,
@@ -113,7 +113,7 @@ func openshift() []Incident {
 				"created after it, including valid ones, got no machines until the label was corrected.",
 			Here: "The schema refuses such a label. Any other invalid object that the schema admits gets a condition " +
 				"and is left alone. Other fleets are scaled and rolled out as usual.",
-			Proofs: tests("test/e2e.TestBadInputHarmsNobody"),
+			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 		{
 			Reference: "openshift/cluster-api-provider-libvirt#109", Theme: BadInput,
@@ -123,7 +123,7 @@ func openshift() []Incident {
 				"for each.",
 			Here: "The API refuses such a MachineSet. If one is stored anyway, it creates nothing and reports " +
 				"InvalidSelector.",
-			Proofs: tests("test/e2e.TestBadInputHarmsNobody"),
+			Proofs: tests("test/e2e.TestBadInputIsRefusedOrHarmless"),
 		},
 		{
 			Reference: "openshift/cluster-machine-approver#321", Theme: Certificates,
@@ -164,7 +164,7 @@ func openshift() []Incident {
 			Here: "A request is approved once, only for the bearer of a machine's own token, and only for the name " +
 				"of its node. The scenario forges six kinds of requests. The attack tests try to become another node.",
 			Proofs: slices.Concat(scenarios("certificates"),
-				tests("test/e2e.TestAttackAKubeletClaimsAnothersProviderID")),
+				tests("test/e2e.TestAttackKubeletClaimsForeignProviderID")),
 		},
 	}
 }

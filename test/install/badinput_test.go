@@ -28,11 +28,11 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// restartTime is how old a pod has to be to show whether it restarts.
+// restartTime is the age from which a pod without a restart counts as stable.
 const restartTime = 40 * time.Second
 
-// A pod that cannot work with its kubeconfig, or has no image, is not ready, and a log line or an event names what is
-// wrong. It does not restart again and again: whoever looks finds it.
+// A pod with an unusable kubeconfig, or without an image, is not ready, and a log line or an event names the cause. The pod
+// must not restart repeatedly, so that an administrator finds the cause in its log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -41,13 +41,13 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	user := certified(t, m.cluster, now.Add(time.Hour), pkix.Name{CommonName: "nobody-in-particular"})
+	user := certified(t, m.cluster, now.Add(time.Hour), pkix.Name{CommonName: "unprivileged-user"})
 	administrator := pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
 	cases := []struct {
 		name     string
-		config   *rest.Config // nil: there is no such Secret
+		config   *rest.Config // nil: the Secret does not exist
 		flags    []string
-		mentions []string // all of them, in one line of the log or one event
+		mentions []string // texts that one log line or one event must contain
 	}{
 		{
 			name:     "missing",
@@ -64,7 +64,7 @@ func TestBadInput(t *testing.T) {
 			name:     "norights",
 			config:   user,
 			flags:    []string{"--set=control.kubeconfigSecret.name=norights", "--set=target.kubeconfigSecret.name=norights"},
-			mentions: []string{"nobody-in-particular", "may not"},
+			mentions: []string{"unprivileged-user", "may not"},
 		},
 		{
 			name:     "noimage",
@@ -89,7 +89,7 @@ func TestBadInput(t *testing.T) {
 					m.explain()
 				}
 			})
-			m.eventually("a line names what is wrong", func() (bool, string) {
+			m.eventually("a log line or an event names the cause", func() (bool, string) {
 				lines := m.lines("bad", "machinist-provider-"+c.name)
 				for _, line := range lines {
 					if !slices.ContainsFunc(c.mentions, func(s string) bool { return !strings.Contains(line, s) }) {
@@ -101,12 +101,12 @@ func TestBadInput(t *testing.T) {
 			})
 		})
 	}
-	m.eventually(fmt.Sprintf("all have had %s to restart", restartTime), func() (bool, string) {
+	m.eventually(fmt.Sprintf("all pods are older than %s", restartTime), func() (bool, string) {
 		pods := m.pods("bad", "machinist-provider")
 		young := slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 			return time.Since(p.CreationTimestamp.Time) > restartTime
 		})
-		return len(young) == 0, fmt.Sprintf("%d pods are younger", len(young))
+		return len(young) == 0, fmt.Sprintf("%d younger pods", len(young))
 	})
 	for _, pod := range m.pods("bad", "machinist-provider") {
 		if podReady(&pod) {
@@ -123,8 +123,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A wrong value is refused with its path, before anything is installed.
-func TestWrongValuesAreRefused(t *testing.T) {
+// The schema of the chart refuses an invalid value with its path before Helm installs anything.
+func TestChartRefusesInvalidValues(t *testing.T) {
 	m := newMachinist(t)
 	for _, version := range versions() {
 		h := helmOf(t, m.cluster, version)
@@ -138,7 +138,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			if err == nil {
 				t.Errorf("helm%s accepted %s", version, flag)
 			} else if !strings.Contains(output, path) {
-				t.Errorf("helm%s refused %s and does not name %q:\n%s", version, flag, path, output)
+				t.Errorf("helm%s: the refusal of %s does not contain %q:\n%s", version, flag, path, output)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 
 func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config) {
 	m.t.Helper()
-	// Pods reach the API server as they do in every cluster.
+	// In the pods, the API server has another address than on this host.
 	config = rest.CopyConfig(config)
 	config.Host = "https://kubernetes.default.svc"
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")
@@ -164,14 +164,14 @@ func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config
 	}
 }
 
-// lines are what the pods of a program logged, and the events about them.
+// lines returns the log lines of the pods of a program, and the events about them.
 func (m *machinist) lines(namespace, program string) []string {
 	m.t.Helper()
 	var lines []string
 	for _, pod := range m.pods(namespace, program) {
 		text, err := m.readLog(&pod)
 		if err != nil {
-			continue // it has not begun
+			continue // the container has not started
 		}
 		for line := range strings.Lines(text) {
 			lines = append(lines, strings.TrimSpace(line))
@@ -189,7 +189,8 @@ func (m *machinist) lines(namespace, program string) []string {
 	return lines
 }
 
-// certified is a configuration with a client certificate of the cluster's authority that is valid until a time.
+// certified returns a configuration with a client certificate of the cluster's authority. The certificate is valid until
+// the given time.
 func certified(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"

@@ -24,11 +24,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Where bootstrap tokens may not request certificates, preflight finds it, classes say it, and the answer about a
-// machine that waits names it. The command that each of them gives has the fleet become Ready.
+// If bootstrap tokens may not request certificates, `machinist preflight`, the condition of the class and `machinist why`
+// for a waiting machine report this. After the command that they suggest, the fleet becomes Ready.
 //
 // Rule: join-is-checked-beforehand.
-func TestWithoutTheBindingEverythingNamesIt(t *testing.T) {
+func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
 	m.installCloud(h)
@@ -36,44 +36,45 @@ func TestWithoutTheBindingEverythingNamesIt(t *testing.T) {
 		coreValues())...)
 	h.run(t, slices.Concat([]string{"install", providerRelease, chart("machinist-provider")}, providerValues())...)
 
-	said, err := m.command("preflight")
-	if err == nil || !strings.Contains(said, "Error: "+v1beta1.ReasonTokensMayNotRequest) {
-		t.Errorf("machinist preflight: %v\n%s", err, said)
+	output, err := m.command("preflight")
+	if err == nil || !strings.Contains(output, "Error: "+v1beta1.ReasonTokensMayNotRequest) {
+		t.Errorf("machinist preflight does not report the missing binding: %v\n%s", err, output)
 	}
 	m.fleet("default")
 	m.joinBlocked(metav1.ConditionTrue)
-	env.Await(t, m.api, &v1beta1.MachineList{}, "a machine that waits for its node", func(l *v1beta1.MachineList) (bool, string) {
-		return slices.ContainsFunc(l.Items, func(o v1beta1.Machine) bool {
-			c := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionRegistered)
-			return c != nil && c.Reason == v1beta1.ReasonWaitingForNode
-		}), m.describe("default")
-	}, client.InNamespace("default"))
-	said, err = m.command("why", "machine/"+m.machines("default")[0].Name)
-	if err != nil || !strings.Contains(said, "may not create CertificateSigningRequests") {
-		t.Errorf("machinist why: %v\n%s", err, said)
+	env.Await(t, m.api, &v1beta1.MachineList{}, "a machine that waits for its Node",
+		func(l *v1beta1.MachineList) (bool, string) {
+			return slices.ContainsFunc(l.Items, func(o v1beta1.Machine) bool {
+				c := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionRegistered)
+				return c != nil && c.Reason == v1beta1.ReasonWaitingForNode
+			}), m.describe("default")
+		}, client.InNamespace("default"))
+	output, err = m.command("why", "machine/"+m.machines("default")[0].Name)
+	if err != nil || !strings.Contains(output, "may not create CertificateSigningRequests") {
+		t.Errorf("machinist why does not report the missing binding: %v\n%s", err, output)
 	}
 
-	way := regexp.MustCompile(`kubectl create clusterrolebinding \S+ \S+ \S+`).FindString(said)
-	m.shell(h, way)
+	fix := regexp.MustCompile(`kubectl create clusterrolebinding \S+ \S+ \S+`).FindString(output)
+	m.shell(h, fix)
 	t.Cleanup(func() { m.shell(h, "kubectl delete clusterrolebinding machinist-node-bootstrapper") })
 	m.ready("default", fleetSize)
 	m.joinBlocked("")
-	if said, err := m.command("preflight", "--probe"); err != nil || strings.Contains(said, "Not checked") {
-		t.Errorf("machinist preflight --probe: %v\n%s", err, said)
+	if output, err := m.command("preflight", "--probe"); err != nil || strings.Contains(output, "Not checked") {
+		t.Errorf("machinist preflight --probe: %v\n%s", err, output)
 	}
 	csrs, err := m.cluster.Kube().CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
 	if err != nil || slices.ContainsFunc(csrs.Items, func(o certificatesv1.CertificateSigningRequest) bool {
 		return strings.HasPrefix(o.Name, "machinist-preflight")
 	}) {
-		t.Errorf("the request of the probe is left: %v", err)
+		t.Errorf("the certificate request of the probe still exists, or the list failed: %v", err)
 	}
 	m.end(h)
 }
 
-// joinBlocked waits until each class has the condition with this status, or has none for "".
+// joinBlocked waits until the condition JoinBlocked of each class has the given status. "" stands for no condition.
 func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
 	m.t.Helper()
-	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, "classes whose JoinBlocked is "+string(status),
+	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, fmt.Sprintf("classes with JoinBlocked=%q", status),
 		func(l *v1beta1.MachineClassList) (bool, string) {
 			for i := range l.Items {
 				c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionJoinBlocked)
@@ -81,11 +82,11 @@ func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
 					return false, fmt.Sprintf("%s: %+v", l.Items[i].Name, c)
 				}
 			}
-			return len(l.Items) > 0, "there is no class"
+			return len(l.Items) > 0, "no class exists"
 		}, client.InNamespace("default"))
 }
 
-// command runs machinist in this process, as the administrator of the cluster, and returns what it printed.
+// command runs machinist in this process, as the administrator of the cluster, and returns its output.
 func (m *machinist) command(args ...string) (string, error) {
 	var out bytes.Buffer
 	environment := cli.NewEnv(&out, &out)
@@ -96,7 +97,7 @@ func (m *machinist) command(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// shell runs a command that a document or an answer gives.
+// shell runs commands from a document or from an output of machinist.
 func (m *machinist) shell(h *helm, script string) {
 	m.t.Helper()
 	bin := m.t.TempDir()

@@ -21,30 +21,30 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// clusterAPI are kinds of Cluster API that have the names of ours, by their short names, which kubectl takes for
-// theirs: their group sorts first.
+// clusterAPI contains kinds of Cluster API with the same names as kinds of Machinist, by short name. kubectl resolves a
+// short name to the kind of Cluster API, whose group sorts first.
 var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
 
 var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
 
-// Who removes Machinist by the commands of docs/day-2.md removes nothing of Cluster API in the same cluster.
-func TestTheDocumentsSpareAFleetOfClusterAPI(t *testing.T) {
+// The commands in docs/day-2.md that remove Machinist must not delete objects of Cluster API in the same cluster.
+func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
-	theirs := m.clusterAPIFleet()
+	clusterAPIObjects := m.clusterAPIFleet()
 	m.installCloud(h)
 	m.install(h)
 	m.fleet("default")
 	m.ready("default", fleetSize)
-	if said, err := m.command("preflight"); err != nil || !strings.Contains(said, clusterAPIVersion.Group) {
-		t.Errorf("machinist preflight: %v\n%s", err, said)
+	if output, err := m.command("preflight"); err != nil || !strings.Contains(output, clusterAPIVersion.Group) {
+		t.Errorf("machinist preflight does not report Cluster API: %v\n%s", err, output)
 	}
 
 	for _, script := range scriptsUnder(t, "docs/day-2.md", "Uninstall") {
 		m.shell(h, script)
 	}
 	if live, _ := m.instances(); len(live) > 0 {
-		t.Errorf("the instances %v are left", live)
+		t.Errorf("the instances %v still exist", live)
 	}
 	crds := &apiextensionsv1.CustomResourceDefinitionList{}
 	if err := m.api.List(t.Context(), crds); err != nil {
@@ -52,23 +52,24 @@ func TestTheDocumentsSpareAFleetOfClusterAPI(t *testing.T) {
 	}
 	for _, crd := range crds.Items {
 		if strings.HasSuffix(crd.Name, ".machinist.dev") && crd.DeletionTimestamp == nil {
-			t.Errorf("%s is left", crd.Name)
+			t.Errorf("the CRD %s still exists", crd.Name)
 		}
 	}
-	for _, o := range theirs {
+	for _, o := range clusterAPIObjects {
 		if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.GetDeletionTimestamp() != nil {
-			t.Errorf("%s of Cluster API: deleted %v, %v", o.GetKind(), o.GetDeletionTimestamp(), err)
+			t.Errorf("%s of Cluster API: got deletion timestamp %v and error %v, want none", o.GetKind(),
+				o.GetDeletionTimestamp(), err)
 		}
 	}
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
-	// The Secrets are the user's own, and in the way of the next test.
+	// The commands keep the Secrets, which belong to the user. The next test creates them again.
 	if err := m.api.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("default"),
 		client.HasLabels{v1beta1.LabelSecretUse}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// scriptsUnder returns the shell scripts in a section of a document.
+// scriptsUnder returns the two shell scripts in a section of a document.
 func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, document))
@@ -81,12 +82,12 @@ func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 		scripts = append(scripts, match[1])
 	}
 	if len(scripts) != 2 {
-		t.Fatalf("%s has %d scripts under %q", document, len(scripts), section)
+		t.Fatalf("%s: got %d scripts in the section %q, want 2", document, len(scripts), section)
 	}
 	return scripts
 }
 
-// clusterAPIFleet makes the kinds, and an object of each.
+// clusterAPIFleet creates the CRDs of Cluster API and an object of each.
 func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
 	m.t.Helper()
 	for short, kind := range clusterAPI {
@@ -110,7 +111,7 @@ func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(clusterAPIVersion.WithKind(kind))
 		o.SetNamespace("default")
-		o.SetName("theirs")
+		o.SetName("cluster-api")
 		m.eventually(kind+" of Cluster API is served", func() (bool, string) {
 			err := m.api.Create(m.t.Context(), o)
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// describe says in a few lines what the machines of a namespace wait for, and what the pods of the system do.
+// describe returns a short description of the machines of a namespace, the pods of Machinist and the Providers.
 func (m *machinist) describe(namespace string) string {
 	var b strings.Builder
 	machines := m.machines(namespace)
@@ -33,7 +33,7 @@ func (m *machinist) describe(namespace string) string {
 		fmt.Fprintf(&b, "\n  pod %s", describePod(&pod))
 	}
 	providers := &v1beta1.ProviderList{}
-	if err := m.api.List(context.Background(), providers); err == nil { // without an error there is the kind
+	if err := m.api.List(context.Background(), providers); err == nil { // fails if the operator's CRD is not installed
 		for _, p := range providers.Items {
 			fmt.Fprintf(&b, "\n  provider %s: %+v", p.Name, p.Status.Conditions)
 		}
@@ -51,7 +51,7 @@ func describePod(pod *corev1.Pod) string {
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
-			fmt.Fprintf(&b, ", waits: %s %s", w.Reason, w.Message)
+			fmt.Fprintf(&b, ", waiting: %s %s", w.Reason, w.Message)
 		}
 		if s.RestartCount > 0 {
 			fmt.Fprintf(&b, ", %d restarts", s.RestartCount)
@@ -71,7 +71,8 @@ func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	return string(text), err
 }
 
-// explain prints of a failed test what a person would check first. With E2E_LOGS, a folder gets all the logs.
+// explain logs the state of the pods and the warning events after a failed test. If E2E_LOGS is set, it also copies all
+// logs to that folder.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
 		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.KubeadmNodeName {
@@ -104,7 +105,7 @@ func (m *machinist) explain() {
 				err = os.WriteFile(filepath.Join(folder, filepath.Base(path)), content, 0o644)
 			}
 			if err != nil {
-				m.t.Logf("keep %s: %v", path, err)
+				m.t.Logf("copy log %s: %v", path, err)
 			}
 		}
 	}

@@ -15,21 +15,21 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// helm is one version of Helm, used as a person does.
+// helm is one version of the helm command.
 type helm struct {
 	version     string // 3 or 4
 	path        string
 	environment []string
 }
 
-// helmOf returns a version of Helm, whose path the environment variable HELM<version> has.
+// helmOf returns a version of Helm. The environment variable HELM<version> contains its path.
 func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	t.Helper()
 	path := os.Getenv("HELM" + version)
 	if path == "" {
 		t.Fatalf("HELM%s is not set: `make e2e-install` builds Helm and runs these tests", version)
 	}
-	// Nothing of the user's own Helm is read or written.
+	// Do not use the user's own Helm configuration and cache.
 	home := t.TempDir()
 	environment := append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 	for _, folder := range []string{"CACHE", "CONFIG", "DATA"} {
@@ -38,7 +38,7 @@ func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	return &helm{version: version, path: path, environment: environment}
 }
 
-// run runs a command, which has to succeed, and returns what it printed.
+// run runs a command and returns its output. If the command fails, the test fails.
 func (h *helm) run(t *testing.T, args ...string) string {
 	t.Helper()
 	begun := time.Now()

@@ -18,14 +18,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetDeadline is how long it may take from the first helm command until the fleet is Ready.
+// fleetDeadline is the maximum time from the first helm command until the fleet is Ready.
 const fleetDeadline = 120 * time.Second
 
-// fleetSize is the number of machines of the example.
+// fleetSize is the number of machines in the example fleet.
 const fleetSize = 3
 
-// From the first command to the removal: a fleet is Ready soon, and neither a pod's death nor an upgrade nor the
-// removal of Machinist touches an instance.
+// The fleet becomes Ready within a deadline. The instances stay when a pod is killed, and when Machinist is upgraded or
+// uninstalled.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) {
@@ -41,45 +41,45 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			if took > fleetDeadline {
 				t.Errorf("the fleet was Ready after %s, want at most %s", took.Round(time.Second), fleetDeadline)
 			}
-			live, made := m.instances()
-			if len(live) != fleetSize || made != fleetSize {
-				t.Fatalf("the cloud has the instances %v and made %d", live, made)
+			live, created := m.instances()
+			if len(live) != fleetSize || created != fleetSize {
+				t.Fatalf("got instances %v, %d created, want %d", live, created, fleetSize)
 			}
 
 			for _, program := range []string{coreRelease + "-manager", providerRelease} {
 				m.killLeader(program)
 			}
-			m.untouched("killing the leading pods", live, made)
+			m.untouched("killing the leading pods", live, created)
 
 			m.upgrade(h, "--set=log.level=debug")
-			m.untouched("an upgrade that restarts the processes", live, made)
+			m.untouched("an upgrade that restarts the processes", live, created)
 
 			m.uninstall(h)
-			m.untouched("uninstalling Machinist", live, made)
+			m.untouched("uninstalling Machinist", live, created)
 			if n := len(m.machines("default")); n != fleetSize {
-				t.Errorf("%d Machines are left", n)
+				t.Errorf("got %d Machines after the uninstallation, want %d", n, fleetSize)
 			}
 
 			m.install(h)
-			m.goesOn("installing Machinist again", live, made)
+			m.grow("installing Machinist again", live, created)
 			m.end(h)
 		})
 	}
 }
 
-// goesOn proves that the fleet is kept as before: one machine more is one instance more, beside the others.
-func (m *machinist) goesOn(after string, live []string, made int) {
+// grow adds one machine to the fleet. It fails unless the cloud creates one instance and keeps all others.
+func (m *machinist) grow(after string, live []string, created int) {
 	m.t.Helper()
 	n := len(live) + 1
 	m.scale("default", int32(n))
 	m.ready("default", n)
-	now, nowMade := m.instances()
+	now, nowCreated := m.instances()
 	lost := slices.DeleteFunc(slices.Clone(live), func(id string) bool { return slices.Contains(now, id) })
-	if len(now) != n || nowMade != made+1 || len(lost) > 0 {
-		m.t.Errorf("%s, and one machine more: the cloud had %v, %d made, and has %v, %d made", after, live, made, now,
-			nowMade)
+	if len(now) != n || nowCreated != created+1 || len(lost) > 0 {
+		m.t.Errorf("one more machine after %s: got instances %v, %d created, want one more than %v, %d created", after,
+			now, nowCreated, live, created)
 	}
-	progress(m.t, "%s: the fleet grew by one instance, and all others are the same", after)
+	progress(m.t, "%s: the fleet grew by one instance, and all others remain", after)
 }
 
 func versions() []string {
@@ -89,11 +89,11 @@ func versions() []string {
 	return []string{"4"}
 }
 
-// replicas is how many pods each of the two programs has.
+// replicas is the number of pods of each program.
 const replicas = 2
 
-// killLeader deletes the pod of a program that leads, at once, and waits until another one leads and all pods are ready
-// again.
+// killLeader deletes the leading pod of a program without a grace period. It waits until another pod leads and all pods are
+// ready.
 func (m *machinist) killLeader(program string) {
 	m.t.Helper()
 	m.eventually("all pods of "+program+" are ready", func() (bool, string) {
@@ -102,7 +102,7 @@ func (m *machinist) killLeader(program string) {
 	})
 	leader := m.leader(program)
 	if leader == "" {
-		m.t.Fatalf("nobody leads %s", program)
+		m.t.Fatalf("no pod of %s leads", program)
 	}
 	begun := time.Now()
 	now := int64(0)
@@ -119,10 +119,11 @@ func (m *machinist) killLeader(program string) {
 		ready := m.readyPods(program)
 		return len(ready) == replicas && !slices.Contains(ready, leader), fmt.Sprint(ready)
 	})
-	progress(m.t, "pod %s was killed; another one leads and is replaced after %.1f s", leader, time.Since(begun).Seconds())
+	progress(m.t, "pod %s was killed: after %.1f s, another pod leads and all pods are ready", leader,
+		time.Since(begun).Seconds())
 }
 
-// leader is the pod of a program that leads, by its lease.
+// leader returns the name of the leading pod of a program according to the Leases, "" if no pod leads.
 func (m *machinist) leader(program string) string {
 	m.t.Helper()
 	leases, err := m.cluster.Kube().CoordinationV1().Leases(system).List(m.t.Context(), metav1.ListOptions{})
@@ -142,7 +143,7 @@ func (m *machinist) leader(program string) string {
 	return ""
 }
 
-// readyPods are the names of the ready pods of a program.
+// readyPods returns the names of the ready pods of a program.
 func (m *machinist) readyPods(program string) []string {
 	m.t.Helper()
 	var names []string
@@ -160,7 +161,7 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// upgrade upgrades both releases, waits for their pods, and fails if a Machine was written to.
+// upgrade upgrades both releases and waits for their leaders. The test fails if the upgrade wrote to a Machine.
 func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -179,7 +180,7 @@ func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.noWrites(log, "the upgrade")
 }
 
-// noWrites fails if a Machine was written to since the log was marked.
+// noWrites fails the test if the audit log contains a write to a Machine since its mark.
 func (m *machinist) noWrites(log *auditlog.Log, what string) {
 	m.t.Helper()
 	counts, err := log.Count(auditlog.Filter{Match: ofMachines})
@@ -196,52 +197,52 @@ func ofMachines(r auditlog.Request) bool {
 	return r.Group == v1beta1.GroupVersion.Group && r.Resource == "machines"
 }
 
-// uninstall removes both releases and waits for the end of their pods.
+// uninstall uninstalls both releases, waits until their pods are gone, and checks that the CRDs remain.
 func (m *machinist) uninstall(h *helm) {
 	m.t.Helper()
 	for _, release := range []string{providerRelease, coreRelease} {
 		h.run(m.t, "uninstall", release, "--namespace="+system)
 	}
-	env.Await(m.t, m.api, &corev1.PodList{}, "the end of the pods", func(pods *corev1.PodList) (bool, string) {
+	env.Await(m.t, m.api, &corev1.PodList{}, "no pods of Machinist", func(pods *corev1.PodList) (bool, string) {
 		n := len(m.pods(system, "machinist"))
 		return n == 0, fmt.Sprintf("%d pods", n)
 	}, client.InNamespace(system))
 	served, err := m.cluster.Kube().Discovery().ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
 	if err != nil {
-		m.t.Fatalf("the kinds of Machinist are gone: %v", err)
+		m.t.Fatalf("the API group of Machinist is not served: %v", err)
 	}
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "MachineHealthCheck"} {
 		if !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
-			m.t.Errorf("the kind %s is gone", kind)
+			m.t.Errorf("the kind %s is not served", kind)
 		}
 	}
 }
 
-// end deletes the fleet and then everything installed, for the next test.
+// end deletes the fleet and uninstalls everything, so that the next test starts with an empty cluster.
 func (m *machinist) end(h *helm) {
 	m.t.Helper()
 	m.deleteFleet("default")
 	if live, _ := m.instances(); len(live) > 0 {
-		m.t.Errorf("deleting the fleet left the instances %v", live)
+		m.t.Errorf("the instances %v still exist after the deletion of the fleet", live)
 	}
 	m.uninstall(h)
 	h.run(m.t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// deleteFleet deletes a deployment, and what it needs when its machines are gone.
+// deleteFleet deletes a MachineDeployment, waits until its machines are gone, and deletes its class and Secrets.
 func (m *machinist) deleteFleet(namespace string) {
 	m.t.Helper()
 	ctx := m.t.Context()
 	if err := m.api.DeleteAllOf(ctx, &v1beta1.MachineDeployment{}, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
-	env.Await(m.t, m.api, &v1beta1.MachineList{}, "the end of the machines",
+	env.Await(m.t, m.api, &v1beta1.MachineList{}, "no machines",
 		func(list *v1beta1.MachineList) (bool, string) { return len(list.Items) == 0, m.describe(namespace) },
 		client.InNamespace(namespace))
 	if err := m.api.DeleteAllOf(ctx, &v1beta1.MachineClass{}, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
-	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, "the end of the classes",
+	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, "no classes",
 		func(list *v1beta1.MachineClassList) (bool, string) {
 			return len(list.Items) == 0, m.describe(namespace)
 		},

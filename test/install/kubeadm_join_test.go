@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// The unmodified kubeadm finds the cluster by what Machinist renders, trusts it, and reads with a machine's token all
-// that it needs to join. It changes nothing of this machine, which is the cluster's node already.
+// With the configuration that Machinist renders, the unmodified kubeadm finds and trusts the cluster, and reads everything
+// that it needs to join. The test uses a dry run, because this host is already the node of the cluster.
 //
 // Rule: kubeadm-join-config.
-func TestKubeadmJoinsByWhatIsRendered(t *testing.T) {
+func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
 	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist"), "--set=install.processes=false"},
@@ -39,7 +39,7 @@ func TestKubeadmJoinsByWhatIsRendered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The name of this host is that of the cluster's node.
+	// The node name must differ from the name of this host, which is already a node of the cluster.
 	rendered = bytes.Replace(rendered, []byte(`"nodeRegistration":{`), []byte(`"nodeRegistration":{"name":"joins",`), 1)
 	file := filepath.Join(t.TempDir(), "join.yaml")
 	if err := os.WriteFile(file, rendered, 0o600); err != nil {
@@ -47,7 +47,8 @@ func TestKubeadmJoinsByWhatIsRendered(t *testing.T) {
 	}
 	output, err := exec.CommandContext(t.Context(), m.cluster.Kubeadm(), "join", "--config="+file, "--dry-run", "--v=2",
 		"--ignore-preflight-errors=all").CombinedOutput()
-	if err != nil || !strings.Contains(string(output), "signature and contents are valid and TLS certificate validates against pinned roots") {
+	const trusted = "signature and contents are valid and TLS certificate validates against pinned roots"
+	if err != nil || !strings.Contains(string(output), trusted) {
 		t.Errorf("kubeadm join: %v\n%s", err, output)
 	}
 	if err := tokens.Delete(t.Context(), attempt); err != nil {

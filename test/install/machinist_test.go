@@ -23,28 +23,29 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// system is where the charts' documents install Machinist.
+// system is the namespace in which the documents install Machinist.
 const system = "machinist-system"
 
-// Names of the releases, as README has them.
+// Names of the releases, as in README.md.
 const (
 	coreRelease     = "machinist"
 	providerRelease = "machinist-provider-sim"
 	cloudRelease    = "simcloud"
 )
 
-// Tokens of the simulated cloud.
+// Tokens for the simulated cloud.
 const (
 	cloudToken = "the-token-of-your-account"
 	adminToken = "the-operators-token"
 )
 
-// onRealNode keeps pods off the simulated cloud's nodes, which run nothing: the prefix is that of the value.
+// onRealNode returns the Helm flag that keeps pods off the nodes of the simulated cloud, which run no containers. prefix is
+// the parent of the value nodeSelector.
 func onRealNode(prefix string) string {
 	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
-// machinist is an installation, and the fleet that it keeps.
+// machinist is an installation of Machinist and its fleet.
 type machinist struct {
 	t       *testing.T
 	cluster *realnode.KubeadmCluster
@@ -66,14 +67,15 @@ func newMachinist(t *testing.T) *machinist {
 	if err := m.api.Create(t.Context(), restricted); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	// Those of the test before may be on their way out, and the Services of this one would lead to them.
-	env.Await(t, m.api, &corev1.PodList{}, "the end of other pods", func(list *corev1.PodList) (bool, string) {
-		return len(list.Items) == 0, fmt.Sprintf("%d are left", len(list.Items))
-	}, client.InNamespace(system))
+	// The Services of this test would select pods of the previous test that are still terminating.
+	env.Await(t, m.api, &corev1.PodList{}, "no pods of the previous test",
+		func(list *corev1.PodList) (bool, string) {
+			return len(list.Items) == 0, fmt.Sprintf("%d pods", len(list.Items))
+		}, client.InNamespace(system))
 	return m
 }
 
-// installCloud installs the simulated cloud. It is no part of Machinist.
+// installCloud installs the simulated cloud, which is not part of Machinist.
 func (m *machinist) installCloud(h *helm) {
 	m.t.Helper()
 	h.run(m.t, "install", cloudRelease, chart("simcloud"), "--namespace="+system, "--create-namespace", "--wait",
@@ -93,13 +95,14 @@ func (m *machinist) installCloud(h *helm) {
 	}
 }
 
-// coreValues and providerValues are the flags of Helm with which the two charts are installed here.
+// coreValues returns the Helm flags for the chart machinist.
 func coreValues() []string {
-	// As OpenShift does, which gives each namespace a range of users.
+	// The user ID is not one of the image, as in OpenShift, which assigns a range of user IDs to each namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager."), user}
 }
 
+// providerValues returns the Helm flags for the chart machinist-provider.
 func providerValues() []string {
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode(""), "--set=provider.name=sim",
 		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
@@ -122,7 +125,7 @@ func (m *machinist) fleet(namespace string) {
 	}
 	for _, o := range objects {
 		o.SetNamespace(namespace)
-		// The webhooks answer as soon as the pods that were just installed do.
+		// Until the new pods are ready, the webhooks may refuse objects.
 		m.eventually(fmt.Sprintf("%T %s is accepted", o, o.GetName()), func() (bool, string) {
 			err := m.api.Create(m.t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict))
 			return err == nil, fmt.Sprint(err)
@@ -144,7 +147,7 @@ func (m *machinist) scale(namespace string, n int32) {
 	}
 }
 
-// ready waits until a deployment has n machines, each with a Ready Node.
+// ready waits until the fleet has n machines, each with a Ready Node.
 func (m *machinist) ready(namespace string, n int) []v1beta1.Machine {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineDeploymentList{}, fmt.Sprintf("%d ready machines", n),
@@ -162,15 +165,15 @@ func (m *machinist) ready(namespace string, n int) []v1beta1.Machine {
 		node := &corev1.Node{}
 		ref := machines[i].Status.NodeRef
 		if ref == nil {
-			m.t.Errorf("machine %s is counted as ready and has no node", machines[i].Name)
+			m.t.Errorf("machine %s counts as ready but has no Node", machines[i].Name)
 			continue
 		}
 		if err := m.api.Get(m.t.Context(), client.ObjectKey{Name: ref.Name}, node); err != nil {
-			m.t.Errorf("node of machine %s: %v", machines[i].Name, err)
+			m.t.Errorf("get the Node of machine %s: %v", machines[i].Name, err)
 			continue
 		}
 		if !nodeReady(node) {
-			m.t.Errorf("node %s is not Ready: %+v", node.Name, node.Status.Conditions)
+			m.t.Errorf("Node %s is not Ready: %+v", node.Name, node.Status.Conditions)
 		}
 	}
 	return machines
@@ -191,12 +194,12 @@ func (m *machinist) machines(namespace string) []v1beta1.Machine {
 	return list.Items
 }
 
-// instances are the IDs of all instances that live, and how many there ever were.
-func (m *machinist) instances() (live []string, made int) {
+// instances returns the IDs of all live instances, and the number of instances that were ever created.
+func (m *machinist) instances() (live []string, created int) {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(m.t.Context())
 	if err != nil {
-		m.t.Fatalf("ask the cloud for its instances: %v", err)
+		m.t.Fatalf("list the instances of the cloud: %v", err)
 	}
 	for _, r := range dump.Records {
 		if r.State != simcloud.StateTerminated && r.State != simcloud.StateShuttingDown {
@@ -207,21 +210,21 @@ func (m *machinist) instances() (live []string, made int) {
 	return live, dump.InstancesCreated
 }
 
-// untouched fails unless the cloud has the same instances as before, and has made no others.
-func (m *machinist) untouched(what string, live []string, made int) {
+// untouched fails the test unless the cloud has the same instances as before and has created no others.
+func (m *machinist) untouched(what string, live []string, created int) {
 	m.t.Helper()
-	now, nowMade := m.instances()
-	if !slices.Equal(live, now) || made != nowMade {
-		m.t.Fatalf("%s: the cloud had %v, %d made, and has %v, %d made", what, live, made, now, nowMade)
+	now, nowCreated := m.instances()
+	if !slices.Equal(live, now) || created != nowCreated {
+		m.t.Fatalf("%s: got instances %v, %d created, want %v, %d created", what, now, nowCreated, live, created)
 	}
-	progress(m.t, "%s: %d instances untouched, %d ever made", what, len(now), nowMade)
+	progress(m.t, "%s: %d instances untouched, %d ever created", what, len(now), nowCreated)
 }
 
-// pods returns the pods of a program, such as machinist-manager, or of all for "".
+// pods returns the pods of a program, such as machinist-manager. "" stands for all programs.
 func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	m.t.Helper()
 	list := &corev1.PodList{}
-	// Not the test's context: explain asks when that has ended.
+	// explain calls this function when the test's context is already canceled.
 	if err := m.api.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
@@ -230,7 +233,7 @@ func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	})
 }
 
-// eventually asks until the answer is yes, for what no watch announces.
+// eventually polls until ask returns true. Use it for states that cannot be watched.
 func (m *machinist) eventually(what string, ask func() (bool, string)) {
 	m.t.Helper()
 	deadline := time.After(env.Patience)

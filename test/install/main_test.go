@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// Package install installs Machinist as a user does: by Helm, from images in a registry, into a cluster that kubeadm
-// made, and takes it through a pod's death, upgrades and its removal.
+// Package install tests the installation of Machinist with Helm, from images in a registry, into a cluster that kubeadm
+// created. It also tests killed pods, upgrades and the uninstallation.
 package install
 
 import (
@@ -20,13 +20,13 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// The environment variables by which `make e2e-install` passes what it built.
+// The environment variables that `make e2e-install` sets.
 const (
-	layoutVariable = "INSTALL_IMAGES" // the OCI layout with the images
-	fullVariable   = "FULL"           // 1 for the long journeys as well
+	layoutVariable = "INSTALL_IMAGES" // the folder of the OCI layout with the images
+	fullVariable   = "FULL"           // 1 to also run the long tests
 )
 
-// root is the folder of the repository.
+// root is the path of the repository.
 const root = "../.."
 
 func TestMain(m *testing.M) {
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	realnode.Main(m)
 }
 
-// running is the cluster of this test binary: starting it takes most of a minute, and a namespace for each test is
-// enough to keep them apart.
+// running is the cluster that all tests of this binary share, because its start takes almost a minute. Each test leaves it
+// empty.
 var running struct {
 	cluster *realnode.KubeadmCluster
 	err     error
 }
 
-// cluster returns the cluster, which the first test starts. It ends with the process.
+// cluster returns the shared cluster. The first call starts it. It runs until the process ends.
 func cluster(t *testing.T) *realnode.KubeadmCluster {
 	t.Helper()
 	if running.cluster == nil && running.err == nil {
@@ -58,7 +58,7 @@ func cluster(t *testing.T) *realnode.KubeadmCluster {
 	return running.cluster
 }
 
-// progress prints a line at once: a test's own log appears only in the end.
+// progress prints a line at once, because go test shows the log of a test only after its end.
 func progress(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("    "+t.Name()+": "+format+"\n", args...)

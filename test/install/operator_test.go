@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// The same by the operator: one chart, and a Provider.
-func TestOperatorInstallsAProvider(t *testing.T) {
+// The operator installs the provider from a Provider object, without the chart machinist-provider.
+func TestOperatorInstallsProvider(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) { operatorJourney(t, version) })
 	}
@@ -39,17 +39,17 @@ func operatorJourney(t *testing.T, version string) {
 	m.fleet("default")
 	m.ready("default", fleetSize)
 	took := time.Since(begun)
-	progress(t, "by the operator the fleet is Ready %.1f s after the first helm command", took.Seconds())
+	progress(t, "with the operator, the fleet is Ready %.1f s after the first helm command", took.Seconds())
 	if took > fleetDeadline {
 		t.Errorf("the fleet was Ready after %s, want at most %s", took.Round(time.Second), fleetDeadline)
 	}
 	m.condition("sim", v1beta1.ConditionAvailable, metav1.ConditionTrue, "")
-	live, made := m.instances()
+	live, created := m.instances()
 
 	m.killLeader(providerRelease)
-	m.untouched("killing the leading pod", live, made)
+	m.untouched("killing the leading pod", live, created)
 
-	// A second one, of a type that nobody knows, names the known ones; one whose image is missing has the kubelet's words.
+	// For an unknown type, the condition names the known types. For a missing image, it has the message of the kubelet.
 	m.provider("wrong", "nowhere", nil)
 	m.condition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
 	m.provider("noimage", "other", &v1beta1.ProviderImage{Repository: "machinist-provider-sim", Tag: "v9.9.9"})
@@ -57,7 +57,7 @@ func operatorJourney(t *testing.T, version string) {
 	m.deleteProvider("wrong")
 	m.deleteProvider("noimage")
 
-	// An upgrade of the processes by the Provider.
+	// A change of the Provider restarts its pods.
 	restart := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"extraArgs":["--cloud-endpoint=http://`+cloudRelease+
 		`:8080","--log-level=debug"]}}`))
 	provider := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "sim"}}
@@ -65,19 +65,19 @@ func operatorJourney(t *testing.T, version string) {
 	if err := m.api.Patch(t.Context(), provider, restart); err != nil {
 		t.Fatal(err)
 	}
-	m.eventually("all pods of the provider are others", func() (bool, string) {
+	m.eventually("all pods of the provider are replaced", func() (bool, string) {
 		now := m.readyPods(providerRelease)
 		same := slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) })
 		return len(now) == len(before) && !same, fmt.Sprint(now)
 	})
-	m.untouched("an upgrade by the Provider", live, made)
+	m.untouched("a change of the Provider", live, created)
 
-	// Without the operator all goes on; the Provider waits for its Machines, and then goes.
+	// Without the operator, the provider continues to work. A deleted Provider remains until its Machines are gone.
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core,
 		[]string{"--set=operator.enabled=false"})...)
-	m.untouched("removing the operator", live, made)
+	m.untouched("removing the operator", live, created)
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core)...)
-	m.goesOn("without the operator for a while", live, made)
+	m.grow("a time without the operator", live, created)
 	if err := m.api.Delete(t.Context(), provider); err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +85,13 @@ func operatorJourney(t *testing.T, version string) {
 	m.deleteFleet("default")
 	m.awaitNoProvider("sim")
 	if live, _ := m.instances(); len(live) > 0 {
-		t.Errorf("deleting the fleet left the instances %v", live)
+		t.Errorf("the instances %v still exist after the deletion of the fleet", live)
 	}
 	h.run(t, "uninstall", coreRelease, "--namespace="+system)
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// provider creates a Provider whose pods are real.
+// provider creates a Provider whose pods run on the real node.
 func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	m.t.Helper()
 	values, err := json.Marshal(map[string]any{
@@ -111,14 +111,14 @@ func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	if image != nil {
 		provider.Spec.Image = *image
 	}
-	// The API server serves the kind a moment after Helm created it.
-	m.eventually("Provider "+name+" is accepted", func() (bool, string) {
+	// The API server serves the kind shortly after Helm created the CRD.
+	m.eventually("Provider "+name+" is created", func() (bool, string) {
 		err := m.api.Create(m.t.Context(), provider)
 		return err == nil, fmt.Sprint(err)
 	})
 }
 
-// condition waits until a Provider has a condition whose message contains a text.
+// condition waits until a Provider has a condition with a status and a message that contains a text.
 func (m *machinist) condition(name, kind string, status metav1.ConditionStatus, text string) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.ProviderList{}, fmt.Sprintf("Provider %s %s=%s %q", name, kind, status, text),
@@ -135,7 +135,7 @@ func (m *machinist) condition(name, kind string, status metav1.ConditionStatus, 
 				}
 				return false, fmt.Sprintf("%+v", p.Status.Conditions)
 			}
-			return false, "no such Provider"
+			return false, "the Provider does not exist"
 		})
 }
 
@@ -149,7 +149,7 @@ func (m *machinist) deleteProvider(name string) {
 
 func (m *machinist) awaitNoProvider(name string) {
 	m.t.Helper()
-	env.Await(m.t, m.api, &v1beta1.ProviderList{}, "the end of Provider "+name,
+	env.Await(m.t, m.api, &v1beta1.ProviderList{}, "the removal of Provider "+name,
 		func(list *v1beta1.ProviderList) (bool, string) {
 			i := slices.IndexFunc(list.Items, func(p v1beta1.Provider) bool { return p.Name == name })
 			if i < 0 {

@@ -20,11 +20,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// many is how large a fleet is upgraded under.
-const many = 1000
+// manyMachines is the size of the fleet during the upgrades.
+const manyMachines = 1000
 
-// An upgrade of the processes over a large fleet writes to no Machine. One while the fleet grows, and one that is
-// broken off, lose and double nothing.
+// An upgrade with a large fleet must not write to any Machine. Upgrades during the growth of the fleet, and interrupted
+// upgrades, must not lose or duplicate instances.
 func TestUpgradeOverManyMachines(t *testing.T) {
 	if !full() {
 		t.Skipf("only with %s=1", fullVariable)
@@ -32,40 +32,40 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
 	m.installCloud(h)
-	m.quickCloud()
+	m.bootAtOnce()
 	m.install(h)
 	m.fleet("default")
 	m.ready("default", fleetSize)
 	begun := time.Now()
-	m.scale("default", many)
-	m.readyWithin("default", many, 20*time.Minute)
-	progress(t, "%d machines are Ready after %.0f s", many, time.Since(begun).Seconds())
-	live, made := m.instances()
+	m.scale("default", manyMachines)
+	m.readyWithin("default", manyMachines, 20*time.Minute)
+	progress(t, "%d machines are Ready after %.0f s", manyMachines, time.Since(begun).Seconds())
+	live, created := m.instances()
 
-	m.settled()
+	m.awaitNoWrites()
 	m.upgrade(h, "--set=log.level=debug")
-	m.untouched("an upgrade over many machines", live, made)
+	m.untouched("an upgrade over many machines", live, created)
 
-	m.scale("default", many+100)
-	m.upgradeMeanwhile(h)
-	m.readyWithin("default", many+100, 10*time.Minute)
-	live, made = m.instances()
-	if len(live) != many+100 || made != many+100 {
-		t.Errorf("an upgrade while the fleet grew: %d instances live and %d were made, want %d", len(live), made, many+100)
+	m.scale("default", manyMachines+100)
+	m.upgradeDuringGrowth(h)
+	m.readyWithin("default", manyMachines+100, 10*time.Minute)
+	live, created = m.instances()
+	if want := manyMachines + 100; len(live) != want || created != want {
+		t.Errorf("after an upgrade during growth: got %d live instances, %d created, want %d", len(live), created, want)
 	}
 
 	for _, after := range []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second} {
 		m.interruptedUpgrade(h, after)
 	}
 	m.upgrade(h)
-	m.untouched("interrupted upgrades", live, made)
+	m.untouched("interrupted upgrades", live, created)
 	m.scale("default", 0)
 	m.readyWithin("default", 0, 10*time.Minute)
 	m.end(h)
 }
 
-// quickCloud makes instances boot at once.
-func (m *machinist) quickCloud() {
+// bootAtOnce configures the cloud so that instances boot without a delay.
+func (m *machinist) bootAtOnce() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
 	if _, err := m.cloud.PatchSettings(m.t.Context(), simcloud.SettingsPatch{BootTime: &instant}); err != nil {
@@ -73,10 +73,10 @@ func (m *machinist) quickCloud() {
 	}
 }
 
-// readyWithin is ready for fleets that take longer.
-func (m *machinist) readyWithin(namespace string, n int, patience time.Duration) {
+// readyWithin waits until the fleet has n ready machines. Unlike ready, it takes a timeout, for large fleets.
+func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(m.t.Context(), timeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()
@@ -94,25 +94,25 @@ func (m *machinist) readyWithin(namespace string, n int, patience time.Duration)
 				printed = d.Status.ReadyReplicas
 			}
 		case <-ctx.Done():
-			m.t.Fatalf("waited %s for %d ready machines (%v); %s", patience, n, err, m.describe(namespace))
+			m.t.Fatalf("waited %s for %d ready machines (%v); %s", timeout, n, err, m.describe(namespace))
 		}
 	}
 }
 
-// settled waits until nothing was written to a Machine for some seconds.
-func (m *machinist) settled() {
+// awaitNoWrites waits until no write to a Machine occurs for some seconds.
+func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	quiet := time.NewTicker(5 * time.Second)
-	defer quiet.Stop()
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
 	for range 60 {
 		if err := log.Mark(); err != nil {
 			m.t.Fatal(err)
 		}
-		<-quiet.C
+		<-tick.C
 		counts, err := log.Count(auditlog.Filter{Match: ofMachines})
 		if err != nil {
 			m.t.Fatal(err)
@@ -121,11 +121,11 @@ func (m *machinist) settled() {
 			return
 		}
 	}
-	m.t.Fatal("Machines are written to without an end")
+	m.t.Fatal("the writes to Machines did not stop")
 }
 
-// upgradeMeanwhile upgrades both releases while machines are being made.
-func (m *machinist) upgradeMeanwhile(h *helm) {
+// upgradeDuringGrowth upgrades both releases while machines are being created.
+func (m *machinist) upgradeDuringGrowth(h *helm) {
 	m.t.Helper()
 	h.run(m.t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, coreValues(),
 		[]string{"--set=log.level=info"})...)
@@ -133,8 +133,8 @@ func (m *machinist) upgradeMeanwhile(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade kills Helm some time after the upgrade of the first chart began, and rolls back what it left, as
-// its documents say.
+// interruptedUpgrade kills Helm some time after the start of an upgrade, and then rolls back, as Helm's documentation
+// recommends.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)
@@ -144,10 +144,11 @@ func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	command := exec.CommandContext(ctx, h.path, args...)
 	command.Env = h.environment
 	err := command.Run()
-	progress(m.t, "helm was killed %s after the upgrade began: %v", after, err)
+	progress(m.t, "helm was killed %s after the start of the upgrade: %v", after, err)
 	h.run(m.t, "rollback", coreRelease, "--namespace="+system, "--wait")
-	env.Await(m.t, m.api, &corev1.PodList{}, "two ready pods of the manager", func(*corev1.PodList) (bool, string) {
-		ready := m.readyPods(coreRelease + "-manager")
-		return len(ready) == replicas, fmt.Sprint(ready)
-	}, client.InNamespace(system))
+	env.Await(m.t, m.api, &corev1.PodList{}, "two ready pods of the manager",
+		func(*corev1.PodList) (bool, string) {
+			ready := m.readyPods(coreRelease + "-manager")
+			return len(ready) == replicas, fmt.Sprint(ready)
+		}, client.InNamespace(system))
 }

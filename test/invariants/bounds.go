@@ -1,8 +1,10 @@
-// Package invariants has what the deterministic world and the chaos runs both need to judge invariant I3: how many
-// machines a set or a deployment may have, how many must be available, and which of its versions count for a decision.
+// Package invariants contains what the simulation and the chaos runs both need to check invariant I3: how many
+// machines a set or a deployment may have, how many must be available, and which of its versions count for a
+// decision.
 //
-// It works the numbers out anew and imports nothing of the controllers, so that the judges share no error with them.
-// Both judges keep the versions of objects by a position that grows with time: the world by revision, chaos by clock.
+// The package computes the numbers again and imports no controller, so that a bug of a controller cannot hide itself.
+// Both users keep the versions of objects by a position that grows with time: the simulation by revision, chaos by
+// clock.
 package invariants
 
 import (
@@ -16,23 +18,23 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Bounds are what one version of a set or a deployment asks for.
+// Bounds are the numbers of machines that one version of a set or a deployment requires.
 type Bounds struct {
-	// Most live machines, Least available ones.
+	// Most is the maximum number of live machines, Least the minimum number of available ones.
 	Most, Least int
-	// Replicas is how many machines it asks for.
+	// Replicas is the number of machines in the specification.
 	Replicas int
 	// MinReadySeconds is how long a machine must have been Ready to count as available.
 	MinReadySeconds int32
 }
 
-// BoundsOfSet returns the bounds of a set: exactly its replicas.
+// BoundsOfSet returns the bounds of a set, which are exactly its replicas.
 func BoundsOfSet(s *v1beta1.MachineSet) Bounds {
 	n := Replicas(s.Spec.Replicas)
 	return Bounds{n, n, n, s.Spec.MinReadySeconds}
 }
 
-// BoundsOfDeployment returns the bounds of a deployment by its strategy. A value that cannot be read counts as the
+// BoundsOfDeployment returns the bounds of a deployment according to its strategy. An invalid value counts as the
 // default.
 func BoundsOfDeployment(d *v1beta1.MachineDeployment) Bounds {
 	n := Replicas(d.Spec.Replicas)
@@ -55,18 +57,18 @@ func BoundsOfDeployment(d *v1beta1.MachineDeployment) Bounds {
 	return Bounds{n + surge, n - unavailable, n, d.Spec.MinReadySeconds}
 }
 
-func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
+func scaled(value *intstr.IntOrString, n, defaultValue int, roundUp bool) int {
 	if value == nil {
-		return otherwise
+		return defaultValue
 	}
-	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
+	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, roundUp)
 	if err != nil {
-		return otherwise
+		return defaultValue
 	}
 	return out
 }
 
-// Replicas returns how many replicas a field asks for: the API's default where it is not set.
+// Replicas returns the value of a replicas field. A missing value counts as the API's default.
 func Replicas(n *int32) int {
 	if n == nil {
 		return int(v1beta1.DefaultReplicas)
@@ -74,22 +76,22 @@ func Replicas(n *int32) int {
 	return int(*n)
 }
 
-// Owner is a set or a deployment with the bounds of its versions. A decision may rest on a version that is not the
-// last.
+// Owner is a set or a deployment with the bounds of its versions. A decision may be based on a version that is not
+// the last one.
 type Owner struct {
-	// Controller is the UID of the deployment that controls a set; empty for a deployment.
+	// Controller is the UID of the deployment that controls a set. It is empty for a deployment.
 	Controller types.UID
-	// Versions are in order, each different from the one before.
+	// Versions are in order, and each one differs from the one before.
 	Versions []VersionBounds
 }
 
-// VersionBounds are bounds from a position on, until the next version.
+// VersionBounds are the bounds from a position on, until the next version.
 type VersionBounds struct {
 	Position int64
 	Bounds
 }
 
-// Note adds the bounds of a version of an object, and takes over who owns it.
+// Note adds the bounds of a version of an object, and stores the UID of the object's controller.
 func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 	o.Controller = ""
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
@@ -103,8 +105,8 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 // Last returns the bounds of the last version.
 func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// Within returns the widest bounds among the versions that held after a position: those that a decision may rest on
-// whose maker had seen everything up to there.
+// Within returns the widest bounds among the versions that were valid after a position. A controller that had seen
+// everything up to that position may base its decision on any of them.
 func (o *Owner) Within(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestDeploymentBoundsFollowTheStrategy(t *testing.T) {
+func TestDeploymentBoundsFollowStrategy(t *testing.T) {
 	percent, two := intstr.FromString("25%"), intstr.FromInt32(2)
 	for name, test := range map[string]struct {
 		strategy    v1beta1.DeploymentStrategy
@@ -26,12 +26,12 @@ func TestDeploymentBoundsFollowTheStrategy(t *testing.T) {
 		d, n := &v1beta1.MachineDeployment{}, int32(10)
 		d.Spec.Replicas, d.Spec.Strategy = &n, test.strategy
 		if got := BoundsOfDeployment(d); got.Most != test.most || got.Least != test.least {
-			t.Errorf("%s: at most %d and at least %d, want %d and %d", name, got.Most, got.Least, test.most, test.least)
+			t.Errorf("%s: got at most %d and at least %d, want %d and %d", name, got.Most, got.Least, test.most, test.least)
 		}
 	}
 }
 
-func TestAVersionCountsUntilTheNextOneWasSeen(t *testing.T) {
+func TestVersionCountsUntilNextVersionWasSeen(t *testing.T) {
 	o := &Owner{}
 	for position, n := range []int32{3, 3, 5, 1} {
 		s := &v1beta1.MachineSet{}
@@ -41,27 +41,27 @@ func TestAVersionCountsUntilTheNextOneWasSeen(t *testing.T) {
 	for since, want := range [][2]int{{5, 1}, {5, 1}, {5, 1}, {1, 1}} {
 		most, least := o.Within(int64(since))
 		if most != want[0] || least != want[1] {
-			t.Errorf("since %d: at most %d and at least %d, want %v", since, most, least, want)
+			t.Errorf("since %d: got at most %d and at least %d, want %v", since, most, least, want)
 		}
 	}
 	if len(o.Versions) != 3 {
-		t.Errorf("%d versions, want 3: the second equals the first", len(o.Versions))
+		t.Errorf("got %d versions, want 3, because the second one equals the first", len(o.Versions))
 	}
 }
 
-func TestOnlyItsOwnEndOfAvailabilityEndsTheExcuse(t *testing.T) {
+func TestEndOfAvailabilityCountsOnceKnown(t *testing.T) {
 	for name, test := range map[string]struct {
 		last Version
 		want bool
 	}{
-		"failed by itself":    {Version{Position: 5}, true},
-		"deleted by itself":   {Version{Position: 5, OwnEnd: true}, false},
-		"failed before known": {Version{Position: 2}, false},
+		"failed after the position":            {Version{Position: 5}, true},
+		"deleted by the judged process":        {Version{Position: 5, OwnEnd: true}, false},
+		"failed before the position, so known": {Version{Position: 2}, false},
 	} {
 		versions := []Version{{Position: 1, Available: true}, test.last}
 		at := func(i int) Version { return versions[i] }
 		if got := AvailableSince(len(versions), at, 3); got != test.want {
-			t.Errorf("%s: available since 3 is %v, want %v", name, got, test.want)
+			t.Errorf("%s: got %v for availability since position 3, want %v", name, got, test.want)
 		}
 	}
 }

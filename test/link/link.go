@@ -1,4 +1,4 @@
-// Package link stands between a client and servers as a network does that can be cut.
+// Package link simulates a network between clients and servers that a test can interrupt.
 package link
 
 import (
@@ -8,50 +8,50 @@ import (
 	"sync"
 )
 
-// Link knows of TCP connections only, and gives each to the next server that accepts one, as a load balancer does. It
-// is safe for use by several goroutines.
+// Link forwards TCP connections. It gives each connection to the next server that accepts it, as a load balancer does.
+// It is safe for use by several goroutines.
 type Link struct {
 	listener net.Listener
 
-	mu      sync.Mutex
-	servers []string
-	next    int
-	given   map[string]int
-	vain    int // connections that no server accepted
-	cut     Cut
-	open    map[*connection]bool
+	mu        sync.Mutex
+	servers   []string
+	next      int
+	forwarded map[string]int // connections by server
+	failed    int            // connections that no server accepted
+	cut       Cut
+	open      map[*connection]bool
 }
 
-// Cut is what has become of a link.
+// Cut is the state of a link.
 type Cut int
 
 const (
-	// Whole passes everything on.
+	// Whole is a link that forwards everything.
 	Whole Cut = iota
-	// Refused breaks the connections that there are and accepts none.
+	// Refused is a link that closes all connections and accepts no new ones.
 	Refused
-	// Swallowed is a black hole: connections are accepted and stay, and nothing that is sent arrives, not even their end.
-	// When the link is mended they break, and what was swallowed is lost.
+	// Swallowed is a link that drops all data, and the end of connections, without an error. Connections stay open, and
+	// new ones are accepted. When the link is whole again, connections that lost data are closed.
 	Swallowed
 )
 
-// connection is both halves of one.
+// connection is a connection from a client, and the one to a server that belongs to it.
 type connection struct {
-	from, to net.Conn // to is nil while there is no server
-	// lost says that something was sent while it was swallowed: there is a hole in the stream.
-	lost bool
+	from, to net.Conn // to is nil until a server has accepted the connection
+	// lossy is true if the link dropped data or the end of the connection, so that the stream has a gap.
+	lossy bool
 }
 
-// Listen makes a link on loopback to the servers, more of which may be added.
+// Listen creates a link on loopback to the servers. Add adds more servers.
 func Listen(servers ...string) (*Link, error) { return ListenAt("127.0.0.1:0", servers...) }
 
-// ListenAt makes a link at an address of this machine to the servers, more of which may be added.
+// ListenAt creates a link at an address of this machine to the servers. Add adds more servers.
 func ListenAt(address string, servers ...string) (*Link, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for a link: %w", err)
 	}
-	l := &Link{listener: listener, servers: servers, given: map[string]int{}, open: map[*connection]bool{}}
+	l := &Link{listener: listener, servers: servers, forwarded: map[string]int{}, open: map[*connection]bool{}}
 	go func() {
 		for {
 			from, err := listener.Accept()
@@ -64,7 +64,7 @@ func ListenAt(address string, servers ...string) (*Link, error) {
 	return l, nil
 }
 
-// Address is where clients connect to.
+// Address returns the address that clients connect to.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
 // Add adds a server.
@@ -74,14 +74,15 @@ func (l *Link) Add(server string) {
 	l.servers = append(l.servers, server)
 }
 
-// Connections returns how many were given to a server, and how many to none.
-func (l *Link) Connections(server string) (given, vain int) {
+// Connections returns the number of connections that were forwarded to the server, and the number that no server
+// accepted.
+func (l *Link) Connections(server string) (forwarded, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.given[server], l.vain
+	return l.forwarded[server], l.failed
 }
 
-// Become cuts the link, or mends it.
+// Become changes the state of the link.
 func (l *Link) Become(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +91,8 @@ func (l *Link) Become(cut Cut) {
 		return
 	}
 	for c := range l.open {
-		if cut == Refused || c.lost || c.to == nil {
-			c.end()
+		if cut == Refused || c.lossy || c.to == nil {
+			c.close()
 		}
 	}
 }
@@ -102,15 +103,15 @@ func (l *Link) Close() error {
 	return l.listener.Close()
 }
 
-func (c *connection) end() {
+func (c *connection) close() {
 	_ = c.from.Close()
 	if c.to != nil {
 		_ = c.to.Close()
 	}
 }
 
-// order returns the servers, beginning with the one whose turn it is.
-func (l *Link) order() []string {
+// nextServers returns the servers in the order in which to try them. Each call begins with another server.
+func (l *Link) nextServers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.servers) == 0 {
@@ -123,66 +124,66 @@ func (l *Link) order() []string {
 
 func (l *Link) serve(c *connection) {
 	defer c.from.Close()
-	cut := l.enter(c)
-	defer l.leave(c)
+	cut := l.add(c)
+	defer l.remove(c)
 	switch cut {
 	case Refused:
 		return
 	case Swallowed:
-		_, _ = io.Copy(io.Discard, c.from) // until the link is mended, or the client gives up
+		_, _ = io.Copy(io.Discard, c.from) // until Become or the client closes the connection
 		return
 	}
-	for _, server := range l.order() {
+	for _, server := range l.nextServers() {
 		to, err := net.Dial("tcp", server)
 		if err != nil {
 			continue
 		}
 		defer to.Close()
-		if !l.connect(c, to, server) {
+		if !l.setServer(c, to, server) {
 			return
 		}
 		var both sync.WaitGroup
-		both.Go(func() { l.pour(c, to, c.from) })
-		both.Go(func() { l.pour(c, c.from, to) })
+		both.Go(func() { l.forward(c, to, c.from) })
+		both.Go(func() { l.forward(c, c.from, to) })
 		both.Wait()
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.vain++
+	l.failed++
 }
 
-func (l *Link) enter(c *connection) Cut {
+func (l *Link) add(c *connection) Cut {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c] = true
 	return l.cut
 }
 
-func (l *Link) leave(c *connection) {
+func (l *Link) remove(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, c)
 }
 
-// connect notes the server's half, unless the link was cut while it was sought.
-func (l *Link) connect(c *connection, to net.Conn, server string) bool {
+// setServer records the connection to the server. It returns false if the link was refused in the meantime.
+func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut == Refused {
 		return false
 	}
 	c.to = to
-	l.given[server]++
+	l.forwarded[server]++
 	return true
 }
 
-// pour copies all that comes, and tells the other side when no more does, unless it is swallowed.
-func (l *Link) pour(c *connection, into, from net.Conn) {
+// forward copies data in one direction, and then the end of the stream, unless the link drops them.
+func (l *Link) forward(c *connection, into, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if l.swallows(c) {
+		if l.drops(c) {
 			if err != nil {
 				return
 			}
@@ -190,7 +191,7 @@ func (l *Link) pour(c *connection, into, from net.Conn) {
 		}
 		if n > 0 {
 			if _, err := into.Write(buffer[:n]); err != nil {
-				// The other direction must not wait for an end that cannot come.
+				// Otherwise the other direction would wait forever for the end of the stream.
 				_ = from.Close()
 				return
 			}
@@ -202,10 +203,10 @@ func (l *Link) pour(c *connection, into, from net.Conn) {
 	}
 }
 
-// swallows reports whether what came on a connection is lost, and notes it.
-func (l *Link) swallows(c *connection) bool {
+// drops reports whether data of a connection must be dropped, and records that it was.
+func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.lost = c.lost || l.cut == Swallowed
-	return c.lost
+	c.lossy = c.lossy || l.cut == Swallowed
+	return c.lossy
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// patience bounds what must happen soon.
+// patience is the maximum time to wait for an answer.
 const patience = 30 * time.Second
 
-// echo serves each connection its own lines.
-func echo(t *testing.T) string {
+// startEchoServer starts a server that sends back each line, and returns its address.
+func startEchoServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,9 +52,9 @@ func connect(t *testing.T, l *Link) client {
 	return client{c, bufio.NewReader(c)}
 }
 
-// ask sends a line and returns what comes back within a time.
-func (c client) ask(line string, within time.Duration) (string, error) {
-	if err := c.SetDeadline(time.Now().Add(within)); err != nil {
+// ask sends a line and returns the answer.
+func (c client) ask(line string, timeout time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	if _, err := c.Write([]byte(line + "\n")); err != nil {
@@ -73,42 +73,42 @@ func newLink(t *testing.T, servers ...string) *Link {
 	return l
 }
 
-func TestConnectionsGoToEachServerInTurnThatAccepts(t *testing.T) {
-	first, second := echo(t), echo(t)
+func TestLinkDistributesConnectionsAmongServersThatAccept(t *testing.T) {
+	first, second := startEchoServer(t), startEchoServer(t)
 	l := newLink(t, first, "127.0.0.1:1", second)
 	for range 6 {
 		if got, err := connect(t, l).ask("hello", patience); got != "hello\n" || err != nil {
-			t.Fatal(got, err)
+			t.Fatalf("got %q and %v, want hello", got, err)
 		}
 	}
 	for _, server := range []string{first, second} {
-		if given, vain := l.Connections(server); given < 2 || vain != 0 {
-			t.Errorf("%d were given to %s, %d to none", given, server, vain)
+		if forwarded, failed := l.Connections(server); forwarded < 2 || failed != 0 {
+			t.Errorf("%s: got %d forwarded and %d failed connections, want at least 2 and 0", server, forwarded, failed)
 		}
 	}
 }
 
-func TestARefusedLinkBreaksWhatThereIsAndTakesNothingUntilItIsMended(t *testing.T) {
-	l := newLink(t, echo(t))
+func TestRefusedLinkClosesConnectionsAndAcceptsNone(t *testing.T) {
+	l := newLink(t, startEchoServer(t))
 	before := connect(t, l)
 	if _, err := before.ask("one", patience); err != nil {
 		t.Fatal(err)
 	}
 	l.Become(Refused)
 	if got, err := before.ask("two", patience); err == nil {
-		t.Errorf("what there was goes on: %q", got)
+		t.Errorf("the old connection still works: got %q", got)
 	}
 	if got, err := connect(t, l).ask("three", patience); err == nil {
-		t.Errorf("another begins: %q", got)
+		t.Errorf("a new connection works: got %q", got)
 	}
 	l.Become(Whole)
 	if got, err := connect(t, l).ask("four", patience); got != "four\n" || err != nil {
-		t.Error(got, err)
+		t.Errorf("after the interruption: got %q and %v, want four", got, err)
 	}
 }
 
-func TestABlackHoleLosesWhatIsSentAndSaysNothing(t *testing.T) {
-	l := newLink(t, echo(t))
+func TestSwallowedLinkDropsDataWithoutError(t *testing.T) {
+	l := newLink(t, startEchoServer(t))
 	used, idle := connect(t, l), connect(t, l)
 	for _, c := range []client{used, idle} {
 		if _, err := c.ask("one", patience); err != nil {
@@ -116,20 +116,20 @@ func TestABlackHoleLosesWhatIsSentAndSaysNothing(t *testing.T) {
 		}
 	}
 	l.Become(Swallowed)
-	begun := connect(t, l)
-	for name, c := range map[string]client{"old": used, "new": begun} {
+	added := connect(t, l)
+	for name, c := range map[string]client{"old": used, "new": added} {
 		got, err := c.ask("two", 200*time.Millisecond)
 		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
-			t.Errorf("the %s connection gave %q and %v, want silence", name, got, err)
+			t.Errorf("the %s connection: got %q and %v, want a timeout", name, got, err)
 		}
 	}
 	l.Become(Whole)
-	for name, c := range map[string]client{"old": used, "new": begun} {
+	for name, c := range map[string]client{"old": used, "new": added} {
 		if got, err := c.ask("three", patience); err == nil {
-			t.Errorf("the %s connection goes on, with a hole in it: %q", name, got)
+			t.Errorf("the %s connection still works although it lost data: got %q", name, got)
 		}
 	}
 	if got, err := idle.ask("four", patience); got != "four\n" || err != nil {
-		t.Errorf("the one that sent nothing: %q %v", got, err)
+		t.Errorf("the idle connection: got %q and %v, want four", got, err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package machinestates knows the states of Machines that Machinist stores: which phase, reason of failure, deletion
-// and conditions come together. The simulation records them (states.txt), and the builders of unit tests refuse others:
-// a test of a state that no writer leaves behind tests nothing.
+// Package machinestates contains the states in which Machinist stores Machines: the combinations of phase, failure
+// reason, deletion and conditions. The simulation records them in states.txt. Unit tests must not build other states,
+// because a test of a state that is never stored proves nothing.
 package machinestates
 
 import (
@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Head is what of a Machine decides which conditions it can have.
+// Head is the part of a Machine's state that determines which conditions it can have.
 type Head struct {
 	Phase         v1beta1.MachinePhase
 	FailureReason v1beta1.MachineFailureReason
@@ -32,9 +32,9 @@ func HeadOf(m *v1beta1.Machine) Head {
 	return Head{m.Status.Phase, m.Status.FailureReason, !m.DeletionTimestamp.IsZero(), m.Spec.ProviderID != ""}
 }
 
-// String returns the head as states.txt has it.
+// String returns the head in the format of states.txt.
 func (h Head) String() string {
-	words := []string{string(cmp.Or(h.Phase, none))}
+	words := []string{string(cmp.Or(h.Phase, noPhase))}
 	if h.FailureReason != "" {
 		words = append(words, "failed:"+string(h.FailureReason))
 	}
@@ -47,10 +47,10 @@ func (h Head) String() string {
 	return strings.Join(words, " ")
 }
 
-// none stands for a phase that is not written yet.
-const none = "(none)"
+// noPhase stands for a phase that has not been written yet.
+const noPhase = "(none)"
 
-// States are the conditions that were seen with each head, as "Type=Status/Reason".
+// States contains the conditions that occurred with each head, as "Type=Status/Reason".
 type States map[string]map[string]bool
 
 // Add adds the state of a Machine.
@@ -68,12 +68,12 @@ func conditionOf(c *metav1.Condition) string {
 	return fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason)
 }
 
-// Check returns an error if the Machine is in no state of the table. A Machine may lack conditions: a builder sets
-// those that its test is about.
+// Check returns an error if the state of the Machine is not in the table. A Machine may lack conditions, because a
+// builder sets only those that matter for its test.
 func (s States) Check(m *v1beta1.Machine) error {
 	head := HeadOf(m).String()
 	if s[head] == nil {
-		return fmt.Errorf("no Machine is ever stored as %q; there are %q", head, slices.Sorted(maps.Keys(s)))
+		return fmt.Errorf("no Machine is ever stored as %q: the stored states are %q", head, slices.Sorted(maps.Keys(s)))
 	}
 	for i := range m.Status.Conditions {
 		if c := conditionOf(&m.Status.Conditions[i]); !s[head][c] {
@@ -83,7 +83,7 @@ func (s States) Check(m *v1beta1.Machine) error {
 	return nil
 }
 
-// String returns the table: a line for each head, and below it a line for each type of condition.
+// String returns the table. Each head has a line, followed by a line for each condition type.
 func (s States) String() string {
 	var out strings.Builder
 	for _, head := range slices.Sorted(maps.Keys(s)) {
@@ -100,7 +100,7 @@ func (s States) String() string {
 	return out.String()
 }
 
-// Parse reads a table. Lines that begin with # are ignored.
+// Parse parses a table. It ignores lines that begin with #.
 func Parse(text string) (States, error) {
 	s, head := States{}, ""
 	for line := range strings.Lines(text) {
@@ -115,7 +115,7 @@ func Parse(text string) (States, error) {
 				s[head] = map[string]bool{}
 			}
 		case head == "" || !hasValues:
-			return nil, fmt.Errorf("%q is no line of a table of states", line)
+			return nil, fmt.Errorf("%q is not a valid line of a table of states", line)
 		default:
 			for value := range strings.FieldsSeq(all) {
 				s[head][kind+"="+value] = true
@@ -128,12 +128,12 @@ func Parse(text string) (States, error) {
 var (
 	//go:embed states.txt
 	recorded string
-	// unsimulated has the states that the simulation cannot reach, each with the reason.
+	// unsimulated contains the states that the simulation cannot reach, each with the reason.
 	//go:embed unsimulated.txt
 	unsimulated string
 )
 
-// Recorded returns the states that the simulation has recorded, and those that it cannot reach.
+// Recorded returns the states that the simulation recorded, and those that it cannot reach.
 var Recorded = sync.OnceValue(func() States {
 	all := States{}
 	for _, text := range []string{recorded, unsimulated} {
@@ -146,10 +146,10 @@ var Recorded = sync.OnceValue(func() States {
 	return all
 })
 
-// Must returns the Machine, and panics if it is in a state that no Machine is ever stored in.
+// Must returns the Machine. It panics if no Machine is ever stored in this state.
 func Must(m *v1beta1.Machine) *v1beta1.Machine {
 	if err := Recorded().Check(m); err != nil {
-		panic(fmt.Sprintf("machine %s: %v (go run ./test/simulate states records what is stored)", m.Name, err))
+		panic(fmt.Sprintf("machine %s: %v (to record the stored states, run go run ./test/simulate states)", m.Name, err))
 	}
 	return m
 }
@@ -164,7 +164,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns what another table has and this one lacks, as heads and conditions.
+// Beyond returns the heads and conditions that another table contains and this one lacks.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

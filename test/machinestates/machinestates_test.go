@@ -9,8 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A table is read as it is written, and refuses what it lacks.
-func TestATableRefusesStatesThatItLacks(t *testing.T) {
+func TestTableRejectsUnknownStates(t *testing.T) {
 	running := &v1beta1.Machine{}
 	running.Spec.ProviderID = "sim:///m"
 	running.Status.Phase = v1beta1.MachineRunning
@@ -19,33 +18,33 @@ func TestATableRefusesStatesThatItLacks(t *testing.T) {
 	written := States{}
 	written.Add(running)
 	written.Add(&v1beta1.Machine{})
-	read, err := Parse("# comment\n\n" + written.String())
-	if err != nil || read.String() != written.String() {
-		t.Fatalf("%q is read as %q (%v)", written, read, err)
+	parsed, err := Parse("# comment\n\n" + written.String())
+	if err != nil || parsed.String() != written.String() {
+		t.Fatalf("parse %q: got %q and error %v", written, parsed, err)
 	}
-	if missing := read.Beyond(written); len(missing) > 0 {
-		t.Errorf("%q lacks %q", read, missing)
+	if missing := parsed.Beyond(written); len(missing) > 0 {
+		t.Errorf("%q lacks %q", parsed, missing)
 	}
 	for name, test := range map[string]struct {
 		change func(*v1beta1.Machine)
 		stored bool
 	}{
-		"as it was stored":           {func(*v1beta1.Machine) {}, true},
-		"with fewer conditions":      {func(m *v1beta1.Machine) { m.Status.Conditions = nil }, true},
-		"with another reason":        {func(m *v1beta1.Machine) { m.Status.Conditions[0].Reason = "Test" }, false},
-		"with a reason of a failure": {func(m *v1beta1.Machine) { m.Status.FailureReason = v1beta1.FailureCreateError }, false},
-		"without an instance":        {func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }, false},
-		"while it is being deleted": {func(m *v1beta1.Machine) {
+		"unchanged":             {func(*v1beta1.Machine) {}, true},
+		"without conditions":    {func(m *v1beta1.Machine) { m.Status.Conditions = nil }, true},
+		"with another reason":   {func(m *v1beta1.Machine) { m.Status.Conditions[0].Reason = "Test" }, false},
+		"with a failure reason": {func(m *v1beta1.Machine) { m.Status.FailureReason = v1beta1.FailureCreateError }, false},
+		"without an instance":   {func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }, false},
+		"while being deleted": {func(m *v1beta1.Machine) {
 			m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}, false},
 	} {
 		m := running.DeepCopy()
 		test.change(m)
-		if err := read.Check(m); (err == nil) != test.stored {
-			t.Errorf("%s: %v", name, err)
+		if err := parsed.Check(m); (err == nil) != test.stored {
+			t.Errorf("%s: got error %v, want stored %t", name, err, test.stored)
 		}
 	}
 	if _, err := Parse("  Ready: True/MachineReady\n"); err == nil {
-		t.Error("a condition without a head is read")
+		t.Error("a condition without a head is accepted")
 	}
 }

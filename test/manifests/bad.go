@@ -7,36 +7,37 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Guard is who refuses an object.
+// Guard is the component that refuses an object.
 type Guard string
 
-// All guards, in the order in which an API server asks them.
+// The guards, in the order in which an API server calls them.
 const (
-	// BySchema: the CustomResourceDefinition, its rules, or the API server itself. It is always there.
+	// BySchema stands for the CustomResourceDefinition, its rules, and the API server itself. It is always in effect.
 	BySchema Guard = "schema"
-	// ByPolicy: the ValidatingAdmissionPolicies.
+	// ByPolicy stands for the ValidatingAdmissionPolicies.
 	ByPolicy Guard = "policy"
-	// ByManager: the webhook of machinist-manager.
+	// ByManager stands for the webhook of machinist-manager.
 	ByManager Guard = "webhook of the manager"
-	// ByProvider: the webhook of the simulated cloud's provider.
+	// ByProvider stands for the webhook of the provider of the simulated cloud.
 	ByProvider Guard = "webhook of the provider"
 )
 
-// Bad is an object that must be refused, with strict validation of fields as kubectl asks for it.
+// Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
 type Bad struct {
-	// Name is unique in the table: the kind and what is wrong.
+	// Name consists of the kind and the mistake. It is unique in the table.
 	Name string
-	// Sample is what the object would be without the mistake, and Changes are the mistake.
+	// Sample is the object without the mistake. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// Was, if it is not nil, makes the mistake a change of an object that exists: of the sample with Was.
+	// Was is not nil if the mistake is an update of an existing object. Was is applied to the sample to get this object. An
+	// empty Was stands for the unchanged sample.
 	Was Changes
-	// Reports are parts of the rejection: the field above all.
+	// Reports are texts that the rejection must contain, in particular the field.
 	Reports []string
 	By      Guard
 }
 
-// Object returns the object with its mistake.
+// Object returns the object with the mistake.
 func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	object, err := b.Former(namespace)
 	if err != nil {
@@ -45,7 +46,7 @@ func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the object as it was before the mistake.
+// Former returns the object before the mistake.
 func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {
@@ -54,7 +55,7 @@ func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Was.Apply(object)
 }
 
-// All returns the table.
+// All returns the table of invalid objects, sorted by name.
 func All() []Bad {
 	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(),
 		healthChecks(), budgets(), updates(), providers())
@@ -66,20 +67,20 @@ func All() []Bad {
 	return all
 }
 
-// fleets are the kinds that make machines from a template.
+// fleets contains a sample of each kind that creates machines from a template.
 var fleets = map[string]string{"MachineSet": Set, "MachineDeployment": Deployment}
 
-// row is a Bad without what its neighbours share.
-type row struct {
+// entry contains the fields of a Bad that differ within a table.
+type entry struct {
 	what    string
 	changes Changes
 	reports []string
 }
 
-func table(by Guard, kind, sample string, rows ...row) []Bad {
-	all := make([]Bad, len(rows))
-	for i, r := range rows {
-		all[i] = Bad{Name: kind + " " + r.what, Sample: sample, Changes: r.changes, Reports: r.reports, By: by}
+func table(by Guard, kind, sample string, entries ...entry) []Bad {
+	all := make([]Bad, len(entries))
+	for i, e := range entries {
+		all[i] = Bad{Name: kind + " " + e.what, Sample: sample, Changes: e.changes, Reports: e.reports, By: by}
 	}
 	return all
 }

@@ -2,17 +2,17 @@ package manifests
 
 import "testing"
 
-func TestTheTableHasTheDocumentedLength(t *testing.T) {
-	const least = 400 // beside those that wrongTypes derives from the schemas
+func TestTableHasEnoughManifests(t *testing.T) {
+	const least = 400 // without the entries that wrongTypes derives from the schemas
 	byHand, guards, names := len(All())-len(wrongTypes()), map[Guard]int{}, map[string]bool{}
 	for _, b := range All() {
 		guards[b.By]++
 		if names[b.Name] {
-			t.Errorf("%s: twice", b.Name)
+			t.Errorf("%s: the name is not unique", b.Name)
 		}
 		names[b.Name] = true
 		if len(b.Reports) == 0 || b.By == "" {
-			t.Errorf("%s: what does the rejection say, and who refuses?", b.Name)
+			t.Errorf("%s: Reports or By is empty", b.Name)
 		}
 		if _, err := b.Object("default"); err != nil {
 			t.Errorf("%s: %v", b.Name, err)
@@ -20,11 +20,11 @@ func TestTheTableHasTheDocumentedLength(t *testing.T) {
 	}
 	t.Logf("%d manifests, %d of them written by hand: %v", len(names), byHand, guards)
 	if byHand < least {
-		t.Errorf("%d manifests, want %d at least", byHand, least)
+		t.Errorf("got %d manifests that are written by hand, want at least %d", byHand, least)
 	}
 	for _, guard := range []Guard{BySchema, ByPolicy, ByManager, ByProvider} {
 		if guards[guard] == 0 {
-			t.Errorf("there is none refused by the %s", guard)
+			t.Errorf("got no manifest that the %s refuses", guard)
 		}
 	}
 }

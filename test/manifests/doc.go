@@ -1,5 +1,6 @@
-// Package manifests holds what tests write into clusters: the smallest valid object of each kind, and a table of
-// objects that nobody should be able to write (Bad). Each of those says what the rejection must name, and by which
-// component it comes, and so which of them a cluster admits that has the CustomResourceDefinitions and nothing else
-// of Machinist's.
+// Package manifests contains objects for tests: the smallest valid object of each kind (Samples), and a table of invalid
+// objects that must be refused (All).
+//
+// Each invalid object names the texts that its rejection must contain and the component that refuses it. The component
+// also shows which of the objects a cluster accepts that has only the CustomResourceDefinitions of Machinist.
 package manifests

@@ -10,7 +10,7 @@ import (
 	rendered "machinist.dev/machinist/internal/install/manifests"
 )
 
-// wrongTypes puts into each field of each kind, one at a time, what is of another type.
+// wrongTypes returns an object for each field of each kind, in which this field has a value of another type.
 func wrongTypes() []Bad {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
@@ -22,7 +22,7 @@ func wrongTypes() []Bad {
 		eachField("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], func(path string, value any) {
 			field := strings.ReplaceAll(path, "/", ".")
 			all = append(all, Bad{
-				Name: kind + " with a " + field + " of another type", Sample: samples[kind], Changes: Changes{path: value},
+				Name: kind + " with another type of " + field, Sample: samples[kind], Changes: Changes{path: value},
 				Reports: reports(field), By: BySchema,
 			})
 		})
@@ -30,8 +30,8 @@ func wrongTypes() []Bad {
 	return all
 }
 
-// eachField calls visit with each field that has a name, and what no value of it may be.
-func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, other any)) {
+// eachField calls visit with each named field and a value whose type is not allowed.
+func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, invalid any)) {
 	switch {
 	case s.XIntOrString:
 		visit(path, []any{})

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The smallest valid object of each kind, as a person would write it. The others refer to the class.
+// The smallest valid object of each kind, as a user would write it. Machines refer to the class.
 const (
 	Class = `
 apiVersion: machinist.dev/v1beta1
@@ -92,16 +92,16 @@ spec:
 `
 )
 
-// Samples returns the smallest valid object of each kind and form, in the order in which to create them.
+// Samples returns the smallest valid object of each kind and form, in an order in which they can be created.
 func Samples() []string {
 	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Budget, Provider, Migration}
 }
 
-// Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a
-// slash within one is written ~1. A value may be of any type that JSON has a form for; nil removes the part.
+// Changes contains new values for parts of an object, by path. Slashes separate the parts of a path. A slash within a part
+// is written as ~1. A value may have any type that can be encoded as JSON. The value nil removes the part.
 type Changes map[string]any
 
-// Parse reads a sample and puts it into a namespace, unless its kind is in none.
+// Parse parses a sample and sets its namespace, unless its kind is cluster-scoped.
 func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(sample), &object.Object); err != nil {
@@ -113,7 +113,7 @@ func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Apply makes changes to an object, the outer parts before those within them.
+// Apply applies the changes to an object. It applies a change of a part before changes within this part.
 func (c Changes) Apply(object *unstructured.Unstructured) error {
 	for _, path := range slices.Sorted(maps.Keys(c)) {
 		parts := strings.Split(path, "/")
@@ -132,7 +132,7 @@ func set(in map[string]any, path []string, value any) error {
 		next, ok := in[name].(map[string]any)
 		if !ok {
 			if in[name] != nil {
-				return fmt.Errorf("%s is no object", name)
+				return fmt.Errorf("%s is not an object", name)
 			}
 			next = map[string]any{}
 			in[name] = next
@@ -148,24 +148,24 @@ func set(in map[string]any, path []string, value any) error {
 	if err != nil {
 		return err
 	}
-	var plain any
-	if err := json.Unmarshal(text, &plain); err != nil {
+	var decoded any
+	if err := json.Unmarshal(text, &decoded); err != nil {
 		return err
 	}
-	in[last] = wholeNumbers(plain)
+	in[last] = toInt64(decoded)
 	return nil
 }
 
-// wholeNumbers turns floats into the int64 that unstructured objects hold.
-func wholeNumbers(value any) any {
+// toInt64 converts integral floats to int64, as unstructured objects require.
+func toInt64(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name := range v {
-			v[name] = wholeNumbers(v[name])
+			v[name] = toInt64(v[name])
 		}
 	case []any:
 		for i := range v {
-			v[i] = wholeNumbers(v[i])
+			v[i] = toInt64(v[i])
 		}
 	case float64:
 		if v == float64(int64(v)) {
@@ -175,10 +175,10 @@ func wholeNumbers(value any) any {
 	return value
 }
 
-// Ref is a reference by name.
+// Ref returns a reference with a name.
 func Ref(name string) map[string]any { return map[string]any{"name": name} }
 
-// MatchLabels is a selector of one label.
+// MatchLabels returns a selector with one label.
 func MatchLabels(key, value string) map[string]any {
 	return map[string]any{"matchLabels": map[string]any{key: value}}
 }

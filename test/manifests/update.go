@@ -1,6 +1,6 @@
 package manifests
 
-// updates are changes of what cannot be changed.
+// updates returns changes of immutable fields.
 func updates() []Bad {
 	const providerID = "sim://sim-1/vm-1"
 	userData := Changes{"spec/userDataRef": Ref("boot")}
@@ -19,21 +19,21 @@ func updates() []Bad {
 			"spec.providerSpec:", BySchema},
 		{"MachineClass whose providerSpec loses a key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil}, "spec.providerSpec:", BySchema},
-		// The schema's own rule does not see this one.
-		{"MachineClass whose providerSpec gets a key for another", Class, Changes{"spec/providerSpec/zone": "a"},
+		// The rule in the schema does not detect a renamed key.
+		{"MachineClass whose providerSpec has a renamed key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil, "spec/providerSpec/zoen": "a"}, "spec.providerSpec", ByPolicy},
 		{"MachineClass that gets user data", Class, Changes{}, userData, "spec.userDataRef:", BySchema},
 		{"MachineClass that loses its user data", Class, userData, Changes{"spec/userDataRef": nil},
 			"spec.userDataRef:", BySchema},
 		{"MachineClass that gets other user data", Class, userData, Changes{"spec/userDataRef/name": "other"},
 			"spec.userDataRef:", BySchema},
-		{"MachineClass that gets user data of another key", Class, userData, Changes{"spec/userDataRef/key": "other"},
+		{"MachineClass that gets another key of the user data", Class, userData, Changes{"spec/userDataRef/key": "other"},
 			"spec.userDataRef:", BySchema},
 		{"MachineSet whose selector changes", Set, Changes{}, Changes{"spec/selector": MatchLabels("tier", "x"),
 			"spec/template/metadata/labels/tier": "x"}, "spec.selector:", BySchema},
-		{"MachineDeployment whose selector grows", Deployment, Changes{}, Changes{"spec/selector/matchLabels/tier": "x",
+		{"MachineDeployment whose selector gets a label", Deployment, Changes{}, Changes{"spec/selector/matchLabels/tier": "x",
 			"spec/template/metadata/labels/tier": "x"}, "spec.selector:", BySchema},
-		{"MachineDeployment whose template leaves its selector", Deployment, Changes{},
+		{"MachineDeployment whose template no longer matches its selector", Deployment, Changes{},
 			Changes{"spec/template/metadata/labels/pool": "b"}, "spec.selector:", BySchema},
 		{"Machine that gets another instance", InlineMachine, Changes{"spec/providerID": providerID},
 			Changes{"spec/providerID": "sim://sim-1/vm-2"}, "spec.providerID", BySchema},

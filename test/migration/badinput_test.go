@@ -67,108 +67,110 @@ spec:
 )
 
 // Rule: migration-names-are-free.
-func TestANameThatIsTakenBlocksAMigration(t *testing.T) {
-	x := begin(t, provider.SourceClusterK8s)
-	x.old(oldPool)
-	labels := map[string]string{"app": "somebody"}
+func TestTakenNameBlocksMigration(t *testing.T) {
+	x := newFixture(t, provider.SourceClusterK8s)
+	x.createOld(oldPool)
+	labels := map[string]string{"app": "other"}
 	x.create(&v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: "general"},
 		Spec: v1beta1.MachineDeploymentSpec{Selector: metav1.LabelSelector{MatchLabels: labels},
 			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
 				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename that "))
+	x.reconcileUntil("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename that "))
 }
 
 // Rule: migration-names-are-free.
-func TestASecretOfThatNameBlocksAMigration(t *testing.T) {
-	x := begin(t, provider.SourceClusterK8s)
-	old := x.old(oldPool)
+func TestTakenNameOfSecretBlocksMigration(t *testing.T) {
+	x := newFixture(t, provider.SourceClusterK8s)
+	old := x.createOld(oldPool)
 	class := source.Systems()[provider.SourceClusterK8s].Convert(source.RoleDeployment, old, nil).Class
 	name := class.ContentName("sim") + "-credentials"
 	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("NameTaken Secret/"+name, "Delete or rename that "))
+	x.reconcileUntil("over", notPlanned("NameTaken Secret/"+name, "Delete or rename that "))
 }
 
 // Rule: migration-one-at-a-time.
-func TestTheYoungerOfTwoMigrationsOfAFleetIsBlocked(t *testing.T) {
-	x := begin(t, provider.SourceClusterK8s)
-	x.old(oldPool)
+func TestYoungerMigrationOfSameFleetIsBlocked(t *testing.T) {
+	x := newFixture(t, provider.SourceClusterK8s)
+	x.createOld(oldPool)
 	x.migrate("a", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	younger, older := x.byAge("a", "b")
-	x.passes(older, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
-	x.passes(younger, notPlanned("Overlaps", "Migration "+x.namespace+"/"+older, "Delete one of them"))
+	x.reconcileUntil(older, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
+	x.reconcileUntil(younger, notPlanned("Overlaps", "Migration "+x.namespace+"/"+older, "Delete one of them"))
 	x.abort(older)
-	x.passes(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
+	x.reconcileUntil(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
 }
 
 // Rule: migration-one-at-a-time.
-func TestTheYoungerOfTwoMigrationsThatStopOneControllerIsBlocked(t *testing.T) {
+func TestYoungerMigrationOfSameControllerIsBlocked(t *testing.T) {
 	workload := v1beta1.MigrationWorkload{Kind: "Deployment", Namespace: "kube-system", Name: "machine-controller"}
 	lease := v1beta1.MigrationLease{Namespace: "kube-system", Name: "machine-controller"}
-	yes := true
-	for what, fence := range map[string]v1beta1.MigrationFence{
+	electsLeader := true
+	for name, fence := range map[string]v1beta1.MigrationFence{
 		"Deployment kube-system/machine-controller": {Workloads: []v1beta1.MigrationWorkload{workload}},
-		"Lease kube-system/machine-controller":      {ElectsLeader: &yes, Leases: []v1beta1.MigrationLease{lease}},
+		"Lease kube-system/machine-controller":      {ElectsLeader: &electsLeader, Leases: []v1beta1.MigrationLease{lease}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			x := begin(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
-			x.old(oldPool)
-			x.old(olderMachine)
+		t.Run(name, func(t *testing.T) {
+			x := newFixture(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
+			x.createOld(oldPool)
+			x.createOld(olderMachine)
 			x.migrate("a", provider.SourceMachineK8s, v1beta1.MigrationPlan)
 			x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 			younger, older := x.byAge("a", "b")
-			x.passes(younger, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
-			for _, name := range []string{"a", "b"} {
-				x.change(name, func(m *v1beta1.Migration) { m.Spec.Fence = fence })
+			x.reconcileUntil(younger, func(m *v1beta1.Migration) bool {
+				return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m)
+			})
+			for _, migration := range []string{"a", "b"} {
+				x.change(migration, func(m *v1beta1.Migration) { m.Spec.Fence = fence })
 			}
-			x.passes(younger, notPlanned("Overlaps", "spec.fence", what, "Complete or abort it first"))
+			x.reconcileUntil(younger, notPlanned("Overlaps", "spec.fence", name, "Complete or abort it first"))
 			x.abort(older)
-			x.passes(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
+			x.reconcileUntil(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
 		})
 	}
 }
 
 // Rule: migration-one-at-a-time.
-func TestAnInstanceThatTwoSystemsClaimIsTakenOverOnce(t *testing.T) {
-	x := begin(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
-	in := x.instance(x.old(olderMachine))
+func TestInstanceOfTwoSystemsIsAdoptedOnce(t *testing.T) {
+	x := newFixture(t, provider.SourceMachineK8s, provider.SourceClusterK8s)
+	in := x.instance(x.createOld(olderMachine))
 	newer := strings.Replace(oldMachine, "spec:\n", "spec:\n  providerID: "+in.ProviderID+"\n", 1)
-	x.old(newer)
+	x.createOld(newer)
 	x.migrate("newer", provider.SourceClusterK8s, v1beta1.MigrationAdopt)
 	x.migrate("older", provider.SourceMachineK8s, v1beta1.MigrationAdopt)
-	x.passes("newer", reached(v1beta1.MigrationAdopting))
-	// The other one had its plan agreed to before.
-	x.passes("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "If two Migrations have this "+
+	x.reconcileUntil("newer", reached(v1beta1.MigrationAdopting))
+	// The plan of the older Migration had already been accepted.
+	x.reconcileUntil("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "If two Migrations have this "+
 		"instance, abort one of them"))
 	x.abort("older")
 	x.abort("newer")
 }
 
 // Rule: migration-loses-nothing-silently.
-func TestHalfBrokenObjectsBlockAMigrationByTheirPaths(t *testing.T) {
+func TestInvalidObjectsBlockMigration(t *testing.T) {
 	for _, group := range provider.Sources() {
 		t.Run(group, func(t *testing.T) {
-			x := begin(t, group)
+			x := newFixture(t, group)
 			accepted := 0
 			for _, object := range sources.Samples(group)["half-broken"] {
-				x.served(object)
+				x.awaitServed(object)
 				if object.GetNamespace() != "" {
 					object.SetNamespace(x.namespace)
 				}
 				object.SetFinalizers(nil)
-				if err := x.person.Create(context.Background(), object); err != nil {
-					continue // The definition refuses it.
+				if err := x.user.Create(context.Background(), object); err != nil {
+					continue // The CRD refuses the object.
 				}
 				accepted++
-				t.Cleanup(func() { _ = x.person.Delete(context.Background(), object) })
+				t.Cleanup(func() { _ = x.user.Delete(context.Background(), object) })
 			}
 			if accepted == 0 {
-				t.Fatal("none of the samples can exist")
+				t.Fatal("the API server refused all samples")
 			}
 			x.migrate("over", group, v1beta1.MigrationPlan)
-			x.passes("over", notPlanned())
+			x.reconcileUntil("over", notPlanned())
 			blockers := 0
 			for line := range strings.Lines(x.findings("over")) {
 				if strings.HasPrefix(line, "Blocker ") {
@@ -176,41 +178,41 @@ func TestHalfBrokenObjectsBlockAMigrationByTheirPaths(t *testing.T) {
 				}
 			}
 			if blockers == 0 {
-				t.Errorf("there is no Blocker:\n%s", x.findings("over"))
+				t.Errorf("the findings contain no Blocker:\n%s", x.findings("over"))
 			}
 		})
 	}
 }
 
-// An old object that cannot be read is not one that is not there.
+// An old object that cannot be read must not count as missing.
 //
 // Rule: migration-reads-all-or-nothing.
-func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
-	x := begin(t, provider.SourceClusterK8s)
-	x.old(oldMachine)
-	definition := &apiextensionsv1.CustomResourceDefinition{}
+func TestUnavailableConversionWebhookBlocksMigration(t *testing.T) {
+	x := newFixture(t, provider.SourceClusterK8s)
+	x.createOld(oldMachine)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
 	admin := x.migratorClient()
 	key := client.ObjectKey{Name: "machines.cluster.k8s.io"}
 	change := func(edit func()) {
 		t.Helper()
-		x.eventually("the definition is changed", func() (bool, string) {
-			x.must(admin.Get(context.Background(), key, definition))
+		x.eventually("the CRD is changed", func() (bool, string) {
+			x.must(admin.Get(context.Background(), key, crd))
 			edit()
-			err := admin.Update(context.Background(), definition)
+			err := admin.Update(context.Background(), crd)
 			return err == nil, fmt.Sprint(err)
 		})
 	}
-	// A later version is the one that is stored.
+	// Add a later version as the storage version.
 	change(func() {
-		next := *definition.Spec.Versions[0].DeepCopy()
-		next.Name, definition.Spec.Versions[0].Storage = "v1alpha2", false
-		definition.Spec.Versions = append(definition.Spec.Versions, next)
+		next := *crd.Spec.Versions[0].DeepCopy()
+		next.Name, crd.Spec.Versions[0].Storage = "v1alpha2", false
+		crd.Spec.Versions = append(crd.Spec.Versions, next)
 	})
-	t.Cleanup(func() { // Later tests begin with the definition as it was.
-		change(func() { definition.Spec.Conversion = nil })
-		x.must(admin.Delete(context.Background(), definition))
-		x.eventually("the definition is gone", func() (bool, string) {
-			err := admin.Get(context.Background(), key, definition)
+	t.Cleanup(func() { // Later tests need the original CRD.
+		change(func() { crd.Spec.Conversion = nil })
+		x.must(admin.Delete(context.Background(), crd))
+		x.eventually("the CRD is gone", func() (bool, string) {
+			err := admin.Get(context.Background(), key, crd)
 			return apierrors.IsNotFound(err), fmt.Sprint(err)
 		})
 	})
@@ -219,17 +221,17 @@ func TestAConversionWebhookThatIsDownBlocksAMigration(t *testing.T) {
 		Kind: "Machine"})
 	stored.SetNamespace(x.namespace)
 	stored.SetName("later")
-	x.eventually("the API server stores the later version", func() (bool, string) {
-		err := x.person.Create(context.Background(), stored)
+	x.eventually("the API server accepts the later version", func() (bool, string) {
+		err := x.user.Create(context.Background(), stored)
 		return err == nil, fmt.Sprint(err)
 	})
 	path := "/convert"
 	change(func() {
-		definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
 			Webhook: &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"},
 				ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
 					Namespace: x.namespace, Name: "gone", Path: &path}}}}
 	})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.passes("over", notPlanned("conversion webhook", "Start the conversion webhook server again"))
+	x.reconcileUntil("over", notPlanned("conversion webhook", "Start the conversion webhook server again"))
 }

@@ -43,20 +43,21 @@ const (
 	token        = "account-token-4711"
 )
 
-// takeover is a namespace with old objects, an account at a cloud, and a migrator whose passes the test makes.
-type takeover struct {
+// fixture is a namespace with objects of an old system, an account in a cloud, and a migrator. The test runs the passes of
+// the migrator.
+type fixture struct {
 	*testing.T
-	person    client.WithWatch
+	user      client.WithWatch
 	namespace string
 	cloud     *simcloud.Client
 	migrator  *migration.Reconciler
 	clock     *testclock.FakePassiveClock
 }
 
-// begin installs the kinds of old systems, and an account with the token in the Secret old-account.
-func begin(t *testing.T, groups ...string) *takeover {
+// newFixture installs the CRDs of old systems, and creates an account whose token is in the Secret old-account.
+func newFixture(t *testing.T, groups ...string) *fixture {
 	t.Helper()
-	x := &takeover{T: t, person: env.Client(t), namespace: env.Namespace(t),
+	x := &fixture{T: t, user: env.Client(t), namespace: env.Namespace(t),
 		clock: testclock.NewFakePassiveClock(time.Now())}
 	for _, group := range groups {
 		x.must(install.Apply(context.Background(), env.Config(), sources.CRDs(group)...))
@@ -81,14 +82,14 @@ func begin(t *testing.T, groups ...string) *takeover {
 	return x
 }
 
-func (x *takeover) must(err error) {
+func (x *fixture) must(err error) {
 	x.Helper()
 	if err != nil {
 		x.Fatal(err)
 	}
 }
 
-func (x *takeover) migratorClient() client.Client {
+func (x *fixture) migratorClient() client.Client {
 	x.Helper()
 	config, err := env.ControlPlane().UserConfig(migratorUser, "system:masters")
 	x.must(err)
@@ -104,8 +105,8 @@ type noHosts struct{}
 func (noHosts) Start(host.Spec, host.Reporter) {}
 func (noHosts) Stop(string)                    {}
 
-// startCloud starts a simulated cloud whose instances come and go at once, and returns its address.
-func (x *takeover) startCloud() string {
+// startCloud starts a simulated cloud in which instances start and stop at once, and returns its URL.
+func (x *fixture) startCloud() string {
 	x.Helper()
 	j, err := journal.Open(x.TempDir())
 	x.must(err)
@@ -122,42 +123,45 @@ func (x *takeover) startCloud() string {
 	return web.URL
 }
 
-func (x *takeover) create(object client.Object) {
+// create creates an object and deletes it at the end of the test.
+func (x *fixture) create(object client.Object) {
 	x.Helper()
-	x.must(x.person.Create(context.Background(), object))
-	x.Cleanup(func() { // A later test finds no old object of this one, which would keep definitions.
+	x.must(x.user.Create(context.Background(), object))
+	x.Cleanup(func() {
+		// A remaining old object would prevent later migrations from deleting its CRD.
 		object.SetFinalizers(nil)
-		_ = client.IgnoreNotFound(x.person.Delete(context.Background(), object))
+		_ = client.IgnoreNotFound(x.user.Delete(context.Background(), object))
 	})
 }
 
-// old creates an old object from YAML, in which NS stands for the namespace, and returns it as it is at the API server.
-func (x *takeover) old(text string) *unstructured.Unstructured {
+// createOld creates an object of an old system from YAML, in which NS stands for the namespace. It returns the object as the
+// API server stored it.
+func (x *fixture) createOld(text string) *unstructured.Unstructured {
 	x.Helper()
 	object := &unstructured.Unstructured{}
 	x.must(yaml.Unmarshal([]byte(strings.ReplaceAll(text, "NS", x.namespace)), &object.Object))
-	x.served(object)
+	x.awaitServed(object)
 	x.create(object)
 	return object
 }
 
-// served waits until the API server serves a kind, which it does a moment after its definition is there.
-func (x *takeover) served(object *unstructured.Unstructured) {
+// awaitServed waits until the API server serves a kind, shortly after the creation of its CRD.
+func (x *fixture) awaitServed(object *unstructured.Unstructured) {
 	x.Helper()
 	x.eventually("the API server serves "+object.GetKind(), func() (bool, string) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(object.GroupVersionKind())
-		err := x.person.List(context.Background(), list)
+		err := x.user.List(context.Background(), list)
 		return !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
 }
 
-// eventually asks until the answer is yes.
-func (x *takeover) eventually(what string, ask func() (bool, string)) {
+// eventually polls until ask returns true.
+func (x *fixture) eventually(what string, ask func() (bool, string)) {
 	x.Helper()
 	for deadline := time.Now().Add(env.Patience); ; {
-		yes, state := ask()
-		if yes {
+		done, state := ask()
+		if done {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -166,8 +170,8 @@ func (x *takeover) eventually(what string, ask func() (bool, string)) {
 	}
 }
 
-// instance makes an instance as an old controller does for the machine.
-func (x *takeover) instance(of *unstructured.Unstructured) *simcloud.Instance {
+// instance creates an instance for a machine of an old system, as its controller does.
+func (x *fixture) instance(of *unstructured.Unstructured) *simcloud.Instance {
 	x.Helper()
 	in, err := x.cloud.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{Name: of.GetName(),
 		Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: map[string]string{
@@ -176,8 +180,8 @@ func (x *takeover) instance(of *unstructured.Unstructured) *simcloud.Instance {
 	return in
 }
 
-// migrate makes a Migration that may go as far as the stage, whatever is lost.
-func (x *takeover) migrate(name, source string, stage v1beta1.MigrationStage) {
+// migrate creates a Migration and lets it proceed to the stage. It accepts all losses.
+func (x *fixture) migrate(name, source string, stage v1beta1.MigrationStage) {
 	x.Helper()
 	never := false
 	x.create(&v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name},
@@ -186,7 +190,7 @@ func (x *takeover) migrate(name, source string, stage v1beta1.MigrationStage) {
 	if stage == v1beta1.MigrationPlan {
 		return
 	}
-	planned := x.passes(name, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" })
+	planned := x.reconcileUntil(name, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" })
 	var accept []string
 	for _, finding := range planned.Status.Findings {
 		if finding.Level == string(provider.FindingLoss) {
@@ -198,36 +202,36 @@ func (x *takeover) migrate(name, source string, stage v1beta1.MigrationStage) {
 	})
 }
 
-func (x *takeover) change(name string, edit func(*v1beta1.Migration)) {
+func (x *fixture) change(name string, edit func(*v1beta1.Migration)) {
 	x.Helper()
 	m := x.migration(name)
 	edit(m)
-	x.must(x.person.Update(context.Background(), m))
+	x.must(x.user.Update(context.Background(), m))
 }
 
-func (x *takeover) migration(name string) *v1beta1.Migration {
+func (x *fixture) migration(name string) *v1beta1.Migration {
 	x.Helper()
 	m := &v1beta1.Migration{}
-	x.must(x.person.Get(context.Background(), types.NamespacedName{Namespace: x.namespace, Name: name}, m))
+	x.must(x.user.Get(context.Background(), types.NamespacedName{Namespace: x.namespace, Name: name}, m))
 	return m
 }
 
-// byAge returns the names of two Migrations, the older one of which was made first.
-func (x *takeover) byAge(first, second string) (younger, older string) {
+// byAge returns the names of two Migrations by age. The first one was created first.
+func (x *fixture) byAge(first, second string) (younger, older string) {
 	x.Helper()
 	a, b := x.migration(first), x.migration(second)
-	// What was made within a second is ordered by UID.
+	// Migrations that were created within a second are ordered by UID.
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) && b.UID < a.UID {
 		return first, second
 	}
 	return second, first
 }
 
-// passes lets the migrator work on a Migration until it is as it should be. Time passes as the migrator asks for it.
-func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
+// reconcileUntil runs passes of the migrator until a Migration has a state. It advances the clock as the migrator requests.
+func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()
 	var m *v1beta1.Migration
-	x.eventually("the Migration "+name+" is as it should be", func() (bool, string) {
+	x.eventually("the Migration "+name+" has the expected state", func() (bool, string) {
 		key := types.NamespacedName{Namespace: x.namespace, Name: name}
 		result, err := x.migrator.Reconcile(context.Background(), reconcile.Request{NamespacedName: key})
 		x.clock.SetTime(x.clock.Now().Add(max(result.RequeueAfter, time.Second)))
@@ -237,21 +241,21 @@ func (x *takeover) passes(name string, until func(*v1beta1.Migration) bool) *v1b
 	return m
 }
 
-// abort ends a Migration that is not over, so that its policies do not close the objects of later tests.
-func (x *takeover) abort(name string) {
+// abort aborts a Migration, so that its policies do not refuse changes of later tests.
+func (x *fixture) abort(name string) {
 	x.Helper()
 	x.change(name, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort })
-	x.passes(name, func(m *v1beta1.Migration) bool {
+	x.reconcileUntil(name, func(m *v1beta1.Migration) bool {
 		x.confirmPauses()
 		return m.Status.Phase == v1beta1.MigrationAborted
 	})
 }
 
-// confirmPauses sets the condition Paused of Machines as the provider's process does, which does not run here.
-func (x *takeover) confirmPauses() {
+// confirmPauses sets the condition Paused of Machines in place of the provider, which does not run in these tests.
+func (x *fixture) confirmPauses() {
 	x.Helper()
 	list := &v1beta1.MachineList{}
-	x.must(x.person.List(context.Background(), list, client.InNamespace(x.namespace)))
+	x.must(x.user.List(context.Background(), list, client.InNamespace(x.namespace)))
 	for i := range list.Items {
 		m := &list.Items[i]
 		if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused) {
@@ -260,16 +264,16 @@ func (x *takeover) confirmPauses() {
 		before := m.DeepCopy()
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionPaused,
 			Status: metav1.ConditionTrue, Reason: "Paused"})
-		x.must(client.IgnoreNotFound(x.person.Status().Patch(context.Background(), m, client.MergeFrom(before))))
+		x.must(client.IgnoreNotFound(x.user.Status().Patch(context.Background(), m, client.MergeFrom(before))))
 	}
 }
 
-// reached reports whether a Migration is in the phase.
+// reached returns a function that reports whether a Migration is in the phase.
 func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned reports whether the condition Planned is False with a message that has these parts.
+// notPlanned returns a function that reports whether the condition Planned is False with a message that contains the parts.
 func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
@@ -285,11 +289,11 @@ func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	}
 }
 
-// findings are those in the ConfigMaps of a Migration, a line each.
-func (x *takeover) findings(name string) string {
+// findings returns the findings in the ConfigMaps of a Migration, one per line.
+func (x *fixture) findings(name string) string {
 	x.Helper()
 	list := &corev1.ConfigMapList{}
-	x.must(x.person.List(context.Background(), list, client.InNamespace(x.namespace),
+	x.must(x.user.List(context.Background(), list, client.InNamespace(x.namespace),
 		client.MatchingLabels{v1beta1.LabelMigration: name}))
 	var all strings.Builder
 	for i := range list.Items {
@@ -298,11 +302,12 @@ func (x *takeover) findings(name string) string {
 	return all.String()
 }
 
-func (x *takeover) wantText(what, text string, parts ...string) {
+// wantText fails the test unless a text contains the parts.
+func (x *fixture) wantText(what, text string, parts ...string) {
 	x.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			x.Errorf("%s has no %q:\n%s", what, part, text)
+			x.Errorf("%s does not contain %q:\n%s", what, part, text)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package migration tests a migrator against a real API server and a simulated cloud, pass by pass: what it does about
-// input that is not as it should be, and about people and old controllers that go on.
+// Package migration tests the migrator with a real API server and a simulated cloud, pass by pass. The tests cover invalid
+// input, and users and old controllers that continue to act during a migration.
 package migration
 
 import (

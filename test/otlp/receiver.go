@@ -1,4 +1,4 @@
-// Package otlp receives traces in a test, by OTLP over gRPC and over HTTP, on loopback.
+// Package otlp provides a receiver of traces for tests. It serves OTLP over gRPC and over HTTP on loopback.
 package otlp
 
 import (
@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Receiver keeps every span that it is sent.
+// Receiver stores every span that it receives.
 type Receiver struct {
 	collector.UnimplementedTraceServiceServer
-	// GRPC and HTTP are the endpoints, as the variables of OpenTelemetry name them.
+	// GRPC and HTTP are the endpoints, in the format of the environment variables of OpenTelemetry.
 	GRPC, HTTP string
 
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type Receiver struct {
 	changed chan struct{}
 }
 
-// Receive serves until the test ends.
+// Receive starts a receiver, which runs until the test ends.
 func Receive(t *testing.T) *Receiver {
 	t.Helper()
 	r := &Receiver{changed: make(chan struct{})}
@@ -38,21 +38,21 @@ func Receive(t *testing.T) *Receiver {
 		return l
 	}
 	var serving sync.WaitGroup
-	byGRPC, server := listen(), grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, r)
-	serving.Go(func() { _ = server.Serve(byGRPC) })
-	byHTTP, web := listen(), &http.Server{Handler: http.HandlerFunc(r.serveHTTP)}
-	serving.Go(func() { _ = web.Serve(byHTTP) })
+	grpcListener, grpcServer := listen(), grpc.NewServer()
+	collector.RegisterTraceServiceServer(grpcServer, r)
+	serving.Go(func() { _ = grpcServer.Serve(grpcListener) })
+	httpListener, httpServer := listen(), &http.Server{Handler: http.HandlerFunc(r.serveHTTP)}
+	serving.Go(func() { _ = httpServer.Serve(httpListener) })
 	t.Cleanup(func() {
-		server.Stop()
-		_ = web.Close()
+		grpcServer.Stop()
+		_ = httpServer.Close()
 		serving.Wait()
 	})
-	r.GRPC, r.HTTP = "http://"+byGRPC.Addr().String(), "http://"+byHTTP.Addr().String()
+	r.GRPC, r.HTTP = "http://"+grpcListener.Addr().String(), "http://"+httpListener.Addr().String()
 	return r
 }
 
-// Export implements the service of OTLP.
+// Export implements collector.TraceServiceServer.
 func (r *Receiver) Export(_ context.Context,
 	request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *Receiver) serveHTTP(w http.ResponseWriter, request *http.Request) {
 		err = proto.Unmarshal(data, in)
 	}
 	if err != nil || request.URL.Path != "/v1/traces" {
-		http.Error(w, "no request to export traces", http.StatusBadRequest)
+		http.Error(w, "not a request to export traces", http.StatusBadRequest)
 		return
 	}
 	out, _ := r.Export(request.Context(), in)
@@ -88,7 +88,7 @@ func (r *Receiver) serveHTTP(w http.ResponseWriter, request *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// Spans returns what was received until now, and a channel that is closed when there is more.
+// Spans returns the spans received so far, and a channel that is closed when more spans arrive.
 func (r *Receiver) Spans() ([]Span, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// Span is one as a backend sees it.
+// Span is a span as a tracing backend receives it.
 type Span struct {
-	// Service is that of the process that reported it.
+	// Service is the service name of the process that sent the span.
 	Service             string
 	Trace, ID, Parent   string
 	Name                string
 	Start, End          time.Time
 	Attributes          map[string]string
 	Failed              bool
-	Links               []string // traces
+	Links               []string // IDs of traces
 	StatusMessage, Kind string
 }
 
@@ -64,10 +64,10 @@ func attributesOf(all []*commonv1.KeyValue) map[string]string {
 	return out
 }
 
-// Trace is the spans of one trace.
+// Trace contains the spans of one trace.
 type Trace []Span
 
-// Of returns the trace of an ID.
+// Of returns the trace with an ID.
 func Of(spans []Span, id string) (t Trace) {
 	for _, s := range spans {
 		if s.Trace == id {
@@ -88,7 +88,7 @@ func (t Trace) Roots() (roots []Span) {
 	return roots
 }
 
-// Named returns the spans of a name.
+// Named returns the spans with a name.
 func (t Trace) Named(name string) (found []Span) {
 	for _, s := range t {
 		if s.Name == name {
@@ -98,31 +98,31 @@ func (t Trace) Named(name string) (found []Span) {
 	return found
 }
 
-// Check returns what is wrong with a trace that is complete: it has one root, all IDs are different, every parent is
-// there, and no span ends before it begins.
-func (t Trace) Check() (wrong []string) {
+// Check returns the problems of a complete trace. The trace must have one root, unique IDs and all parents, and no span
+// may end before it begins.
+func (t Trace) Check() (problems []string) {
 	if n := len(t.Roots()); n != 1 {
-		wrong = append(wrong, fmt.Sprintf("%d roots", n))
+		problems = append(problems, fmt.Sprintf("got %d root spans, want 1", n))
 	}
 	ids := map[string]bool{}
 	for _, s := range t {
 		if ids[s.ID] {
-			wrong = append(wrong, fmt.Sprintf("two spans have the ID of %q", s.Name))
+			problems = append(problems, fmt.Sprintf("another span has the same ID as the span %q", s.Name))
 		}
 		ids[s.ID] = true
 	}
 	for _, s := range t {
 		if s.Parent != "" && !ids[s.Parent] {
-			wrong = append(wrong, fmt.Sprintf("the parent of %q is missing", s.Name))
+			problems = append(problems, fmt.Sprintf("the parent of the span %q is missing", s.Name))
 		}
 		if s.End.Before(s.Start) {
-			wrong = append(wrong, fmt.Sprintf("%q ends before it begins", s.Name))
+			problems = append(problems, fmt.Sprintf("the span %q ends before it begins", s.Name))
 		}
 	}
-	return wrong
+	return problems
 }
 
-// Covered returns the part of the root's time that its descendants cover, from 0 to 1.
+// Covered returns the share of the root's duration that its descendants cover, from 0 to 1.
 func (t Trace) Covered() float64 {
 	roots := t.Roots()
 	if len(roots) != 1 || !roots[0].End.After(roots[0].Start) {
@@ -149,11 +149,11 @@ func (t Trace) Covered() float64 {
 	return float64(covered) / float64(root.End.Sub(root.Start))
 }
 
-// String draws the trace, for people.
+// String returns the trace as an indented tree.
 func (t Trace) String() string {
 	var b strings.Builder
-	var draw func(parent, indent string)
-	draw = func(parent, indent string) {
+	var write func(parent, indent string)
+	write = func(parent, indent string) {
 		for _, s := range t {
 			if s.Parent == parent {
 				fmt.Fprintf(&b, "%s%s %s +%s %s", indent, s.Name, s.Start.UTC().Format("15:04:05.000"),
@@ -162,10 +162,10 @@ func (t Trace) String() string {
 					fmt.Fprintf(&b, " failed: %s", s.StatusMessage)
 				}
 				b.WriteString("\n")
-				draw(s.ID, indent+"  ")
+				write(s.ID, indent+"  ")
 			}
 		}
 	}
-	draw("", "")
+	write("", "")
 	return b.String()
 }

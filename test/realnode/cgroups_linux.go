@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchy is a tree of cgroups that this process is in.
+// hierarchy is a tree of cgroups that contains this process.
 type hierarchy struct {
-	controllers []string // none: version 2
-	mount       string   // where it is mounted
-	path        string   // of this process's cgroup below mount
+	controllers []string // empty for cgroups v2
+	mount       string   // the mount point
+	path        string   // the path of this process's cgroup below mount
 }
 
-// cgroupsName is the file in a run's folder that lists its cgroups, so that they can be removed by whoever finds it.
+// cgroupsName is the name of the file in the folder of a run that lists its cgroups. A later run removes them if this run is
+// killed.
 const cgroupsName = "cgroups"
 
-// ownCgroups puts this process into a cgroup of its own in each hierarchy, and lets it and its children see nothing
-// above: containers then have theirs in there, whatever they are named. Their resources count as those of the test.
+// ownCgroups moves this process into a new cgroup in each hierarchy. The process and its children see this cgroup as the
+// root, so all containers are in it, and their resources count as those of the test.
 func ownCgroups(folder string) error {
 	hierarchies, err := hierarchies()
 	if err != nil {
@@ -49,16 +50,16 @@ func ownCgroups(folder string) error {
 			return err
 		}
 	}
-	// For this thread, and so for the processes that it starts: the caller has locked it.
+	// This applies to the thread and to the processes that it starts. The caller has locked the thread.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("make cgroup namespace: %w", err)
+		return fmt.Errorf("create cgroup namespace: %w", err)
 	}
 	for i, h := range hierarchies {
 		if err := bind(own[i], h.mount); err != nil {
 			return err
 		}
 		if len(h.controllers) == 0 {
-			// A cgroup of version 2 has either processes or controllers for those below.
+			// In cgroups v2, a cgroup contains either processes or child cgroups with controllers.
 			leaf := filepath.Join(h.mount, "test")
 			if err := os.Mkdir(leaf, 0o755); err != nil {
 				return err
@@ -79,21 +80,21 @@ func enter(cgroup string) error {
 	return nil
 }
 
-// inherit copies settings from the cgroup above, which a new one does not have by itself.
+// inherit copies settings from the parent cgroup, because a new cgroup does not inherit them.
 func inherit(cgroup string, settings ...string) error {
 	for _, setting := range settings {
 		value, err := os.ReadFile(filepath.Join(filepath.Dir(cgroup), setting))
 		if err != nil {
-			return fmt.Errorf("read setting of cgroup: %w", err)
+			return fmt.Errorf("read cgroup setting: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(cgroup, setting), value, 0); err != nil {
-			return fmt.Errorf("set up cgroup: %w", err)
+			return fmt.Errorf("write cgroup setting: %w", err)
 		}
 	}
 	return nil
 }
 
-// hierarchies are those that are mounted, by /proc/self/cgroup and /proc/self/mountinfo.
+// hierarchies returns the mounted hierarchies according to /proc/self/cgroup and /proc/self/mountinfo.
 func hierarchies() ([]hierarchy, error) {
 	memberships, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -105,9 +106,9 @@ func hierarchies() ([]hierarchy, error) {
 	}
 	var found []hierarchy
 	for line := range strings.Lines(string(memberships)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers and path
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("/proc/self/cgroup has the line %q", line)
+			return nil, fmt.Errorf("parse the line %q of /proc/self/cgroup", line)
 		}
 		h := hierarchy{path: fields[2]}
 		if fields[1] != "" {
@@ -120,7 +121,7 @@ func hierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// mountPoint finds the hierarchy among mounts; "" if it is not mounted.
+// mountPoint returns the mount point of the hierarchy, "" if it is not mounted. mounts is the content of mountinfo.
 func (h hierarchy) mountPoint(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		// 36 35 98:0 / /sys/fs/cgroup/cpu rw,relatime shared:1 - cgroup cgroup rw,cpu
@@ -138,7 +139,7 @@ func (h hierarchy) mountPoint(mounts string) string {
 	return ""
 }
 
-// removeCgroups removes the cgroups of the run with this folder, in which no process is left.
+// removeCgroups removes the cgroups of a run. They must not contain processes.
 func removeCgroups(folder string) error {
 	list, err := os.ReadFile(filepath.Join(folder, cgroupsName))
 	if errors.Is(err, fs.ErrNotExist) {

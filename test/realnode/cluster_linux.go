@@ -14,37 +14,36 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// NodeName is the name of the real node. Pods that need to be real containers select it by the label
-// kubernetes.io/hostname: nodes of the simulated cloud are in the cluster too.
+// NodeName is the name of the real node. Pods that must run as real containers select it by the label
+// kubernetes.io/hostname, because the cluster may also contain nodes of the simulated cloud.
 const NodeName = "real"
 
-// startTimeout bounds the start of the node, or of a cluster by kubeadm.
+// startTimeout limits the start of the node, or of a kubeadm cluster.
 const startTimeout = 4 * time.Minute
 
-// stopGrace is how long a process may take to end by itself.
+// stopGrace is the time that a process has to end before it is killed.
 const stopGrace = 3 * time.Second
 
-// Options say what the cluster consists of.
+// Options are the options of a Cluster.
 type Options struct {
-	// ControlPlane are the options of the control plane. Dir, Address,
-	// WithControllerManager, WithScheduler and Output are set by Start.
+	// ControlPlane are the options of the control plane. Start sets Dir, Address, WithControllerManager, WithScheduler and
+	// Output.
 	ControlPlane controlplane.Options
 
-	// BootstrapToken, if set, is one as ID.SECRET by which the kubelet joins: Start makes its Secret, and the kubelet
-	// asks for a certificate with it, and for another one to serve with. Somebody has to approve them, such as the
-	// control plane with ApproveNodeClientCSRs the former. Without a token the kubelet has both when it starts.
+	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The kubelet
+	// then requests a client certificate and a serving certificate, which must be approved. With ApproveNodeClientCSRs, the
+	// control plane approves the client certificate. Without a token, the kubelet has both certificates at its start.
 	BootstrapToken string
 
-	// KubeletConfig has more fields of the kubelet's configuration, in YAML, and KubeletFlags more of its flags.
+	// KubeletConfig contains additional fields of the kubelet's configuration in YAML. KubeletFlags are additional flags.
 	KubeletConfig string
 	KubeletFlags  []string
 
-	// Layouts are the OCI layouts with the images that pods can use. An image
-	// NAME:TAG in a layout is pulled as ANY-REGISTRY/NAME:TAG.
+	// Layouts are the folders of OCI layouts with images for pods. Pods can pull an image NAME:TAG of a layout from any
+	// registry: ANY-REGISTRY/NAME:TAG.
 	Layouts []string
 
-	// Output receives a line per step of Start, and one if a process ends
-	// that nobody stopped.
+	// Output receives a line for each step of Start, and for each process that ends unexpectedly.
 	Output io.Writer
 }
 
@@ -57,8 +56,8 @@ type Cluster struct {
 	kubelet *child.Process
 }
 
-// Start runs a cluster and returns when the node is ready for pods. It can run once in a process: the node's programs
-// use folders and ports of their own choice. When it fails, nothing is left running.
+// Start starts a cluster and returns when the node is ready for pods. It can be called once in a process, because the
+// programs of the node use fixed folders and ports. If it fails, it leaves no process running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -79,7 +78,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("prepare network: %w", err)
 	}
 	programs := c.programs
-	// The runtime starts while the control plane does.
+	// The container runtime and the control plane start at the same time.
 	awaitRuntime, err := c.startRuntime(o.Layouts)
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return err
 	}
 
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("timeout after %v", startTimeout))
 	defer cancel()
 	if err := awaitRuntime(ctx); err != nil {
 		return err
@@ -124,14 +123,14 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := kubelet.Await(ctx, c.nodeReady); err != nil {
 		return err
 	}
-	c.logf("kubelet's node is Ready after %s", since(begun))
+	c.logf("node %s is Ready after %s", NodeName, since(begun))
 	if err := proxy.Await(ctx, answers("http://127.0.0.1:10256/healthz")); err != nil {
 		return err
 	}
 	return dns.Await(ctx, answers("http://127.0.0.1:8181/ready"))
 }
 
-// Stop ends all processes. Containers and their shims end with the process of the test: see Main.
+// Stop stops all processes. Containers and their shims end with the test process, see Main.
 func (c *Cluster) Stop() error {
 	err := c.host.stop()
 	if c.ControlPlane != nil {
@@ -140,7 +139,7 @@ func (c *Cluster) Stop() error {
 	return err
 }
 
-// RestartKubelet ends the kubelet and starts it again. The containers run on.
+// RestartKubelet restarts the kubelet. The containers continue to run.
 func (c *Cluster) RestartKubelet() error {
 	if err := c.kubelet.Stop(stopGrace); err != nil {
 		return err
@@ -148,7 +147,7 @@ func (c *Cluster) RestartKubelet() error {
 	return c.kubelet.Start()
 }
 
-// Kube returns a client as administrator.
+// Kube returns an administrator's client.
 func (c *Cluster) Kube() kubernetes.Interface { return c.kube }
 
 func since(begun time.Time) time.Duration {

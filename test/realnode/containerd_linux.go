@@ -2,13 +2,13 @@ package realnode
 
 import "fmt"
 
-// containerdSocket is where containerd serves, in a folder of this run.
+// containerdSocket is the socket of containerd. In the namespaces, /run belongs to this run.
 const containerdSocket = "/run/containerd/containerd.sock"
 
-// registryAddress is where the images come from, whichever registry they are asked of.
+// registryAddress is the address of the local registry, which serves the images of all registries.
 const registryAddress = "127.0.0.1:5000"
 
-// pauseImage is the image of the process that every pod has; hack/node/build.sh gives it that tag.
+// pauseImage is the image of the pause container that every pod has. hack/node/build.sh sets its tag.
 const pauseImage = "registry.test/pause:1"
 
 func registryArgs(layouts []string) []string {
@@ -27,7 +27,8 @@ func (h *host) writeContainerdFiles() error {
 	})
 }
 
-// containerdConfig has the folder of the run, the socket and the image of every pod's own process.
+// containerdConfig is the format of containerd's configuration. Its arguments are the folder of the run, the socket and the
+// pause image.
 const containerdConfig = `version = 3
 root = "%[1]s/containerd"
 state = "/run/containerd"
@@ -44,14 +45,15 @@ sandbox = "%[3]s"
 config_path = "%[1]s/certs.d"
 
 [plugins.'io.containerd.cri.v1.runtime']
-# A machine may forbid even its administrator to protect processes from a lack of memory.
+# Some hosts forbid even root to lower the OOM score of a process.
 restrict_oom_score_adj = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
 conf_dir = "%[1]s/cni"
 `
 
-// bridge connects pods to the host, and to each other.
+// bridge is the format of the CNI configuration, which connects pods to the host and to each other. Its argument is the
+// folder of the run.
 const bridge = `{
   "cniVersion": "1.0.0",
   "name": "pods",
@@ -73,5 +75,5 @@ const bridge = `{
 }
 `
 
-// podRange is where pods have their addresses.
+// podRange is the address range of pods.
 const podRange = "10.244.0.0/16"

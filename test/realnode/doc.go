@@ -1,13 +1,13 @@
-// Package realnode runs a whole Kubernetes cluster of one real node on this machine: the control plane of
-// devel/controlplane, and beside it containerd, kubelet, kube-proxy and CoreDNS, so that pods are real containers
-// with images from a registry, service accounts, names and probes. hack/node/build.sh makes the programs ready.
+// Package realnode runs a Kubernetes cluster with one real node on this host. The cluster consists of the control plane of
+// devel/controlplane, containerd, a kubelet, kube-proxy and CoreDNS. Its pods are real containers with images from a
+// registry, service accounts, DNS names and probes. hack/node/build.sh prepares the programs.
 //
-// Everything runs in network, mount and process namespaces of its own: the test's binary starts itself again in them.
-// So a package that uses it begins with
+// Everything runs in separate network, mount and process namespaces, in which the test binary starts itself again. A package
+// that uses realnode needs Linux, root and this function:
 //
 //	func TestMain(m *testing.M) { realnode.Main(m) }
 //
-// and needs Linux and root. When the test ends, in whatever way, the kernel ends all processes in the namespaces, the
-// containers' included, and with them go the mounts and the network; Main removes what is left, one folder and the
-// containers' cgroups. Nothing else on the machine changes.
+// When the test ends, even if it is killed, the kernel kills all processes in the namespaces, including the containers, and
+// removes the mounts and the network. Main removes what remains: one folder and the cgroups of the containers. Nothing else
+// changes on the host.
 package realnode

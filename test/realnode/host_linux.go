@@ -19,14 +19,14 @@ type host struct {
 	output   io.Writer
 	lock     sync.Mutex // of output
 
-	// processes run in the order in which they were started.
+	// processes are in the order in which they were started.
 	processes []*child.Process
 }
 
 func newHost(output io.Writer) (*host, error) {
 	h := &host{dir: os.Getenv(folderVariable), output: output}
 	if h.dir == "" || os.Getenv(stageVariable) != stageTest {
-		return nil, errors.New("the test runs outside of namespaces: its TestMain has to call realnode.Main")
+		return nil, errors.New("the test does not run in its own namespaces: call realnode.Main in TestMain")
 	}
 	if h.output == nil {
 		h.output = io.Discard
@@ -35,20 +35,20 @@ func newHost(output io.Writer) (*host, error) {
 	if h.programs, err = locatePrograms(); err != nil {
 		return nil, err
 	}
-	// containerd finds its shim and runc there, and they what they call.
+	// containerd, its shim and runc find the programs that they call in this folder.
 	return h, os.Setenv("PATH", filepath.Dir(h.programs.containerd)+":"+os.Getenv("PATH"))
 }
 
-// Dir returns the folder of the node, with the logs <name of the program>.log. Main removes it.
+// Dir returns the folder of the node, which contains the log NAME.log of each program. Main removes the folder.
 func (h *host) Dir() string { return h.dir }
 
-// PID returns the process ID, outside of the namespaces, of a process in them, by which nsenter finds the cluster.
+// PID returns the process ID, outside of the namespaces, of a process in the namespaces. nsenter needs it to enter them.
 func (h *host) PID() (string, error) {
 	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
 	return string(pid), err
 }
 
-// startRuntime starts containerd, and a registry with the images of these layouts. What it returns waits until both
+// startRuntime starts containerd, and a registry with the images of the layouts. The returned function waits until both
 // answer.
 func (h *host) startRuntime(layouts []string) (await func(context.Context) error, err error) {
 	registry := h.newProcess("registry", h.programs.registry, registryArgs(append(layouts, h.programs.pause))...)
@@ -83,7 +83,7 @@ func (h *host) run(p *child.Process) error {
 	return nil
 }
 
-// stop ends all processes, the last one first.
+// stop stops all processes in the reverse order of their start.
 func (h *host) stop() error {
 	var errs []error
 	for i := len(h.processes) - 1; i >= 0; i-- {
@@ -92,7 +92,7 @@ func (h *host) stop() error {
 	return errors.Join(errs...)
 }
 
-// write writes files to the folder of the run.
+// write writes files to the folder of the node.
 func (h *host) write(files map[string]string) error {
 	for name, content := range files {
 		if err := writeFile(filepath.Join(h.dir, name), content, 0o600); err != nil {
@@ -109,7 +109,7 @@ func writeFile(path, content string, mode os.FileMode) error {
 	return os.WriteFile(path, []byte(content), mode)
 }
 
-// logf writes a line to the output. An output that fails is no reason to fail.
+// logf writes a line to the output and ignores errors.
 func (h *host) logf(format string, args ...any) {
 	h.lock.Lock()
 	defer h.lock.Unlock()

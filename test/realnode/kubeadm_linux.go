@@ -20,21 +20,21 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// KubeadmNodeName is the name of the one node of a cluster that kubeadm made, which has the control plane's taint.
+// KubeadmNodeName is the name of the only node in a KubeadmCluster. The node has the taint of control plane nodes.
 const KubeadmNodeName = "control-plane"
 
-// KubeadmOptions say what a cluster that kubeadm makes consists of, in addition to what kubeadm installs.
+// KubeadmOptions are the options of a KubeadmCluster.
 type KubeadmOptions struct {
-	// Layouts are the OCI layouts with more images that pods can use. An image NAME:TAG in a layout is pulled as
-	// ANY-REGISTRY/NAME:TAG.
+	// Layouts are the folders of OCI layouts with additional images for pods. Pods can pull an image NAME:TAG of a layout
+	// from any registry: ANY-REGISTRY/NAME:TAG.
 	Layouts []string
 
-	// Output receives the output of kubeadm, and a line for each step of StartKubeadm.
+	// Output receives the output of kubeadm and a line for each step of StartKubeadm.
 	Output io.Writer
 }
 
-// KubeadmCluster is a cluster that the unmodified kubeadm made: containerd, a kubelet, and the control plane,
-// kube-proxy and CoreDNS as pods.
+// KubeadmCluster is a cluster that the unmodified kubeadm created. It consists of containerd, a kubelet, and pods for the
+// control plane, kube-proxy and CoreDNS.
 type KubeadmCluster struct {
 	*host
 
@@ -50,8 +50,8 @@ const (
 	kubeletLog        = "/var/log/kubelet.log"
 )
 
-// StartKubeadm makes a cluster by `kubeadm init`, installs a CNI plugin's configuration, as kubeadm expects of its users,
-// and returns when the node and all pods of the cluster are ready. Like Start it can run once in a process.
+// StartKubeadm creates a cluster with `kubeadm init` and installs the configuration of a CNI plugin, which kubeadm leaves to
+// its users. It returns when the node and all pods of the cluster are ready. Like Start, it can be called once in a process.
 func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -62,13 +62,13 @@ func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error
 	if err := c.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start kubeadm cluster: %w", err), c.Stop())
 	}
-	c.logf("the cluster of kubeadm is ready after %s", since(begun))
+	c.logf("the kubeadm cluster is ready after %s", since(begun))
 	return c, nil
 }
 
 func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not within %v", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("timeout after %v", startTimeout))
 	defer cancel()
 	images, err := filepath.Glob(filepath.Join(c.programs.images, "*"))
 	if err != nil {
@@ -87,19 +87,19 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	c.logf("registry and containerd are ready after %s", since(begun))
 	version, err := exec.CommandContext(ctx, c.programs.kubeadm, "version", "-o", "short").Output()
 	if err != nil {
-		return fmt.Errorf("ask kubeadm for its version: %w", err)
+		return fmt.Errorf("get the version of kubeadm: %w", err)
 	}
 	err = c.write(map[string]string{"kubeadm.yaml": fmt.Sprintf(kubeadmConfig, nodeAddress, KubeadmNodeName,
 		strings.TrimSpace(string(version)), podRange, kubeadmPolicy, kubeadmAuditLog)})
 	if err != nil {
 		return err
 	}
-	// SystemVerification demands cgroups of version 2 and a kernel configuration that can be read.
+	// The check SystemVerification fails without cgroups v2 and a readable kernel configuration.
 	kubeadm := exec.CommandContext(ctx, c.programs.kubeadm, "init", "--config="+filepath.Join(c.dir, "kubeadm.yaml"),
 		"--ignore-preflight-errors=SystemVerification")
 	kubeadm.Stdout, kubeadm.Stderr = c.output, c.output
 	if err := kubeadm.Run(); err != nil {
-		return fmt.Errorf("kubeadm init: %w; the kubelet's log ends with\n%s", err, tail(kubeletLog))
+		return fmt.Errorf("run kubeadm init: %w; the end of the kubelet log:\n%s", err, tail(kubeletLog))
 	}
 	c.logf("kubeadm init ended after %s", since(begun))
 	if c.config, err = clientcmd.BuildConfigFromFlags("", kubeadmKubeconfig); err != nil {
@@ -112,14 +112,14 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	return c.awaitPods(ctx)
 }
 
-// prepareMachine makes the namespaces look like a machine of its own, with what the packages of kubeadm install: a
-// kubelet that systemd starts.
+// prepareMachine makes the namespaces look like a separate machine with the packages of kubeadm, in which systemd starts the
+// kubelet.
 func (c *KubeadmCluster) prepareMachine() error {
 	if err := overlay(c.dir, "/etc", "/usr", "/opt"); err != nil {
 		return err
 	}
-	// kubeadm takes the address of the default route's interface for the node's, and CoreDNS forwards to a name server
-	// that is not itself. Nothing is behind that interface.
+	// kubeadm uses the address of the interface with the default route as the node's address. CoreDNS must forward to a name
+	// server other than itself. No host is reachable through this interface.
 	err := setUpNetwork(
 		"ip link add uplink type veth peer name upstream",
 		"ip link set uplink up",
@@ -133,7 +133,7 @@ func (c *KubeadmCluster) prepareMachine() error {
 	if err := setHostname(KubeadmNodeName); err != nil {
 		return err
 	}
-	// Some systems have a link there, to a folder that is empty now.
+	// On some systems, this is a link into a folder that is now empty.
 	if err := os.Remove("/etc/resolv.conf"); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *KubeadmCluster) prepareMachine() error {
 	for name, program := range map[string]string{
 		"kubeadm": c.programs.kubeadm, "kubelet": c.programs.kubelet, "kubectl": c.programs.kubectl,
 	} {
-		path := filepath.Join("/usr/bin", name) // This machine may have one.
+		path := filepath.Join("/usr/bin", name) // The host may have the program.
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			return err
 		}
@@ -180,23 +180,23 @@ func (c *KubeadmCluster) awaitPods(ctx context.Context) error {
 	}
 }
 
-// notReady names the pods and the node that are not ready.
-func (c *KubeadmCluster) notReady(ctx context.Context) (names []string, err error) {
+// notReady describes the node and the pods that are not ready.
+func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, err error) {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, KubeadmNodeName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			names = append(names, "node "+node.Name+": "+condition.Message)
+			descriptions = append(descriptions, "node "+node.Name+": "+condition.Message)
 		}
 	}
 	pods, err := c.kube.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if len(pods.Items) < 7 { // etcd, three of the control plane, kube-proxy, and two of CoreDNS
-		names = append(names, fmt.Sprintf("%d pods of 7", len(pods.Items)))
+	if len(pods.Items) < 7 { // etcd, three control plane components, kube-proxy and two CoreDNS
+		descriptions = append(descriptions, fmt.Sprintf("%d of 7 pods exist", len(pods.Items)))
 	}
 	for _, pod := range pods.Items {
 		ready := false
@@ -204,34 +204,35 @@ func (c *KubeadmCluster) notReady(ctx context.Context) (names []string, err erro
 			ready = ready || condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 		}
 		if !ready {
-			names = append(names, fmt.Sprintf("pod %s: %s %v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses))
+			descriptions = append(descriptions,
+				fmt.Sprintf("pod %s: %s %v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses))
 		}
 	}
-	return names, nil
+	return descriptions, nil
 }
 
-// Stop ends the kubelet, containerd and the registry. Containers end with the process of the test: see Main.
+// Stop stops the kubelet, containerd and the registry. Containers end with the test process, see Main.
 func (c *KubeadmCluster) Stop() error {
-	_ = exec.Command("/usr/bin/systemctl", "stop", "kubelet").Run() // It may not have been started.
+	_ = exec.Command("/usr/bin/systemctl", "stop", "kubelet").Run() // The kubelet may not be running.
 	return c.host.stop()
 }
 
-// Kubeconfig returns the path of the administrator's kubeconfig file, which exists in the namespaces only.
+// Kubeconfig returns the path of the administrator's kubeconfig file. The file exists only in the namespaces.
 func (c *KubeadmCluster) Kubeconfig() string { return kubeadmKubeconfig }
 
-// Config returns a configuration for an administrator, without throttling.
+// Config returns an administrator's client configuration without throttling.
 func (c *KubeadmCluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kube returns a client as administrator.
+// Kube returns an administrator's client.
 func (c *KubeadmCluster) Kube() kubernetes.Interface { return c.kube }
 
-// Kubectl returns the path of kubectl of the cluster's version.
+// Kubectl returns the path of a kubectl of the cluster's version.
 func (c *KubeadmCluster) Kubectl() string { return c.programs.kubectl }
 
 // Kubeadm returns the path of kubeadm.
 func (c *KubeadmCluster) Kubeadm() string { return c.programs.kubeadm }
 
-// AuditLog returns the path of the audit log, with all requests.
+// AuditLog returns the path of the audit log, which contains all requests.
 func (c *KubeadmCluster) AuditLog() string { return kubeadmAuditLog }
 
 // tail returns the end of a file.
@@ -243,14 +244,15 @@ func tail(path string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// kubeadmConfig is kubeadm's configuration with the node's address and name, the version of Kubernetes, the addresses
-// of pods, and the audit policy and log. What differs from kubeadm's defaults:
+// kubeadmConfig is the format of kubeadm's configuration. Its arguments are the address and the name of the node, the
+// version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these defaults:
 //
-//   - the audit log, by which tests count writes;
+//   - the audit log, because tests count writes with it;
 //   - failCgroupV1, cgroupDriver, cgroupsPerQOS, enforceNodeAllocatable and localStorageCapacityIsolation, because the
-//     cgroups may be of version 1 and are those of a container. kubeadm drops an empty list: none says the same;
-//   - evictionHard, because the disk is the machine's and not the node's;
-//   - conntrack, because those settings belong to the whole machine.
+//     cgroups may have version 1 and may be those of a container. kubeadm drops an empty list of enforceNodeAllocatable,
+//     and [none] means the same;
+//   - evictionHard, because the disk belongs to the host and not to the node;
+//   - conntrack, because these settings apply to the whole host.
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: %[1]s}
@@ -284,8 +286,8 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: 0}
 `
 
-// systemctl stands in for systemd, which cannot run in these namespaces. It knows the unit kubelet, as the packages of
-// kubeadm define it.
+// systemctl is a script that replaces systemctl, because systemd cannot run in these namespaces. It supports only the unit
+// kubelet, as the packages of kubeadm define it.
 const systemctl = `#!/bin/sh
 unit=$(echo "$*" | tr ' ' '\n' | grep -v '^--' | sed -n 2p)
 pid=$(cat /run/kubelet.pid 2>/dev/null)

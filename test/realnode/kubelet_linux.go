@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
+// prepareKubelet prepares the kubelet.
 func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*child.Process, error) {
 	kubeconfig, identity, flags, err := c.identifyKubelet(ctx, o)
 	if err != nil {
@@ -34,8 +35,9 @@ func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*
 	return c.newProcess("kubelet", path, append(flags, o.KubeletFlags...)...), nil
 }
 
-// identifyKubelet gives the kubelet certificates, or a token by which it gets them. It returns the path of its
-// kubeconfig, which in the latter case it writes itself, and what else its configuration and its flags need.
+// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests them. It
+// returns the path of the kubelet's kubeconfig, and additional configuration and flags. With a token, the kubelet writes its
+// kubeconfig itself.
 func (c *Cluster) identifyKubelet(
 	ctx context.Context, o Options,
 ) (kubeconfig, config string, flags []string, err error) {
@@ -53,7 +55,7 @@ func (c *Cluster) identifyKubelet(
 		"auth-extra-groups": controlplane.KubeadmTokens}}
 	token.Name = "bootstrap-token-" + id
 	if _, err := c.kube.CoreV1().Secrets("kube-system").Create(ctx, token, metav1.CreateOptions{}); err != nil {
-		return "", "", nil, fmt.Errorf("create bootstrap token: %w", err)
+		return "", "", nil, fmt.Errorf("create the bootstrap token: %w", err)
 	}
 	bootstrap := filepath.Join(c.dir, "bootstrap.kubeconfig")
 	err = controlplane.WriteKubeconfig(bootstrap, &rest.Config{Host: c.Endpoint(), BearerToken: o.BootstrapToken,
@@ -62,8 +64,8 @@ func (c *Cluster) identifyKubelet(
 		[]string{"--bootstrap-kubeconfig=" + bootstrap}, err
 }
 
-// kubeletConfig has the folder of the run, the node's address, the authority of the cluster and the socket of
-// containerd.
+// kubeletConfig is the format of the kubelet's configuration. Its arguments are the folder of the run, the address of the
+// node, the file with the certificate authority of the cluster, and the socket of containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
@@ -74,7 +76,7 @@ clusterDNS: ["%[2]s"]
 clusterDomain: cluster.local
 resolvConf: %[1]s/resolv.conf
 volumePluginDir: %[1]s/volume-plugins
-# The machine is not the node's own, whatever version its cgroups have: nothing is reserved and nothing is evicted.
+# The node shares the host with other programs, and the cgroups may have any version. Nothing is reserved or evicted.
 failCgroupV1: false
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
@@ -87,7 +89,7 @@ imageGCHighThresholdPercent: 100
 imageMaximumGCAge: 0s
 `
 
-// userKubeconfig writes the kubeconfig of one of the node's programs.
+// userKubeconfig writes a kubeconfig for a program of the node and returns its path.
 func (c *Cluster) userKubeconfig(user string, groups ...string) (string, error) {
 	config, err := c.UserConfig(user, groups...)
 	if err != nil {
@@ -97,7 +99,7 @@ func (c *Cluster) userKubeconfig(user string, groups ...string) (string, error) 
 	return path, controlplane.WriteKubeconfig(path, config)
 }
 
-// nodeReady asks whether pods can be bound to the node.
+// nodeReady returns an error unless pods can be bound to the node.
 func (c *Cluster) nodeReady(ctx context.Context) error {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -105,13 +107,13 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return fmt.Errorf("the node is not Ready: %s", condition.Message)
+			return fmt.Errorf("node is not Ready: %s", condition.Message)
 		}
 	}
-	// Taints that it was registered with are for whoever asked for them.
+	// Other taints are those with which the test registered the node.
 	for _, taint := range node.Spec.Taints {
 		if strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
-			return fmt.Errorf("the node has the taint %s", taint.Key)
+			return fmt.Errorf("node has the taint %s", taint.Key)
 		}
 	}
 	return nil

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// lockName is the file in a run's folder that is locked while the run lives.
+// lockName is the name of the file in the folder of a run that is locked during the run.
 const lockName = "lock"
 
-// lockFolder locks the folder of this run, until the file that it returns is closed or this process ends.
+// lockFolder locks the folder of a run until the returned file is closed or this process ends.
 func lockFolder(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -23,10 +23,10 @@ func lockFolder(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// removeAbandoned removes the folder of a run that was killed before it could.
+// removeAbandoned removes the folder of a run that was killed. It keeps the folder of a run that still exists.
 func removeAbandoned(folder string) error {
 	if _, err := os.Stat(filepath.Join(folder, lockName)); errors.Is(err, fs.ErrNotExist) {
-		return nil // a run that begins just now
+		return nil // The run is just starting.
 	}
 	lock, err := lockFolder(folder)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -38,7 +38,7 @@ func removeAbandoned(folder string) error {
 	return errors.Join(removeFolder(folder), lock.Close())
 }
 
-// removeFolder removes what a run leaves when all its processes have ended.
+// removeFolder removes the cgroups and the folder of a run. All processes of the run must have ended.
 func removeFolder(folder string) error {
 	if err := removeCgroups(folder); err != nil {
 		return err

@@ -13,26 +13,26 @@ import (
 	"syscall"
 )
 
-// The environment variables that one stage of the binary gives to the next.
+// The environment variables that each stage of the binary passes to the next.
 const (
 	stageVariable  = "MACHINIST_REALNODE_STAGE"
 	folderVariable = "MACHINIST_REALNODE_FOLDER"
 )
 
-// The stages after the first, which is the one that `go test` starts.
+// The stages after the first one. `go test` starts the first stage, without a variable.
 const (
 	stageInit = "init" // the first process in the namespaces
 	stageTest = "test" // the tests
 )
 
-// pidName is the file in the folder of a run with the process ID, outside of the namespaces, of the first process in
-// them.
+// pidName is the name of the file in the folder of a run that contains a process ID. It is the ID, outside of the
+// namespaces, of the first process in the namespaces.
 const pidName = "pid"
 
-// folderPrefix begins the names of the folder and of the cgroup of each run.
+// folderPrefix is the prefix of the names of the folder and of the cgroup of each run.
 const folderPrefix = "machinist-node-"
 
-// Main runs the tests, or what else m runs, in namespaces of their own and ends the process with their exit code.
+// Main calls m.Run in new namespaces, and exits with the code that it returns.
 func Main(m interface{ Run() int }) {
 	var code int
 	var err error
@@ -51,10 +51,11 @@ func Main(m interface{ Run() int }) {
 	os.Exit(code)
 }
 
-// runInNamespaces starts this binary again as the first process of new namespaces, and tidies up when it has ended.
+// runInNamespaces starts this binary again as the first process of new namespaces. When it has ended, runInNamespaces
+// removes what remains of the run.
 func runInNamespaces() (int, error) {
 	if os.Getuid() != 0 {
-		return 0, errors.New("these tests make network namespaces and containers: run them as root")
+		return 0, errors.New("root is required to create network namespaces and containers")
 	}
 	leftovers, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	if err != nil {
@@ -62,7 +63,7 @@ func runInNamespaces() (int, error) {
 	}
 	for _, folder := range leftovers {
 		if err := removeAbandoned(folder); err != nil {
-			return 0, fmt.Errorf("remove what an earlier run left: %w", err)
+			return 0, fmt.Errorf("remove the remains of an earlier run: %w", err)
 		}
 	}
 	folder, err := os.MkdirTemp("", folderPrefix)
@@ -75,7 +76,7 @@ func runInNamespaces() (int, error) {
 	}
 	defer lock.Close()
 
-	// The kernel ends the child when the thread that made it ends: this one stays until the child has ended.
+	// Pdeathsig kills the child when the thread that started it ends, so this thread must live longer than the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -90,31 +91,32 @@ func runInNamespaces() (int, error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	if err := child.Start(); err != nil {
-		return 0, errors.Join(fmt.Errorf("make namespaces: %w", err), removeFolder(folder))
+		return 0, errors.Join(fmt.Errorf("create namespaces: %w", err), removeFolder(folder))
 	}
 	if err := os.WriteFile(filepath.Join(folder, pidName), []byte(strconv.Itoa(child.Process.Pid)), 0o600); err != nil {
 		return 0, err
 	}
 	go func() {
 		for s := range signals {
-			_ = child.Process.Signal(s) // it may have ended
+			_ = child.Process.Signal(s) // The child may have ended.
 		}
 	}()
 	err = child.Wait()
-	// By now the kernel has ended every process in the namespaces.
-	tidied := removeFolder(folder)
+	// The kernel has now killed all processes in the namespaces.
+	removeErr := removeFolder(folder)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return exit.ExitCode(), tidied
+		return exit.ExitCode(), removeErr
 	}
-	return 0, errors.Join(err, tidied)
+	return 0, errors.Join(err, removeErr)
 }
 
-// runInit makes the namespaces habitable and runs the tests in them. It is the parent of all whose own has ended, such
-// as the shims of containerd, and has to wait for them.
+// runInit prepares the namespaces and runs the tests in them. As the init process of the namespaces, it becomes the parent
+// of orphaned processes, such as the shims of containerd, and must wait for them.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
-	runtime.LockOSThread() // until the tests are started: they get the namespaces of this thread
+	// The tests inherit the namespaces of this thread.
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := prepareMounts(folder); err != nil {
 		return 0, fmt.Errorf("prepare mounts: %w", err)
@@ -122,7 +124,7 @@ func runInit() (int, error) {
 	if err := ownCgroups(folder); err != nil {
 		return 0, fmt.Errorf("prepare cgroups: %w", err)
 	}
-	// The tools of the network are where users often have no path to.
+	// The network tools are in folders that are often not in PATH.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
 		return 0, err
 	}
@@ -146,7 +148,7 @@ func runInit() (int, error) {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	go func() {
 		for s := range signals {
-			_ = tests.Signal(s) // it may have ended
+			_ = tests.Signal(s) // The tests may have ended.
 		}
 	}()
 	for {
@@ -158,7 +160,7 @@ func runInit() (int, error) {
 			return 0, fmt.Errorf("wait for the tests: %w", err)
 		case pid != tests.Pid:
 		case status.Signaled():
-			return 0, fmt.Errorf("the tests were ended by signal %q", status.Signal())
+			return 0, fmt.Errorf("the tests were killed by signal %q", status.Signal())
 		default:
 			return status.ExitStatus(), nil
 		}

@@ -13,25 +13,25 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// nodeAddress is where pods reach the host: an address for documentation, which nobody else has.
+// nodeAddress is the address of the node. It is from a range for documentation, so no other host has it.
 var nodeAddress = net.IPv4(192, 0, 2, 10)
 
-// gatewayAddress is that of the default gateway of a cluster that kubeadm made, at which nothing answers.
+// gatewayAddress is the address of the default gateway in a KubeadmCluster. No host has this address.
 var gatewayAddress = net.IPv4(192, 0, 2, 1)
 
-// ownFolders are the system's folders that the node's programs write to. In the namespaces each is an empty one in the
-// folder of the run.
+// ownFolders are the folders of the system to which the programs of the node write. In the namespaces, each of them is an
+// initially empty folder in the folder of the run.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
-// ownSettings are settings of the whole machine that kubelet changes. In the namespaces it changes a file instead.
+// ownSettings are settings of the whole host that the kubelet changes. In the namespaces, it changes files instead.
 var ownSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 	"kernel/keys/root_maxbytes",
 }
 
-// prepareMounts gives the processes in the namespaces a file system in which nothing outside of folder gets changed.
+// prepareMounts mounts a file system in which processes in the namespaces change nothing outside of the folder.
 func prepareMounts(folder string) error {
-	// No mount made here may show outside; among themselves containers and kubelet share theirs.
+	// Mounts must not propagate to the host, but the kubelet and the containers share their mounts.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", propagation|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("set propagation: %w", err)
@@ -53,7 +53,7 @@ func prepareMounts(folder string) error {
 		path := filepath.Join("/proc/sys", setting)
 		value, err := os.ReadFile(path)
 		if err != nil {
-			continue // this kernel does not have it
+			continue // This kernel does not have the setting.
 		}
 		own := filepath.Join(folder, "sys-"+strings.ReplaceAll(setting, "/", "-"))
 		if err := os.WriteFile(own, value, 0o600); err != nil {
@@ -66,14 +66,14 @@ func prepareMounts(folder string) error {
 	return nil
 }
 
-// overlay lets the processes in the namespaces write to folders of the system. What they write is in memory.
+// overlay makes folders of the system writable in the namespaces. The changes are stored in memory.
 func overlay(folder string, paths ...string) error {
 	memory := filepath.Join(folder, "overlays")
 	if err := os.MkdirAll(memory, 0o755); err != nil {
 		return err
 	}
 	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mount a file system in memory: %w", err)
+		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
 	for _, path := range paths {
 		upper, work := filepath.Join(memory, path, "upper"), filepath.Join(memory, path, "work")
@@ -104,16 +104,16 @@ func bind(from, to string) error {
 	return nil
 }
 
-// prepareNetwork gives the network namespace the node's address.
+// prepareNetwork sets the address of the node in the network namespace.
 func prepareNetwork() error {
 	return setUpNetwork(
 		"ip address add "+nodeAddress.String()+"/32 dev lo",
-		// On its way out a connection to a service is translated, but only if there is a way out.
+		// kube-proxy translates the addresses of services after the routing decision, so they need a route.
 		"ip route add "+controlplane.ServiceRange+" dev lo src "+nodeAddress.String(),
 	)
 }
 
-// setUpNetwork runs commands, and lets the kernel forward packets between pods.
+// setUpNetwork runs commands and enables the forwarding of packets between pods.
 func setUpNetwork(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)
@@ -121,7 +121,7 @@ func setUpNetwork(commands ...string) error {
 			return fmt.Errorf("%s: %w: %s", command, err, output)
 		}
 	}
-	// Answers between pods on one bridge have to pass the address translation of services too.
+	// Replies between pods on one bridge must also pass the address translation of services.
 	for setting, required := range map[string]bool{"ipv4/ip_forward": true, "bridge/bridge-nf-call-iptables": false} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", setting), []byte("1"), 0)
 		if err != nil && (required || !os.IsNotExist(err)) {

@@ -13,15 +13,15 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// programs are the paths of what the node runs, of the layout of the image that every pod has, and of the folder with
-// the layouts of kubeadm's images.
+// programs contains the paths of the node's programs, of the OCI layout of the pause image (pause), and of the folder with
+// the OCI layouts of kubeadm's images (images).
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
 	kubeadm, kubectl                          string
 	pause, images                             string
 }
 
-// locatePrograms finds what hack/node/build.sh makes ready, or says of everything missing at once.
+// locatePrograms finds the programs that hack/node/build.sh prepares. The error names all missing programs.
 func locatePrograms() (programs, error) {
 	var p programs
 	cache, err := controlplane.CacheDir()
@@ -44,15 +44,15 @@ func locatePrograms() (programs, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return p, fmt.Errorf("%w; hack/node/build.sh makes them ready", err)
+		return p, fmt.Errorf("%w; run hack/node/build.sh to prepare the programs", err)
 	}
 	return p, nil
 }
 
-// requestTimeout bounds one request that asks whether a program is ready.
+// requestTimeout limits one request that checks whether a program is ready.
 const requestTimeout = 5 * time.Second
 
-// answers asks whether GET of a URL succeeds.
+// answers returns a function that checks whether a GET request succeeds.
 func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -75,7 +75,7 @@ func answers(url string) func(context.Context) error {
 	}
 }
 
-// listens asks whether somebody serves on a socket.
+// listens returns a function that checks whether a program listens on a socket.
 func listens(socket string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)

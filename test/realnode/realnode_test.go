@@ -17,10 +17,8 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// A pod becomes a container with an address, and names of services are answered.
-func TestPodsRunAndServicesHaveNames(t *testing.T) {
+func TestPodsRunAndServiceNamesResolve(t *testing.T) {
 	c, err := Start(t.Context(), Options{
-		// Without an account's token a pod needs nothing but its image.
 		ControlPlane: controlplane.Options{},
 		Output:       os.Stdout,
 	})
@@ -62,15 +60,15 @@ func TestPodsRunAndServicesHaveNames(t *testing.T) {
 	}}
 	addresses, err := resolver.LookupHost(t.Context(), "kubernetes.default.svc.cluster.local")
 	if err != nil || len(addresses) != 1 || addresses[0] != "10.96.0.1" {
-		t.Errorf("the name of the API server's service: %v, %v", addresses, err)
+		t.Errorf("look up the service of the API server: got %v and error %v, want 10.96.0.1", addresses, err)
 	}
-	// The service's address leads to the API server.
-	if err := answersTLS(t.Context(), net.JoinHostPort("10.96.0.1", "443")); err != nil {
+	// kube-proxy forwards connections to the service's address.
+	if err := dial(t.Context(), net.JoinHostPort("10.96.0.1", "443")); err != nil {
 		t.Error(err)
 	}
 }
 
-func answersTLS(ctx context.Context, address string) error {
+func dial(ctx context.Context, address string) error {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err

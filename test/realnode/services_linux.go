@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// prepareProxy makes ready the program that gives services their addresses.
+// prepareProxy prepares kube-proxy.
 func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
-	// The API server has this role bound to this user.
+	// The API server binds a role to this user by default.
 	kubeconfig, err := c.userKubeconfig("system:kube-proxy")
 	if err != nil {
 		return nil, err
@@ -23,8 +23,8 @@ func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 		c.write(map[string]string{"kube-proxy.yaml": config})
 }
 
-// proxyConfig has the kubeconfig and the name of the node. The settings of connection tracking are the whole machine's
-// and stay as they are.
+// proxyConfig is the format of kube-proxy's configuration. Its arguments are the path of the kubeconfig and the name of the
+// node. It does not change the settings of connection tracking, because they apply to the whole host.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -37,7 +37,7 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-// prepareDNS makes ready the program that answers for the names of services.
+// prepareDNS prepares CoreDNS.
 func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 	const user = "coredns"
 	kubeconfig, err := c.userKubeconfig(user)
@@ -52,7 +52,8 @@ func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 		c.write(map[string]string{"Corefile": corefile})
 }
 
-// dnsConfig has the node's address, at which kubelet tells pods to ask, and the kubeconfig.
+// dnsConfig is the format of CoreDNS's configuration. Its arguments are the address of the node, which the pods use as their
+// DNS server, and the path of the kubeconfig.
 const dnsConfig = `.:53 {
   bind %s
   errors
@@ -63,16 +64,16 @@ const dnsConfig = `.:53 {
 }
 `
 
-// grantDNS lets a user see the services and where they are served.
+// grantDNS grants a user the permission to read services, endpoints, pods and namespaces.
 func (c *Cluster) grantDNS(user string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	see := []string{"list", "watch"}
+	verbs := []string{"list", "watch"}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces", "pods", "services"}, Verbs: see},
-			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: see},
+			{APIGroups: []string{""}, Resources: []string{"namespaces", "pods", "services"}, Verbs: verbs},
+			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: verbs},
 		},
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -81,10 +82,10 @@ func (c *Cluster) grantDNS(user string) error {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	if _, err := c.kube.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create role of CoreDNS: %w", err)
+		return fmt.Errorf("create the role of CoreDNS: %w", err)
 	}
 	if _, err := c.kube.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("bind role of CoreDNS: %w", err)
+		return fmt.Errorf("bind the role of CoreDNS: %w", err)
 	}
 	return nil
 }

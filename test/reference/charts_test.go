@@ -20,14 +20,14 @@ var (
 	argument     = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// helmCommand is one that a document shows.
+// helmCommand is a command in a document that renders a chart.
 type helmCommand struct {
 	verb, release, chart string
 	sets                 []string
 	reuse                bool
 }
 
-// helmCommands returns those of a document that render a chart.
+// helmCommands returns the Helm commands of a document that render a chart.
 func helmCommands(text string) (commands []helmCommand) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(continuation.ReplaceAllString(block[1], " ")) {
@@ -59,8 +59,7 @@ func helmCommands(text string) (commands []helmCommand) {
 	return commands
 }
 
-// Every command of Helm in the documents names a chart that there is and values that it has.
-func TestTheHelmCommandsOfTheDocumentsRender(t *testing.T) {
+func TestHelmCommandsInDocumentsRender(t *testing.T) {
 	all, count := documents(t), 0
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, c := range helmCommands(all[name]) {
@@ -94,6 +93,6 @@ func TestTheHelmCommandsOfTheDocumentsRender(t *testing.T) {
 		}
 	}
 	if count < 5 {
-		t.Errorf("only %d commands of Helm were found", count)
+		t.Errorf("got %d Helm commands in the documents, want at least 5", count)
 	}
 }

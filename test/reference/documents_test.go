@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-// documents returns all Markdown files of the repository by their paths.
+// documents returns all Markdown files of the repository by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -40,20 +40,20 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	if len(all) < 10 {
-		t.Fatalf("only %d documents were found", len(all))
+		t.Fatalf("got %d documents, want at least 10", len(all))
 	}
 	return all
 }
 
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	// code is what has no links: blocks between fences, and spans.
+	// code matches code blocks and code spans, which contain no links.
 	code    = regexp.MustCompile("(?s)(?m:^ *```.*?^ *```$)|`[^`\n]*`")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// Every link within the repository leads to a file that there is, and to a heading of it.
-func TestEveryLinkLeadsSomewhere(t *testing.T) {
+// Only links within the repository are checked.
+func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	all := documents(t)
 	for name, text := range all {
 		for _, found := range link.FindAllStringSubmatch(code.ReplaceAllString(text, "``"), -1) {
@@ -66,17 +66,17 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 				file = name
 			}
 			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Errorf("%s: there is no %s", name, found[1])
+				t.Errorf("%s: the link leads to a missing file: %s", name, found[1])
 			} else if fragment != "" && !slices.Contains(anchors(all[file]), fragment) {
-				t.Errorf("%s: %s has no heading for #%s", name, file, fragment)
+				t.Errorf("%s: the link leads to a heading that %s does not have: #%s", name, file, fragment)
 			}
 		}
 	}
 }
 
-// anchors are the fragments of the headings of a document, as GitHub makes them.
+// anchors returns the fragments that GitHub derives from the headings of a document.
 func anchors(text string) (fragments []string) {
-	// Lines of code that begin with # are no headings.
+	// Lines of code that begin with # are not headings.
 	text = regexp.MustCompile("(?sm)^ *```.*?^ *```$").ReplaceAllString(text, "")
 	drop := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	for _, found := range heading.FindAllStringSubmatch(text, -1) {
@@ -86,16 +86,15 @@ func anchors(text string) (fragments []string) {
 	return fragments
 }
 
-// command is a line that begins with a call of the command line, or a span that is one.
+// command matches a call of machinist, at the beginning of a line or of a code span.
 var command = regexp.MustCompile("(?m)(?:^(?:\\$ )?(?:bin/)?|`)(?:kubectl )?machinist ([a-z][^`\n|]*)")
 
-// Every call of machinist that a document shows is of a command that there is, with flags that it has.
-func TestEveryCommandOfTheDocumentsExists(t *testing.T) {
+func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
 	root, env := &cobra.Command{Use: "machinist"}, cli.NewEnv(os.Stdout, os.Stderr)
 	root.AddCommand(cli.Commands(env)...)
 	root.AddCommand(cli.ProviderCommand(env), cli.BootstrapCommand(env))
 	root.InitDefaultCompletionCmd("bash")
-	shown := 0
+	count := 0
 	all := documents(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, found := range command.FindAllStringSubmatch(all[name], -1) {
@@ -103,13 +102,13 @@ func TestEveryCommandOfTheDocumentsExists(t *testing.T) {
 			words := strings.Fields(line)
 			cmd, rest, err := root.Find(words)
 			if err != nil || cmd == root {
-				t.Errorf("%s: there is no command machinist %s", name, line)
+				t.Errorf("%s: the command machinist %s does not exist", name, line)
 				continue
 			}
 			if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 				t.Errorf("%s: machinist %s has no command %s", name, cmd.Name(), rest[0])
 			}
-			shown++
+			count++
 			for _, word := range rest {
 				flag, isFlag := strings.CutPrefix(word, "--")
 				flag, _, _ = strings.Cut(strings.TrimRight(flag, ".,;:)`"), "=")
@@ -119,22 +118,22 @@ func TestEveryCommandOfTheDocumentsExists(t *testing.T) {
 			}
 		}
 	}
-	if shown < 10 {
-		t.Errorf("only %d commands were found", shown)
+	if count < 10 {
+		t.Errorf("got %d commands in the documents, want at least 10", count)
 	}
 }
 
-// reason is one that a document names as such: alone in a span.
+// reason matches the reason of a condition that is alone in a code span.
 var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
 
-// A person who looks for the reason of a condition finds the spelling that the API has.
-func TestTheReasonsOfTroubleshootingExist(t *testing.T) {
+// A reader who searches a page for the reason of a condition must find it in the spelling of the API.
+func TestReasonsInDocumentsExist(t *testing.T) {
 	all := documents(t)
 	known := all["docs/reference/conditions.md"] + all["docs/reference/api.md"]
 	for _, name := range []string{"docs/troubleshooting.md", "docs/concepts.md"} {
 		for _, found := range reason.FindAllStringSubmatch(all[name], -1) {
 			if !strings.Contains(known, "`"+found[1]+"`") && !strings.Contains(known, `"`+found[1]+`"`) {
-				t.Errorf("%s: %s is in no reference", name, found[1])
+				t.Errorf("%s: the reason %s is not in the reference", name, found[1])
 			}
 		}
 	}
@@ -142,21 +141,21 @@ func TestTheReasonsOfTroubleshootingExist(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\bmachinist_[a-z_]+[a-z]`)
 
-func TestTheMetricsOfTheDocumentsExist(t *testing.T) {
+func TestMetricsInDocumentsExist(t *testing.T) {
 	all := documents(t)
 	_, table, _ := strings.Cut(all["docs/reference/metrics.md"], "| Name | Type |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for name, text := range all {
 		for _, metric := range metricName.FindAllString(text, -1) {
 			if !strings.Contains(table, "`"+metric+"`") {
-				t.Errorf("%s: there is no metric %s", name, metric)
+				t.Errorf("%s: the metric %s does not exist", name, metric)
 			}
 		}
 	}
 }
 
-// Whoever searches the page for the words of a log finds them as the processes write them.
-func TestTheMessagesOfTroubleshootingAreTheProcesses(t *testing.T) {
+// A reader who searches the page for a log message must find it in the words of the processes.
+func TestMessagesInTroubleshootingExist(t *testing.T) {
 	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	sources, err := filepath.Glob(filepath.Join(root, "internal/platform/process/*.go"))
@@ -176,11 +175,11 @@ func TestTheMessagesOfTroubleshootingAreTheProcesses(t *testing.T) {
 		for part := range strings.SplitSeq(message[1], "…") {
 			part = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(part), "--target-kubeconfig="))
 			if !strings.Contains(code.String(), part) {
-				t.Errorf("no process writes %q", part)
+				t.Errorf("no process logs %q", part)
 			}
 		}
 	}
 	if len(messages) < 4 {
-		t.Errorf("only %d messages were found", len(messages))
+		t.Errorf("got %d messages, want at least 4", len(messages))
 	}
 }

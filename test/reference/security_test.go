@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What docs/security.md promises is held by tests, which it names.
-func TestTheTestsThatSecurityNamesExist(t *testing.T) {
+// docs/security.md names the tests that prove its statements.
+func TestTestsNamedInSecurityExist(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
@@ -19,7 +19,7 @@ func TestTheTestsThatSecurityNamesExist(t *testing.T) {
 	}
 	missing := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
 	if len(missing) == 0 {
-		t.Fatal("it names no test")
+		t.Fatal("docs/security.md names no test")
 	}
 	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -35,6 +35,6 @@ func TestTheTestsThatSecurityNamesExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range missing {
-		t.Errorf("there is no %s", name[1])
+		t.Errorf("docs/security.md names the test %s, which does not exist", name[1])
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A release has one version: that of the chart. CONTRIBUTING.md says how it is set.
+// A release has one version. CONTRIBUTING.md explains how to set it.
 func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 	appVersion := regexp.MustCompile(`(?m)^appVersion: "?([^"\s]+)"?$`)
 	read := func(path string) string {
@@ -25,7 +25,7 @@ func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 	}
 	version := source[1]
 	if !regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$`).MatchString(version) {
-		t.Errorf("appVersion is %s: Go modules need a tag such as v0.1.0", version)
+		t.Errorf("got appVersion %s, want a tag of a Go module, such as v0.1.0", version)
 	}
 	charts, err := filepath.Glob(filepath.Join(root, "charts/*/Chart.yaml"))
 	if err != nil {
@@ -35,7 +35,7 @@ func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 		text := read(chart)
 		if !strings.Contains(text, "\nappVersion: "+version+"\n") ||
 			!strings.Contains(text, "\nversion: "+strings.TrimPrefix(version, "v")+"\n") {
-			t.Errorf("%s has another version or appVersion than %s", chart, version)
+			t.Errorf("the version or appVersion in %s is not %s", chart, version)
 		}
 	}
 	required := regexp.MustCompile(`(?m)^\s*(machinist\.dev/machinist(?:/api)?) (v\S+)`)
@@ -43,11 +43,11 @@ func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 		"providers/openstack/go.mod", "test/ui/go.mod"} {
 		found := required.FindAllStringSubmatch(read(filepath.Join(root, mod)), -1)
 		if len(found) == 0 {
-			t.Errorf("%s requires no module of ours", mod)
+			t.Errorf("%s requires no module of Machinist", mod)
 		}
 		for _, r := range found {
 			if r[2] != version {
-				t.Errorf("%s requires %s %s; the chart has %s", mod, r[1], r[2], version)
+				t.Errorf("%s requires %s %s, want the version of the chart, %s", mod, r[1], r[2], version)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// corruptions runs corruptions and reports on them. It returns how many went wrong.
+// corruptions runs corruptions and reports on them. It returns the number of violations.
 func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	only, err := regexp.Compile(s.only)
@@ -28,7 +28,7 @@ func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	return len(report.Failures), nil
 }
 
-// replayCorruption runs one corruption, and prints its story if that is asked for.
+// replayCorruption runs one corruption, and prints its story if requested.
 func replayCorruption(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--corrupt needs --scenario")

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/test/handover"
 )
 
-// handoversAtOnce is how many runs a worker makes before it counts again.
+// handoversAtOnce is how many runs a worker executes before it checks the limit again.
 const handoversAtOnce = 10
 
 type handoverSettings struct {
@@ -27,16 +27,16 @@ func handoversCommand() *cobra.Command {
 	s := handoverSettings{}
 	cmd := &cobra.Command{
 		Use:   "handovers",
-		Short: "Hand shards over among processes, and see that no namespace has two owners",
+		Short: "Hand over shards between processes, and check that no namespace has two owners",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return s.run() },
 	}
-	cmd.Flags().IntVar(&s.handovers, "handovers", 100_000, "end when a shard got another owner so often")
-	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
+	cmd.Flags().IntVar(&s.handovers, "handovers", 100_000, "number of hand-overs of a shard after which to stop")
+	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "number of parallel runs; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
-	cmd.Flags().BoolVar(&s.story, "story", false, "make one run and tell what happens")
+	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed and print what happens")
 	cmd.Flags().StringVar(&s.until, "until", "",
-		"stop at the first violation that matches this regular expression, and only there")
+		"stop only at the first violation that matches this regular expression")
 	return cmd
 }
 

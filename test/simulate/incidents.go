@@ -8,16 +8,16 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// reportIncidents prints how many of the incidents are played by scenarios that were run. The others are tests.
+// reportIncidents prints how many of the incidents the scenarios of this run cover. Tests cover the others.
 func reportIncidents(scenarios []simulation.Scenario) {
-	played, all := 0, incidents.All()
+	covered, all := 0, incidents.All()
 	for _, incident := range all {
 		if slices.ContainsFunc(incident.Proofs, func(p incidents.Proof) bool {
 			return slices.ContainsFunc(scenarios, func(s simulation.Scenario) bool { return s.Name == p.Scenario })
 		}) {
-			played++
+			covered++
 		}
 	}
-	fmt.Printf("incidents: %d of %d are played by these %d scenarios; the others are tests\n", played, len(all),
+	fmt.Printf("incidents: %d of %d are covered by these %d scenarios, the others by tests\n", covered, len(all),
 		len(scenarios))
 }

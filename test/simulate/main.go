@@ -1,5 +1,6 @@
-// Command simulate runs the controllers in the deterministic world, many times, each time with other interleavings,
-// lags, crashes and lost answers. It ends with 1 if a run broke a rule, did not converge or wrote when settled.
+// Command simulate runs the controllers in the deterministic world many times. Each run has another interleaving, other
+// delays, crashes and lost answers. The command exits with 1 if a run broke a rule, did not converge, or wrote after it
+// had settled.
 package main
 
 import (
@@ -19,44 +20,47 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// usual is how much is run unless flags say otherwise.
-type usual struct {
-	// plans is how many fault plans, pairs how many pairs of faults beside them, runs how many random runs of each group.
+// amounts is how much is run unless flags override it.
+type amounts struct {
+	// plans is the number of fault plans, pairs the additional number of pairs of faults, runs the number of random runs
+	// of each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is how many single faults are tried for each scenario under each of the cloud's semantics. Each scenario runs
-	// under one in oneIn of these.
+	// faults is the number of single faults for each scenario under each of the cloud's semantics. If oneIn is set, each
+	// scenario runs only under one in oneIn of these.
 	faults, oneIn int
-	// corruptions is how many corruptions are tried, in so many states of each scenario beside its beginning and end.
+	// corruptions is the number of corruptions, and states the number of states of each scenario in which they happen, in
+	// addition to its beginning and end.
 	corruptions, states int
 }
 
-// All of full has to end within half an hour on two cores. There are 555,000
-// single faults, which alone would take more than that, so it has an even sample of them, with fewer of those of caches
-// (Plans.Budget). Of 1,790,000 corruptions it has an even sample, of which each field of each kind and each way has
-// some, in several states, as far as they are enough.
-// quick is for every change: its seed is that of the commit, so that each explores other runs, and it ends within four
-// minutes on two cores. What it leaves out is in full, every night.
+// full must finish within half an hour on two cores. There are 555,000 single faults, which alone would take longer. So
+// full has an even sample of them, with fewer of those of caches (Plans.Budget). It also has an even sample of the
+// 1,790,000 corruptions. The sample covers each field of each kind and each way in several states, if it is large
+// enough.
+//
+// quick is for every change. Its seed is that of the commit, so each commit explores other runs, and it finishes within
+// four minutes on two cores. full runs every night what quick leaves out.
 var (
-	quick = usual{plans: 1_500, runs: map[simulation.Group]int{
+	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
 		simulation.HealthChecks: 60, simulation.Safety: 60, simulation.Migrations: 60,
 		simulation.Disruptions: 100, simulation.Incidents: 30,
 	}, faults: 1, oneIn: 3, corruptions: 600, states: 2}
-	short = usual{plans: 3_000, runs: map[simulation.Group]int{
+	short = amounts{plans: 3_000, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 1_500, simulation.Fleets: 750, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
 		simulation.Disruptions: 200, simulation.Incidents: 30,
 	}, faults: 1, corruptions: 2_000, states: 2}
-	full = usual{plans: 13_000, pairs: 1_100, runs: map[simulation.Group]int{
+	full = amounts{plans: 13_000, pairs: 1_100, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 7_000, simulation.Fleets: 3_000, simulation.Autoscaling: 700, simulation.Draining: 1_500,
 		simulation.HealthChecks: 700, simulation.Safety: 700, simulation.Migrations: 700,
 		simulation.Disruptions: 1_500, simulation.Incidents: 1_100,
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 
-// Under two semantics of the cloud at once faultsOfPairs single faults are tried for a scenario, and each scenario
-// meets one in shareOfPairs of the pairs.
+// Under two semantics of the cloud at once, faultsOfPairs single faults are tried for a scenario. Each scenario runs
+// under one in shareOfPairs of the pairs.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2
@@ -90,42 +94,42 @@ func main() {
 		RunE:          func(*cobra.Command, []string) error { return run(s) },
 	}
 	cmd.Flags().BoolVar(&s.full, "full", false,
-		"many more of everything, pairs of faults and of semantics included: up to an hour on two cores")
+		"run many more of everything, including pairs of faults and of semantics: up to an hour on two cores")
 	cmd.Flags().BoolVar(&s.quick, "quick", false,
-		"less of everything, and a third of the semantics for each scenario, other ones with another seed: for CI, a few minutes")
+		"run less of everything, and a third of the semantics for each scenario, chosen by the seed: for CI, a few minutes")
 	cmd.MarkFlagsMutuallyExclusive("full", "quick")
 	cmd.Flags().IntVar(&s.plans, "plans", -1,
-		"number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
+		"number of fault plans: an even sample of single faults, and pairs when there are no more; -1 for the default")
 	cmd.Flags().IntVar(&s.variants, "variants", 0,
-		"multiplies the undisturbed runs of each scenario that plans are made for")
-	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the usual ones")
-	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
+		"factor for the number of undisturbed runs of each scenario for which plans are created")
+	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the default")
+	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "number of parallel runs; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
-	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
-	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v",
+	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run only this scenario: "+strings.Join(names(), ", "))
+	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run only the scenarios of these groups: %v",
 		simulation.Groups()))
-	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
+	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and print what happens")
 	cmd.Flags().BoolVar(&s.undisturbed, "undisturbed", false,
-		"run one seed of one scenario in which nothing goes wrong but what --cloud names")
+		"run one seed of one scenario without faults, except for the semantics of --cloud")
 	cmd.Flags().StringVar(&s.plan, "plan", "",
-		"run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else; an effect is "+
-			"its number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
+		"run one seed of one scenario with only these faults, as effect:fault[,effect:fault]; an effect is "+
+			"a number, or a name: \"create Machine\", \"create Machine@3\" or \"manager/machineset create Machine\"")
 	cmd.Flags().StringVar(&s.cloud, "cloud", "",
-		fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none",
+		fmt.Sprintf("run only under these semantics of the cloud, several joined by +: %v; \"none\" for none",
 			simulation.AllSemantics()))
 	cmd.Flags().IntVar(&s.faults, "faults", -1,
-		"number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
+		"number of single faults for each scenario under each of the cloud's semantics; -1 for the default")
 	cmd.Flags().IntVar(&s.corruptions, "corruptions", -1,
-		"number of corruptions, each one persisted field that is changed once; -1 for the usual ones")
+		"number of corruptions, each of which changes one stored field once; -1 for the default")
 	cmd.Flags().StringVar(&s.corrupt, "corrupt", "",
-		"run one seed of one scenario in which this field is changed, as EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW")
-	cmd.Flags().BoolVar(&s.fields, "fields", false, "report on each field that was corrupted, not only on each kind")
+		"run one seed of one scenario and change this field, as EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW")
+	cmd.Flags().BoolVar(&s.fields, "fields", false, "report each corrupted field, not only each kind")
 	cmd.Flags().StringVar(&s.only, "only-fields", "",
 		"corrupt only the fields that match this regular expression, as --fields calls them: \"^Lease\\.spec\"")
 	cmd.Flags().StringVar(&s.until, "until", "",
-		"stop at the first violation that matches this regular expression, and only there")
+		"stop only at the first violation that matches this regular expression")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
-	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
+	cmd.Flags().StringVar(&s.report, "json", "", "write the results of the plans to this file")
 	cmd.MarkFlagsMutuallyExclusive("undisturbed", "plan", "corrupt")
 	cmd.AddCommand(mutantsCommand(), soakCommand(), handoversCommand(), statesCommand())
 	if err := cmd.Execute(); err != nil {
@@ -138,28 +142,28 @@ func mutantsCommand() *cobra.Command {
 	h := hunt{}
 	cmd := &cobra.Command{
 		Use:   "mutants",
-		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
+		Short: "Plant bugs in the controllers, one at a time, and check whether the simulation finds them",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return h.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&h.match, "match", "", "only the bugs whose names match this regular expression")
-	flags.IntVar(&h.every, "every", 1, "only one of so many; that all can be planted is checked anyway")
+	flags.StringVar(&h.match, "match", "", "plant only the bugs whose names match this regular expression")
+	flags.IntVar(&h.every, "every", 1, "plant only one in so many of the selected bugs")
 	flags.BoolVar(&h.quick, "quick", false, fmt.Sprintf(
-		"only %d of the bugs that many runs find, always the same ones: for CI, a minute or two", quickMutants))
-	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "runs of a build side by side; each is single-threaded")
+		"plant only %d of the bugs that many runs find, always the same ones: for CI, a minute or two", quickMutants))
+	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "number of parallel runs of a build; each is single-threaded")
 	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
 		"count how many of %d runs of each kind find each bug", measuredRuns))
-	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual "+
-		"sweep without any: it must survive, or the semantics were not needed for it")
-	flags.BoolVar(&h.exclusive, "exclusive", false, "only the bugs that corruptions, incidents and real looking after of "+
-		"nodes show: each must survive the plans and random runs of a world without these, and be found with them")
-	flags.IntVar(&h.former.plans, "plans", 5_000, "plans that a bug must survive to be exclusive")
-	flags.IntVar(&h.former.runs, "runs", 40, "random runs of each group of scenarios that a bug must survive to be exclusive")
-	flags.BoolVar(&h.together, "together", false, "with --exclusive: survive the other dimensions all in one program: "+
-		"faster, unless one bug hides another")
+	flags.BoolVar(&h.kindCloud, "kind-cloud", false, "plant only the bugs that semantics of clouds reveal, each in the "+
+		"default sweep without semantics: a bug must survive, otherwise it does not need the semantics")
+	flags.BoolVar(&h.exclusive, "exclusive", false, "plant only the bugs that corruptions, incidents and realistic nodes "+
+		"reveal: each must survive the plans and random runs of a world without these, and be found with them")
+	flags.IntVar(&h.former.plans, "plans", 5_000, "number of plans that a bug must survive to be exclusive")
+	flags.IntVar(&h.former.runs, "runs", 40, "number of random runs of each group that a bug must survive to be exclusive")
+	flags.BoolVar(&h.together, "together", false, "with --exclusive: plant all bugs in one program for the runs "+
+		"that they must survive, which is faster, but one bug may hide another")
 	flags.StringVar(&h.keep, "keep", "",
-		"only build the programs, into this folder: to look by hand for a scenario, seed or plan that finds a bug")
+		"only build the programs into this folder, to search manually for a scenario, seed or plan that finds a bug")
 	cmd.MarkFlagsMutuallyExclusive("quick", "measure", "kind-cloud", "exclusive", "keep")
 	return cmd
 }
@@ -216,22 +220,22 @@ func run(s settings) error {
 		return slices.ContainsFunc(failures, func(f simulation.Failure) bool { return until.MatchString(f.Err.Error()) })
 	}
 	fmt.Printf("the seed of the first run is %d\n", s.seed)
-	much := short
+	amount := short
 	switch {
 	case s.full:
-		much = full
+		amount = full
 	case s.quick:
-		much = quick
+		amount = quick
 	}
 	if s.plans < 0 {
-		s.plans = much.plans
+		s.plans = amount.plans
 	}
 	of := slices.DeleteFunc(scenarios, func(x simulation.Scenario) bool {
 		return len(s.groups) > 0 && !slices.Contains(s.groups, string(x.Group))
 	})
 	violations := 0
 	if s.faults < 0 {
-		s.faults = much.faults
+		s.faults = amount.faults
 	}
 	if s.cloud != "none" {
 		chosen, err := simulation.ParseHabits(s.cloud)
@@ -241,16 +245,16 @@ func run(s settings) error {
 		others := slices.DeleteFunc(slices.Clone(of), func(x simulation.Scenario) bool { return x.OwnCloud })
 		habits := []simulation.Habits{chosen}
 		if len(chosen) == 0 {
-			habits = alone()
+			habits = singleSemantics()
 		}
-		n, err := semantics(others, simulation.SemanticsSweep{Habits: habits, Faults: s.faults, OneIn: much.oneIn}, s,
+		n, err := semantics(others, simulation.SemanticsSweep{Habits: habits, Faults: s.faults, OneIn: amount.oneIn}, s,
 			enough)
 		if err != nil {
 			return err
 		}
 		violations += n
 		if len(chosen) == 0 && s.full {
-			pairs := simulation.SemanticsSweep{Habits: inPairs(), Faults: faultsOfPairs, OneIn: shareOfPairs}
+			pairs := simulation.SemanticsSweep{Habits: pairsOfSemantics(), Faults: faultsOfPairs, OneIn: shareOfPairs}
 			if n, err = semantics(others, pairs, s, enough); err != nil {
 				return err
 			}
@@ -261,17 +265,17 @@ func run(s settings) error {
 		s.plans, s.runs = 0, 0
 	}
 	if s.plans > 0 {
-		n, err := plans(of, s, much.pairs, enough)
+		n, err := plans(of, s, amount.pairs, enough)
 		if err != nil {
 			return err
 		}
 		violations += n
 	}
 	if s.corruptions < 0 {
-		s.corruptions = much.corruptions
+		s.corruptions = amount.corruptions
 	}
 	if s.corruptions > 0 {
-		n, err := corruptions(of, s, much.states, enough)
+		n, err := corruptions(of, s, amount.states, enough)
 		if err != nil {
 			return err
 		}
@@ -280,7 +284,7 @@ func run(s settings) error {
 	for _, group := range simulation.Groups() {
 		runs := s.runs
 		if runs < 0 {
-			runs = much.runs[group]
+			runs = amount.runs[group]
 		}
 		n, err := random(group, of, runs, s, enough)
 		if err != nil {
@@ -297,7 +301,7 @@ func run(s settings) error {
 	return nil
 }
 
-// plans runs plans and reports on them. It returns how many went wrong.
+// plans runs plans and reports on them. It returns the number of violations.
 func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, MoreVariants: s.variants, Seed: s.seed,
@@ -320,16 +324,16 @@ func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	return len(report.Failures), nil
 }
 
-// alone are the semantics of clouds, each alone.
-func alone() (all []simulation.Habits) {
+// singleSemantics returns each semantics of the cloud alone.
+func singleSemantics() (all []simulation.Habits) {
 	for _, one := range simulation.AllSemantics() {
 		all = append(all, simulation.Habits{one})
 	}
 	return all
 }
 
-// inPairs are any two semantics of clouds.
-func inPairs() (all []simulation.Habits) {
+// pairsOfSemantics returns all pairs of the cloud's semantics.
+func pairsOfSemantics() (all []simulation.Habits) {
 	each := simulation.AllSemantics()
 	for i, one := range each {
 		for _, other := range each[i+1:] {
@@ -339,7 +343,7 @@ func inPairs() (all []simulation.Habits) {
 	return all
 }
 
-// semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
+// semantics runs the scenarios under semantics of the cloud and reports on them. It returns the number of violations.
 func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep.Scenarios, sweep.Seed, sweep.Workers, sweep.Enough = scenarios, s.seed, s.workers, enough
@@ -352,7 +356,7 @@ func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep,
 	return len(report.Failures), nil
 }
 
-// random runs a group of scenarios in which things go wrong at random. It returns how many went wrong.
+// random runs a group of scenarios with random faults. It returns the number of violations.
 func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	of := slices.DeleteFunc(slices.Clone(scenarios), func(x simulation.Scenario) bool { return x.Group != group })
@@ -365,13 +369,14 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("random, %s: %d seeds of %d scenarios in %.1f s (%.0f runs/s): %d steps, %d effects, %d crashes, %d violations\n",
+	fmt.Printf("random, %s: %d seeds of %d scenarios in %.1f s (%.0f runs/s): %d steps, %d effects, %d crashes, "+
+		"%d violations\n",
 		group, report.Runs, len(of), report.Took.Seconds(), float64(report.Runs)/report.Took.Seconds(),
 		report.Steps, report.Effects, report.Crashes, len(report.Failures))
 	return len(report.Failures), nil
 }
 
-// replay runs one seed, or one plan, and prints its story if that is asked for.
+// replay runs one seed or one plan, and prints its story if requested.
 func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story, --undisturbed and --plan need --scenario")

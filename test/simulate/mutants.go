@@ -1,33 +1,33 @@
 package main
 
-// mutant is a bug that somebody might write. The world must find each of them: a simulation that passes with one is not
-// worth its time.
+// mutant is a bug that a developer might write. The simulation must find each of them, or it is not worth its time.
 type mutant struct {
 	name string
-	// file is changed by replacing from, which occurs there exactly once, with to.
+	// file is changed by replacing from with to. The text from occurs there exactly once.
 	file, from, to string
-	// without is what is taken out as well: a second defence, which would hide that the first one is gone.
+	// without is also removed: a second defence, which would hide that the first one is missing.
 	without *mutant
-	// plain takes out of the world the dimension that the bug is there for, where no flag does.
-	plain []*mutant
-	// quick is true for what many runs find, the first of them within a few seconds: CI plants an even sample of these.
+	// removeDimension removes the dimension of the world for which the bug exists, if no flag does.
+	removeDimension []*mutant
+	// quick is true for a bug that many runs find, the first of them within a few seconds. CI plants an even sample of
+	// these.
 	quick bool
-	// scenarios are those that can show it, all if there are none.
+	// scenario is the scenario that reveals the bug, all scenarios if empty.
 	scenario string
-	// finds is what one of the violations must say.
+	// finds matches the text that one of the violations must contain.
 	finds string
-	// last is a seed that found one that is rare, or that of plan. It is tried first, and finds it until the code takes
+	// last is a seed that found a rare bug, or the seed of plan. It is tried first, and finds the bug until the code takes
 	// another path.
 	last int
-	// plan is a plan that found it, of seed last or 1. It is tried first, and after it a sweep of plans.
+	// plan is a plan that found the bug, with seed last or 1. It is tried first, and then a sweep of plans.
 	plan string
-	// cloud are the semantics of the cloud that show it, and nothing else does. Plans of one fault are tried under them.
+	// cloud are the semantics of the cloud that are needed to reveal the bug. Plans with one fault are tried under them.
 	cloud string
-	// corruption is one that found it, and nothing else than corruptions does. It is tried first, and after it a sweep
-	// of corruptions.
+	// corruption is a corruption that found the bug, which only corruptions reveal. It is tried first, and then a sweep of
+	// corruptions.
 	corruption string
-	// handovers is true for what is found where shards are handed over, and nowhere else.
+	// handovers is true for a bug that only hand-overs of shards reveal.
 	handovers bool
-	// planned is true for what a sweep of plans finds, which comes before random runs.
+	// planned is true for a bug that a sweep of plans finds. The sweep is tried before random runs.
 	planned bool
 }

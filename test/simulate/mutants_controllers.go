@@ -1,18 +1,18 @@
 package main
 
-// withoutCapacityCheck lets a set make what it was ordered, whatever capacity its deployment has (rule
+// withoutCapacityCheck lets a set create what it was ordered, whatever capacity its deployment has (rule
 // set-keeps-surge).
 var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
-// withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it
-// twice.
+// withoutOwnAge lets only the provider's clock decide an orphan's age. A process that has known an orphan for so long
+// has seen it twice.
 var withoutOwnAge = &mutant{
 	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
-// controllerMutants are bugs in the controllers, one for each safety rule.
+// controllerMutants returns bugs in the controllers, one for each safety rule.
 func controllerMutants() []mutant {
 	return []mutant{
 		{

@@ -1,7 +1,7 @@
 package main
 
-// onlyReady has kubelets report nothing but whether they are ready, withoutTaints has no controller taint Nodes by
-// their conditions: so the world was before.
+// onlyReady lets kubelets report only the Ready condition. withoutTaints stops the controller that taints Nodes by
+// their conditions. The simulation was like this in earlier versions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
@@ -9,11 +9,11 @@ var (
 	withoutTaints = &mutant{file: "test/controllermanager/nodes.go",
 		from: "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {",
 		to:   "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)}[:0] {"}
-	plainNodes = []*mutant{onlyReady, withoutTaints}
+	simpleNodes = []*mutant{onlyReady, withoutTaints}
 )
 
-// dimensionMutants are bugs that only show where objects are corrupted, incidents are played, or Nodes are looked
-// after as real kubelets and a real kube-controller-manager do.
+// dimensionMutants returns bugs that only show with corrupted objects, with incidents, or with realistic kubelets and a
+// realistic kube-controller-manager.
 func dimensionMutants() []mutant {
 	return []mutant{
 		{
@@ -29,7 +29,7 @@ func dimensionMutants() []mutant {
 		{
 			name: "released-machines-not-counted", file: "internal/fleet/machineset/scale.go",
 			from: "-s.Preserved-s.Released)", to: "-s.Preserved)",
-			scenario: "incident-policy-relabels", finds: "incident: a set makes no machines without end", last: 6,
+			scenario: "incident-policy-relabels", finds: "incident: a set does not create machines without end", last: 6,
 		},
 		{
 			name: "changed-scope-believed", quick: true, file: "internal/machine/own_status.go",
@@ -49,12 +49,12 @@ func dimensionMutants() []mutant {
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
 		},
 		{
-			// A kubelet reports more than one condition, in any order.
+			// A kubelet reports several conditions, in any order.
 			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
 			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
 			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
 			scenario: "create", finds: "settled, but|after the last disturbance|not settled",
-			plain: plainNodes,
+			removeDimension: simpleNodes,
 		},
 	}
 }

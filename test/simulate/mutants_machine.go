@@ -1,6 +1,6 @@
 package main
 
-// machineMutants are planted bugs that concern how one machine is brought up and taken down.
+// machineMutants returns bugs in how one machine is created and deleted.
 func machineMutants() []mutant {
 	return []mutant{
 		{

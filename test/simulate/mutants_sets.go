@@ -1,6 +1,6 @@
 package main
 
-// setMutants are bugs in how sets and deployments decide about broken machines next to others.
+// setMutants returns bugs in how sets and deployments decide about broken machines next to others.
 func setMutants() []mutant {
 	return []mutant{
 		{

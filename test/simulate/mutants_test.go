@@ -2,16 +2,17 @@ package main
 
 import "testing"
 
-// A mutant whose quote is not found exactly once in its file plants nothing.
+// TestEveryMutantCanBePlanted checks that the replaced text of each mutant occurs exactly once in its file. Otherwise
+// nothing is planted.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../..")
 	names := map[string]bool{}
 	for _, m := range allMutants() {
 		if names[m.name] {
-			t.Errorf("two mutants have the name %s", m.name)
+			t.Errorf("two mutants are named %s", m.name)
 		}
 		names[m.name] = true
-		if _, err := m.plant(m.plain...); err != nil {
+		if _, err := m.plant(m.removeDimension...); err != nil {
 			t.Errorf("mutant %s: %v", m.name, err)
 		}
 	}

@@ -13,19 +13,19 @@ import (
 	"unicode"
 )
 
-// build is a program with a bug planted, or why there is none.
+// build is a program with a planted bug, or the error of its build.
 type build struct {
 	mutant mutant
 	binary string
-	// plain is the program in a world that lacks the dimension for which the bug is there; it is binary where flags take
-	// that out of the world. It is only built for who asks whether the bug is exclusive.
-	plain string
-	took  time.Duration
-	err   error
+	// simple is the program in a world that lacks the dimension for which the bug exists. It equals binary if flags remove
+	// that dimension. It is built only to check whether the bug is exclusive.
+	simple string
+	took   time.Duration
+	err    error
 }
 
-// builds returns the mutants' programs as they become ready, one ahead of whoever takes them.
-func builds(ctx context.Context, dir string, chosen []mutant, plain bool) <-chan build {
+// builds returns the programs of the mutants as they become ready. It builds one ahead of the receiver.
+func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-chan build {
 	out := make(chan build, 1)
 	go func() {
 		defer close(out)
@@ -33,9 +33,9 @@ func builds(ctx context.Context, dir string, chosen []mutant, plain bool) <-chan
 			began := time.Now()
 			b := build{mutant: m}
 			b.binary, b.err = m.build(ctx, dir, m.name)
-			b.plain = b.binary
-			if b.err == nil && plain && len(m.plain) > 0 {
-				b.plain, b.err = m.build(ctx, dir, m.name+"-plain", m.plain...)
+			b.simple = b.binary
+			if b.err == nil && simple && len(m.removeDimension) > 0 {
+				b.simple, b.err = m.build(ctx, dir, m.name+"-simple", m.removeDimension...)
 			}
 			b.took = time.Since(began)
 			select {
@@ -51,10 +51,10 @@ func builds(ctx context.Context, dir string, chosen []mutant, plain bool) <-chan
 // remove removes the programs.
 func (b build) remove() {
 	os.Remove(b.binary)
-	os.Remove(b.plain)
+	os.Remove(b.simple)
 }
 
-// changes are those of a bug: what is taken out beside it comes first.
+// changes returns the changes of a bug. Additional removals come first.
 func (m *mutant) changes() []*mutant {
 	if m.without == nil {
 		return []*mutant{m}
@@ -62,10 +62,10 @@ func (m *mutant) changes() []*mutant {
 	return append(m.without.changes(), m)
 }
 
-// plant returns the files with the bug in them, and with other changes beside it, by their absolute names.
-func (m mutant) plant(beside ...*mutant) (map[string]string, error) {
+// plant returns the changed files, by their absolute names, with the bug and other changes in them.
+func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 	planted := map[string]string{}
-	for _, change := range append(m.changes(), beside...) {
+	for _, change := range append(m.changes(), others...) {
 		file, err := filepath.Abs(change.file)
 		if err != nil {
 			return nil, err
@@ -78,17 +78,17 @@ func (m mutant) plant(beside ...*mutant) (map[string]string, error) {
 			}
 			source = string(read)
 		}
-		found := asQuoted(change.from).FindAllStringIndex(source, -1)
+		found := quotePattern(change.from).FindAllStringIndex(source, -1)
 		if len(found) != 1 {
-			return nil, fmt.Errorf("%s has %d times the text that is replaced: %q", change.file, len(found), change.from)
+			return nil, fmt.Errorf("%s contains the text to replace %d times, want 1: %q", change.file, len(found), change.from)
 		}
 		planted[file] = source[:found[0][0]] + change.to + source[found[0][1]:]
 	}
 	return planted, nil
 }
 
-// asQuoted matches a quote from a source however its lines are broken.
-func asQuoted(from string) *regexp.Regexp {
+// quotePattern matches a quote from a source, however its lines are broken.
+func quotePattern(from string) *regexp.Regexp {
 	quote := strings.TrimLeft(from, " \t\n")
 	pattern := strings.Join(strings.FieldsFunc(regexp.QuoteMeta(quote), unicode.IsSpace), `\s+`)
 	if strings.TrimRight(quote, " \t\n") != quote {
@@ -100,9 +100,9 @@ func asQuoted(from string) *regexp.Regexp {
 	return regexp.MustCompile(pattern)
 }
 
-// build builds this command with the bug, and with other changes beside it.
-func (m mutant) build(ctx context.Context, dir, name string, beside ...*mutant) (string, error) {
-	planted, err := m.plant(beside...)
+// build builds this command with the bug and with other changes.
+func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) (string, error) {
+	planted, err := m.plant(others...)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (m mutant) build(ctx context.Context, dir, name string, beside ...*mutant) 
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return "", err
 	}
-	// Without what a debugger needs there is half as much to link, which is what takes the time.
+	// Without debugging information there is half as much to link, which takes most of the time.
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
 		"./test/simulate").CombinedOutput()
 	if err != nil {

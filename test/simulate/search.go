@@ -12,30 +12,30 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// Bounds of a search: what is found by fewer is luck.
+// These are the bounds of a search. A bug that needs more is found only by luck.
 const (
-	// mutantRuns is how many random runs a mutant is looked for in. mutantPlans is how many plans are tried before, for
-	// those that plans find.
+	// mutantRuns is the number of random runs in which a mutant is searched. mutantPlans is the number of plans that are
+	// tried before, for mutants that plans find.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
-	// planSeeds is in the runs of how many seeds, from the entry's, a plan is tried that found a mutant.
+	// planSeeds is the number of seeds, from that of the mutant on, with which the mutant's plan is tried.
 	planSeeds = 8
-	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
+	// mutantFaults is how many faults are tried for each scenario under the semantics of the cloud that reveal a mutant.
 	mutantFaults = 60
 	// mutantCorruptions is how many corruptions of a scenario are tried.
 	mutantCorruptions = 4_000
-	// measuredRuns is how many plans, random runs or corruptions are made to measure how many find a bug.
+	// measuredRuns is the number of plans, random runs or corruptions that measure how many find a bug.
 	measuredRuns = 400
 )
 
-// search has a build with a bug look for violations.
+// search looks for violations with a build that contains a bug.
 type search struct {
 	mutant
 	binary  string
 	workers int
 }
 
-// detect returns the violation that gave the mutant away, "" if there was none.
+// detect returns the violation that revealed the mutant, "" if there was none.
 func (s search) detect(ctx context.Context) (string, error) {
 	if s.handovers {
 		return s.first(ctx, []string{"handovers"})
@@ -63,7 +63,7 @@ func (s search) detect(ctx context.Context) (string, error) {
 		[]string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})...)
 }
 
-// first returns what the first of some attempts finds that finds something.
+// first returns what the first successful attempt finds.
 func (s search) first(ctx context.Context, attempts ...[]string) (string, error) {
 	for _, arguments := range attempts {
 		found, err := s.violations(ctx, s.finds, s.inScenario(arguments)...)
@@ -74,7 +74,7 @@ func (s search) first(ctx context.Context, attempts ...[]string) (string, error)
 	return "", nil
 }
 
-// inScenario returns arguments that look in the mutant's scenario only.
+// inScenario adds the mutant's scenario to the arguments.
 func (s search) inScenario(arguments []string) []string {
 	if s.scenario != "" {
 		arguments = append(slices.Clone(arguments), "--scenario", s.scenario)
@@ -82,26 +82,26 @@ func (s search) inScenario(arguments []string) []string {
 	return arguments
 }
 
-// withDefaultCloud returns what the usual sweep finds without semantics of clouds.
+// withDefaultCloud returns what the default sweep finds without semantics of the cloud.
 func (s search) withDefaultCloud(ctx context.Context) (string, error) {
 	found, err := s.violations(ctx, ".", "--cloud", "none")
 	return strings.Join(found, "; "), err
 }
 
-// former is how many plans, and random runs of each group, a bug must survive that only a new dimension finds.
+// former is how many plans, and random runs of each group, an exclusive bug must survive without the new dimensions.
 type former struct{ plans, runs int }
 
-// inFormerDimensions returns what plans and random runs find in all scenarios but those of incidents, in a cloud
+// withoutNewDimensions returns what plans and random runs find in all scenarios except those of incidents, in a cloud
 // without semantics and without corruptions.
-func (s search) inFormerDimensions(ctx context.Context, much former) (string, error) {
+func (s search) withoutNewDimensions(ctx context.Context, amount former) (string, error) {
 	var groups []string
 	for _, g := range simulation.Groups() {
 		if g != simulation.Incidents {
 			groups = append(groups, string(g))
 		}
 	}
-	found, err := s.violations(ctx, ".", "--cloud", "none", "--corruptions", "0", "--plans", fmt.Sprint(much.plans),
-		"--runs", fmt.Sprint(much.runs), "--group", strings.Join(groups, ","))
+	found, err := s.violations(ctx, ".", "--cloud", "none", "--corruptions", "0", "--plans", fmt.Sprint(amount.plans),
+		"--runs", fmt.Sprint(amount.runs), "--group", strings.Join(groups, ","))
 	return strings.Join(found, "; "), err
 }
 
@@ -141,7 +141,7 @@ func (s search) measure(ctx context.Context) (string, error) {
 	return strings.Join(out, ", "), nil
 }
 
-// violations runs the build until a violation matches, and returns those that do; all if until matches none.
+// violations runs the build until a violation matches, and returns the violations that match, or all if until is "^$".
 func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
 	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
 	if !s.handovers && !slices.Contains(arguments, "--cloud") {
@@ -154,7 +154,7 @@ func (s search) violations(ctx context.Context, until string, arguments ...strin
 	wanted := regexp.MustCompile(until)
 	for line := range strings.Lines(string(out)) {
 		text, failed := strings.CutPrefix(line, "FAILED ")
-		if !failed { // Not even the fleet that a scenario begins with came up.
+		if !failed { // The fleet with which a scenario begins did not come up.
 			text, failed = strings.CutPrefix(line, "Error: prepare ")
 			text = "prepare " + text
 		}

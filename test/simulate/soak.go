@@ -22,11 +22,11 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// soakShare is how long a worker stays with a scenario, and with a recorded run: a recording costs as much as many of
-// the runs that part from it.
+// soakShare is how long a worker stays with a scenario and a recorded run. A recording costs as much as many of the
+// runs that are based on it.
 const (
 	soakShare = 5 * time.Second
-	// reportEvery is how often a soak says how far it is.
+	// reportEvery is how often a soak reports its progress.
 	reportEvery = 5 * time.Minute
 )
 
@@ -43,9 +43,9 @@ func soakCommand() *cobra.Command {
 	s := soakSettings{}
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Run scenarios from fresh seeds until the time is over",
-		Long: "Runs every scenario for the same share of the time: random runs, and plans of one and of two faults, each from\n" +
-			"seeds that were never used before. It goes on after violations and ends with 1 if there was one.",
+		Short: "Run scenarios with new seeds for a given time",
+		Long: "Runs every scenario for the same share of the time: random runs, and plans with one and two faults, each from\n" +
+			"random seeds. It continues after violations, and exits with 1 if there was one.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.duration = time.Duration(s.hours * float64(time.Hour))
@@ -53,24 +53,24 @@ func soakCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().Float64Var(&s.hours, "hours", 1, "how long to run")
-	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
-	cmd.Flags().Uint64Var(&s.seed, "seed", 0, "seed from which all others are drawn; 0 draws one")
-	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
+	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "number of parallel runs; each is single-threaded")
+	cmd.Flags().Uint64Var(&s.seed, "seed", 0, "seed from which all others are drawn; 0 draws one at random")
+	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run only this scenario: "+strings.Join(names(), ", "))
 	cmd.Flags().StringVar(&s.out, "out", "soak-found.txt",
-		"file to which each violation is appended, as a line for the regressions of the world")
+		"file to which each violation is appended, as a line for the regressions of the simulation")
 	return cmd
 }
 
-// soaked is what came of a scenario so far.
+// soaked is the state of a scenario in a soak.
 type soaked struct {
 	*simulation.Prepared
 	runs, plans, violations int
 	spent                   time.Duration
-	// byRuns says that random runs are next, otherwise plans.
+	// byRuns reports whether random runs are next, otherwise plans.
 	byRuns bool
 }
 
-// soaker is a soak under way.
+// soaker is a running soak.
 type soaker struct {
 	soakSettings
 	began, end time.Time
@@ -132,12 +132,12 @@ func soak(ctx context.Context, s soakSettings) error {
 	}
 	workers.Wait()
 	if n := k.report(true); n > 0 {
-		return fmt.Errorf("%d violations; each is a line of %s", n, s.out)
+		return fmt.Errorf("%d violations; each is a line in %s", n, s.out)
 	}
 	return nil
 }
 
-// turn stays with the scenario that had the least time so far, for its share.
+// turn runs the scenario that had the least time so far, for its share.
 func (k *soaker) turn(ctx context.Context) {
 	scenario, seed, habits, runs := k.begin()
 	under := scenario.Under(habits)
@@ -147,11 +147,11 @@ func (k *soaker) turn(ctx context.Context) {
 	if runs {
 		for ; !over(); seed++ {
 			result := under.Run(seed, nil, nil)
-			k.rule(scenario, seed, habits, nil, result.Err)
+			k.record(scenario, seed, habits, nil, result.Err)
 		}
 	} else {
 		under.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan simulation.Plan, err error) bool {
-			k.rule(scenario, seed, habits, plan, err)
+			k.record(scenario, seed, habits, plan, err)
 			return !over()
 		})
 	}
@@ -165,13 +165,13 @@ func (k *soaker) turn(ctx context.Context) {
 	}
 }
 
-// begin chooses the scenario of a turn, a seed that is new, the cloud's semantics and what to do with it. Every other
-// turn is in a cloud that is kind.
+// begin chooses the scenario of a turn, a new seed, the cloud's semantics, and whether to run random runs or plans.
+// About every other turn has a cloud without semantics.
 func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	free := slices.DeleteFunc(slices.Clone(k.scenarios), func(s *soaked) bool { return k.busy[s] })
-	if len(free) == 0 { // More workers than scenarios.
+	if len(free) == 0 { // There are more workers than scenarios.
 		free = k.scenarios
 	}
 	next := slices.MinFunc(free, func(a, b *soaked) int { return cmp.Compare(a.spent, b.spent) })
@@ -187,7 +187,8 @@ func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-func (k *soaker) rule(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
+// record counts a run, and prints and stores its violation if there was one.
+func (k *soaker) record(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if plan == nil {
@@ -203,7 +204,7 @@ func (k *soaker) rule(s *soaked, seed uint64, habits simulation.Habits, plan sim
 		Plan: plan, Err: err})
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if _, err := fmt.Fprintf(k.found, "\t{%q, %q, %d, %q, %q},\n", line, s.Name, seed, habits, plan); err != nil {
-		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)
+		fmt.Fprintln(os.Stderr, "Error: store a violation:", err)
 	}
 }
 
@@ -213,7 +214,7 @@ func (k *soaker) report(last bool) (violations int) {
 	return k.summarize(last)
 }
 
-// summarize prints what came of all, and of each scenario at the end.
+// summarize prints the results in total, and at the end those of each scenario.
 func (k *soaker) summarize(last bool) (violations int) {
 	runs, plans := 0, 0
 	for _, s := range k.scenarios {

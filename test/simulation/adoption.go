@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptions is what people do who bring an instance along that somebody else made: in any order, twice, and some of
-// them think better of it.
+// adoptions returns the actions of an administrator who adopts an instance that another tool created. The order varies,
+// the adoption may be tried twice, and the administrator may delete the machine.
 func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
 	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
@@ -42,9 +42,9 @@ func adoptions(r *rand.Rand) []Action {
 	return actions
 }
 
-// adoptingClass makes the class of the instances that are brought along.
+// adoptingClass creates the class of the instances that are adopted.
 func adoptingClass() Action {
-	return Action{Name: "make the class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
+	return Action{Name: "create class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "legacy"}}
 		o.Spec.Provider, o.Spec.Adoption = providerName, v1beta1.AdoptionAllow
 		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake","image":"legacy"}`)}
@@ -53,9 +53,9 @@ func adoptingClass() Action {
 	}}
 }
 
-// bringInstance makes an instance without tags, behind everyone's back.
+// bringInstance adds an instance without tags, as another tool would create it.
 func bringInstance(name string) Action {
-	return Action{Name: "bring instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
+	return Action{Name: "add instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.instances = append(w.cloud.instances, &instance{
 			born: w.clock.at, visible: w.clock.at,
 			Instance: provider.Instance{
@@ -69,7 +69,7 @@ func bringInstance(name string) Action {
 
 func idOf(name string) string { return "fake:///" + name }
 
-// adopt makes a Machine for an instance.
+// adopt creates a Machine for an instance.
 func adopt(machine, of string) Action {
 	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -86,14 +86,14 @@ func deleteNamed(machine string) Action {
 	}}
 }
 
-// lateTags are tags that were asked for and are yet to be put on, or taken off.
+// lateTags is a request to set or remove tags that the cloud has not carried out yet.
 type lateTags struct {
 	at    time.Time
 	req   provider.AdoptRequest
-	retag *retag // nil where they are put on
+	retag *retag // nil if the tags are set
 }
 
-// elapseTagging puts tags on that are due.
+// elapseTagging carries out the tag requests that are due.
 func (c *Cloud) elapseTagging(w *World, now time.Time) {
 	late := c.tagging
 	c.tagging = nil
@@ -102,10 +102,11 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 		case l.at.After(now):
 			c.tagging = append(c.tagging, l)
 		case l.retag != nil:
-			w.logf("cloud: tags of %s are taken off %s late (%v)", l.retag.machine.Name, l.retag.providerID, c.retag(*l.retag))
+			w.logf("cloud: the tags of %s are removed from %s late (%v)", l.retag.machine.Name, l.retag.providerID,
+				c.retag(*l.retag))
 		default:
 			_, err := c.adopt(l.req)
-			w.logf("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
+			w.logf("cloud: the tags of %s are set on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
 		}
 	}
 }
@@ -118,7 +119,8 @@ func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
 	case in.MachineUID != "" && !req.Replaces(&in.Instance) && in.OwnedBy(req.ClusterID, req.Machine) != nil:
 		return nil, in.OwnedBy(req.ClusterID, req.Machine)
 	}
-	in.ClusterID, in.MachineUID, in.MachineKey = req.Tags[provider.TagCluster], types.UID(req.Tags[provider.TagMachineUID]), req.Tags[provider.TagMachine]
+	in.ClusterID, in.MachineUID = req.Tags[provider.TagCluster], types.UID(req.Tags[provider.TagMachineUID])
+	in.MachineKey = req.Tags[provider.TagMachine]
 	in.spec = string(req.Class.Spec)
 	return in.describe(), nil
 }
@@ -141,13 +143,13 @@ func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// mayTakeDown judges a request to remove an instance: one that was never tagged is unassigned to remove.
+// mayTakeDown checks a request to delete an instance. Machinist must not delete an instance that it has not tagged.
 func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
 	o.mayCollect(in)
 	o.mayTouch("remove", in.ProviderID)
 	o.mayDisturb(in, m.UID, true)
 	if in.owner() == "" {
-		o.breach("adoption", "instance %s must be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
+		o.breach("adoption", "instance %s is to be deleted for machine %s, but does not have its tags", in.ProviderID, m.Name)
 	}
 }
 
@@ -158,7 +160,7 @@ func providerIDOf(node *corev1.Node) string {
 	return node.Spec.ProviderID
 }
 
-// adopters counts the machines that no set made.
+// adopters counts the machines that no set created.
 func adopters(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if metav1.GetControllerOfNoCopy(o) == nil {
@@ -168,8 +170,8 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand leaves out of machines those that must have no instance, since it is another's or gone, and says what they
-// lack. untagged is how many instances are unassigned.
+// byHand returns the machines without those that must have no instance, because the instance belongs to another machine
+// or is gone. It reports what those lack. untagged is the number of instances that no machine owns.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {
@@ -187,9 +189,10 @@ func byHand(w *World, machines []client.Object, report func(string, ...any)) (re
 			report("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
 		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID &&
 			launched.Reason != v1beta1.ReasonAdoptionRefused:
-			report("machine %s has no instance and does not say why: %s", m.Name, conditionsOf(m.Status.Conditions))
+			report("machine %s has no instance and no condition that explains this: %s", m.Name,
+				conditionsOf(m.Status.Conditions))
 		case launched.Reason == v1beta1.ReasonDuplicateProviderID && len(machines) < 2:
-			report("machine %s still waits for another one", m.Name)
+			report("machine %s still waits for another machine", m.Name)
 		}
 	}
 	return rest, untagged

@@ -15,26 +15,27 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// Agents on nodes. One brings its node to the version that it is asked for, takes its time and fails now and then; of
-// what it does the cloud knows nothing. Machines of one class have them.
+// This file simulates the agents on nodes. An agent updates its node to the requested version. This takes time and
+// fails now and then, and the cloud does not know about it. Only machines of class agentClass have agents.
 
 const (
-	// agentClass is the class of machines with an agent, whose kubelets begin with firstVersion.
+	// agentClass is the class of machines with an agent. Their kubelets start with firstVersion.
 	agentClass   = "with-agent"
 	firstVersion = "v1.36.3"
-	// mostFailures is how often the agents of a run may fail.
+	// mostFailures is how often the agents of a run may fail in total.
 	mostFailures = 2
 )
 
-// agent is what the agent on an instance is about.
+// agent is the state of the agent on an instance.
 type agent struct {
-	// kubelet is the version that runs.
+	// kubelet is the version of the running kubelet.
 	kubelet string
-	// working is the version that it works at, "" for none; answer is what it is yet to say of the version worked.
+	// working is the version of the update in progress, "" for none. answer is the result for version worked that the
+	// agent has not reported yet.
 	working, worked, answer string
 }
 
-// updates changes the version of machines with agents, several times in a row, while other things happen.
+// updates changes the version of machines with agents several times in a row, among other changes.
 func updates(r *rand.Rand) []Action {
 	var actions []Action
 	for range 1 + r.IntN(3) {
@@ -51,17 +52,17 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// thenUpdate changes the version once more while agents are busy with the one before, or when one of them has just
-// answered.
+// thenUpdate changes the version again while agents still work on the previous version, or right after one of them has
+// reported its result.
 func thenUpdate(version string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		next := upgrade(version)
 		if r.IntN(2) == 0 {
-			next = next.once("an agent is asked", func(w *World) bool {
+			next = next.once("an agent has a request", func(w *World) bool {
 				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested) || w.settledWith("v1.36.4")
 			})
 		} else {
-			next = next.once("an agent has answered", func(w *World) bool {
+			next = next.once("an agent has reported a result", func(w *World) bool {
 				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateResult) || w.settledWith("v1.36.4")
 			})
 		}
@@ -77,14 +78,14 @@ func (w *World) anyNodeHas(key string) bool {
 	})
 }
 
-// settledWith reports whether all kubelets of agents are of a version, and no agent has anything to say.
+// settledWith reports whether all agents' kubelets have a version and no agent has a result to report.
 func (w *World) settledWith(version string) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool {
 		return in.kubelet != version || in.answer != ""
 	})
 }
 
-// agents returns what agents on nodes, and people those that they failed, may do now.
+// agents returns the next steps of the agents on nodes, and of administrators after a failed update.
 func (w *World) agents() (out []choice) {
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
@@ -95,9 +96,11 @@ func (w *World) agents() (out []choice) {
 		result, answered := node.Annotations[v1beta1.NodeAnnotationUpdateResult]
 		switch {
 		case in.answer != "":
-			out = append(out, choice{"agent on " + node.Name + " answers", func() error { return w.answer(in, node) }})
+			out = append(out, choice{"agent on " + node.Name + " reports its result", func() error {
+				return w.answer(in, node)
+			}})
 		case in.working != "":
-			out = append(out, choice{"agent on " + node.Name + " is through", func() error { return w.through(in, node) }})
+			out = append(out, choice{"agent on " + node.Name + " finishes", func() error { return w.finishUpdate(in, node) }})
 		case requested != "" && !answered:
 			out = append(out, choice{"agent on " + node.Name + " begins", func() error {
 				w.logf("agent on %s begins with %s", node.Name, requested)
@@ -108,7 +111,7 @@ func (w *World) agents() (out []choice) {
 				return nil
 			}})
 		case requested != "" && result != v1beta1.UpdateResultSucceeded:
-			out = append(out, choice{"person has the agent on " + node.Name + " try again", func() error {
+			out = append(out, choice{"person retries the agent on " + node.Name, func() error {
 				return w.tryAgain(node)
 			}})
 		}
@@ -116,28 +119,28 @@ func (w *World) agents() (out []choice) {
 	return out
 }
 
-// through ends the work of an agent. Its kubelet starts anew, and the agent may report it before or after that is
-// Ready.
-func (w *World) through(in *instance, node *corev1.Node) error {
+// finishUpdate ends the work of an agent. Its kubelet restarts, and the agent may report its result before or after the
+// kubelet is Ready.
+func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
 		w.agentFailures++
-		in.answer = v1beta1.UpdateResultFailed + ": out of luck"
+		in.answer = v1beta1.UpdateResultFailed + ": random failure"
 		w.logf("agent on %s fails with %s", node.Name, in.worked)
 		return nil
 	}
 	in.kubelet = in.worked
-	w.logf("agent on %s is through with %s", node.Name, in.worked)
+	w.logf("agent on %s has finished %s", node.Name, in.worked)
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
-// answer writes what an agent has to say, unless it was asked for something else meanwhile: this it tests in the same
-// patch.
+// answer writes the agent's result. If another version was requested meanwhile, the agent does not report. The patch
+// tests this.
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
 	if node.Annotations[v1beta1.NodeAnnotationUpdateRequested] != in.worked {
-		w.logf("agent on %s has nobody to answer", node.Name)
+		w.logf("agent on %s does not report: the request has changed", node.Name)
 		return nil
 	}
 	w.logf("agent on %s: %s", node.Name, answer)
@@ -146,17 +149,17 @@ func (w *World) answer(in *instance, node *corev1.Node) error {
 	return w.target.Client("agent").Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// tryAgain takes one of the annotations off a Node whose agent failed.
+// tryAgain removes one of the annotations from a Node whose agent failed.
 func (w *World) tryAgain(node *corev1.Node) error {
 	w.disturbed = w.clock.at
 	changed := node.DeepCopy()
 	key := []string{v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult}[w.random.IntN(2)]
 	delete(changed.Annotations, key)
-	w.logf("person takes %s off node %s", key, node.Name)
+	w.logf("person removes %s from node %s", key, node.Name)
 	return w.hand(w.target).Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// kubeletOf is the version of the kubelet on a Node.
+// kubeletOf returns the version of the kubelet on a Node.
 func (w *World) kubeletOf(node *corev1.Node) string {
 	if in := w.cloud.byID(node.Spec.ProviderID); in != nil && in.kubelet != "" {
 		return in.kubelet
@@ -167,8 +170,8 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 	return firstVersion
 }
 
-// mayCallUpToDate is the rule of agents: a machine is what it must be only when its kubelet is, and nothing runs to
-// change that.
+// mayCallUpToDate checks the rule of agents: a machine is up to date only if its kubelet has the requested version and
+// no update is in progress.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil ||
 		m.Status.Applied.Version != m.Spec.Version {
@@ -181,13 +184,13 @@ func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 		return
 	}
 	if in.kubelet != m.Spec.Version || in.working != "" {
-		o.breach("agent", "machine %s is said to be up to date with %s, its kubelet is of %s, and its agent works at %q",
+		o.breach("agent", "machine %s is UpToDate with %s, but its kubelet has %s and its agent works on %q",
 			m.Name, m.Spec.Version, in.kubelet, in.working)
 	}
 }
 
-// wrongVersion says which version a machine has that is not the one that was asked for: that of the kubelet where an
-// agent changes it, else that of the instance. It is "" if the version is right.
+// wrongVersion returns the version of a machine if it differs from the requested one, else "". It is the version of the
+// kubelet if an agent changes it, otherwise the version of the instance.
 func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	in := w.cloud.byID(m.Spec.ProviderID)
 	switch {
@@ -201,7 +204,7 @@ func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	return otherThan(in.kubelet, m.Spec.Version)
 }
 
-// otherThan returns what there is if it is not what is wanted, else "".
+// otherThan returns is if it differs from wanted, else "".
 func otherThan(is, wanted string) string {
 	if is == wanted {
 		return ""

@@ -23,20 +23,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The certificates of kubelets. Where the room that approves them runs, an instance with a bootstrap token registers
-// only with a certificate that was approved, and asks for another one to serve with.
+// This file simulates the certificates of kubelets. If the Approval controller runs, an instance with a bootstrap token
+// registers only with an approved certificate, and then requests another one for serving.
 
 var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 
-// asking is what a request for a certificate is in truth.
+// asking describes who really sent a certificate request.
 type asking struct {
-	// machine is whose kubelet asks for what is its own; empty for everybody and everything else.
+	// machine is the machine whose kubelet requests its own certificate. It is empty for all other requesters.
 	machine uid
-	// joins says that it asks with its bootstrap token.
+	// joins reports whether the kubelet uses its bootstrap token.
 	joins bool
 }
 
-// identity is what a certificate is asked for.
+// identity is the content of a certificate request.
 type identity struct {
 	user   string
 	groups []string
@@ -45,7 +45,7 @@ type identity struct {
 	ips    []string
 }
 
-func joining(in *instance) identity {
+func joinIdentity(in *instance) identity {
 	id, _, _ := strings.Cut(strings.TrimPrefix(in.bootstrapToken, "token="), ".")
 	return identity{
 		user: "system:bootstrap:" + id, groups: []string{"system:bootstrappers", "system:authenticated"},
@@ -53,7 +53,7 @@ func joining(in *instance) identity {
 	}
 }
 
-func serving(in *instance) identity {
+func servingIdentity(in *instance) identity {
 	i := identity{user: "system:node:" + in.NodeName, groups: []string{"system:nodes", "system:authenticated"},
 		signer: certificatesv1.KubeletServingSignerName, node: in.NodeName}
 	for _, a := range slices.Concat(in.Addresses, in.later) {
@@ -62,7 +62,7 @@ func serving(in *instance) identity {
 	return i
 }
 
-// request makes a CertificateSigningRequest. A key is as good as any: it is derived from what is asked for.
+// request creates a CertificateSigningRequest. Its key is derived from the identity, because any key will do.
 func (i identity) request(name string) (*certificatesv1.CertificateSigningRequest, error) {
 	seed := sha256.Sum256([]byte(i.user + i.node))
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" +
@@ -84,8 +84,8 @@ func (i identity) request(name string) (*certificatesv1.CertificateSigningReques
 	return csr, nil
 }
 
-// ask sends a request of an instance's kubelet.
-func (w *World) ask(in *instance, name string, i identity, joins bool) error {
+// requestCertificate sends a certificate request of an instance's kubelet.
+func (w *World) requestCertificate(in *instance, name string, i identity, joins bool) error {
 	csr, err := i.request(name)
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func (w *World) ask(in *instance, name string, i identity, joins bool) error {
 	return w.target.Client("kubelet").Create(context.Background(), csr)
 }
 
-// hasAsked reports whether a kubelet has sent a request.
-func (w *World) hasAsked(name string) bool {
+// hasRequested reports whether a kubelet has sent a request.
+func (w *World) hasRequested(name string) bool {
 	_, asked := w.safety.requests[name]
 	return asked
 }
@@ -106,14 +106,15 @@ func (in *instance) serveName() string {
 	return "serve-" + strings.TrimPrefix(in.ProviderID, "fake:///")
 }
 
-// asksToJoin reports whether an instance has to ask for a certificate before it is a node.
-func (w *World) asksToJoin(in *instance) bool {
+// needsJoinCertificate reports whether an instance needs a certificate before it can register.
+func (w *World) needsJoinCertificate(in *instance) bool {
 	return w.safety.optionalReconcilers.has(Approval) && strings.HasPrefix(in.bootstrapToken, "token=")
 }
 
-// maySpeak reports whether an instance may register: with its token, or with the certificate that it got for it.
-func (w *World) maySpeak(in *instance) bool {
-	if !w.asksToJoin(in) {
+// mayRegister reports whether an instance may register, either with its token or with the certificate that it got for
+// it.
+func (w *World) mayRegister(in *instance) bool {
+	if !w.needsJoinCertificate(in) {
 		return w.tokenGood(in)
 	}
 	csr := w.requestNamed(in.joinName())
@@ -129,24 +130,24 @@ func (w *World) requestNamed(name string) *certificatesv1.CertificateSigningRequ
 	return nil
 }
 
-// signing returns what kubelets may ask for now.
+// signing returns the certificate requests that kubelets may send now.
 func (w *World) signing() (out []choice) {
 	if !w.safety.optionalReconcilers.has(Approval) || w.safety.targetUnreachable() {
 		return nil
 	}
 	for _, in := range w.cloud.instances {
-		if in.State != provider.StateRunning || in.hung || !w.asksToJoin(in) {
+		if in.State != provider.StateRunning || in.hung || !w.needsJoinCertificate(in) {
 			continue
 		}
-		if !in.registered && !w.hasAsked(in.joinName()) && w.tokenGood(in) {
-			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to join", func() error {
-				return w.ask(in, in.joinName(), joining(in), true)
+		if !in.registered && !w.hasRequested(in.joinName()) && w.tokenGood(in) {
+			out = append(out, choice{"kubelet of " + in.ProviderID + " requests a certificate to join", func() error {
+				return w.requestCertificate(in, in.joinName(), joinIdentity(in), true)
 			}})
 		}
 		node := w.node(in.NodeName)
-		if in.registered && !w.hasAsked(in.serveName()) && node != nil && w.hostOf(node) == in {
-			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error {
-				return w.ask(in, in.serveName(), serving(in), false)
+		if in.registered && !w.hasRequested(in.serveName()) && node != nil && w.hostOf(node) == in {
+			out = append(out, choice{"kubelet of " + in.ProviderID + " requests a serving certificate", func() error {
+				return w.requestCertificate(in, in.serveName(), servingIdentity(in), false)
 			}})
 		}
 	}
@@ -162,21 +163,21 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 	return false
 }
 
-// forge asks for a certificate that nobody must get, in the name of one of the machines that there are then.
+// forge requests a certificate that must not be approved, in the name of an existing machine.
 func forge(how, i int) Action {
-	ways := []string{"with a token that is no machine's", "with another machine's name", "as one node for another",
-		"under an address of its own", "with a token that was used", "as somebody else"}
-	return Action{Name: "ask for a certificate " +
+	ways := []string{"with a token of no machine", "with another machine's name", "as one node for another",
+		"for a foreign address", "with a token that was used", "as another user"}
+	return Action{Name: "request a certificate " +
 		ways[how], Do: func(ctx context.Context, w *World, _ client.Client) error {
 		if len(w.cloud.instances) == 0 {
 			return nil
 		}
-		// Only who has a token can be robbed of it.
+		// Only a token that exists can be stolen.
 		victim, other := w.cloud.instances[i%len(w.cloud.instances)], w.cloud.instances[(i+1)%len(w.cloud.instances)]
-		if !w.asksToJoin(victim) {
+		if !w.needsJoinCertificate(victim) {
 			return nil
 		}
-		asked := joining(victim)
+		asked := joinIdentity(victim)
 		switch how {
 		case 0:
 			asked.user = "system:bootstrap:abcdef"
@@ -198,11 +199,11 @@ func forge(how, i int) Action {
 			}
 			asked.user, asked.groups, asked.node = "system:node:"+victim.NodeName, []string{"system:nodes"}, other.NodeName
 		case 3:
-			asked = serving(victim)
+			asked = servingIdentity(victim)
 			asked.ips = append(asked.ips, "192.0.2.1")
 		case 4:
 			if m := w.oracle.machines[victim.MachineUID]; m == nil || m.Status.NodeRef == nil {
-				return nil // It would be as good as the kubelet's own.
+				return nil // The request would equal the kubelet's own.
 			}
 		case 5:
 			asked.user, asked.groups = "system:serviceaccount:default:default", []string{"system:serviceaccounts"}
@@ -215,9 +216,9 @@ func forge(how, i int) Action {
 	}}
 }
 
-// deleteJoining deletes a machine whose kubelet has asked to join, and has no answer yet.
+// deleteJoining deletes a machine whose kubelet waits for its certificate to join.
 func deleteJoining() Action {
-	joining := func(w *World) *v1beta1.Machine {
+	joiningMachine := func(w *World) *v1beta1.Machine {
 		for _, in := range w.cloud.instances {
 			csr, m := w.requestNamed(in.joinName()), w.oracle.machines[in.MachineUID]
 			if csr != nil && !approved(csr) && m != nil && m.DeletionTimestamp.IsZero() {
@@ -227,35 +228,35 @@ func deleteJoining() Action {
 		return nil
 	}
 	return Action{
-		Name: "delete a machine that joins",
+		Name: "delete a joining machine",
 		Do: func(ctx context.Context, w *World, c client.Client) error {
-			m := joining(w)
+			m := joiningMachine(w)
 			if m == nil {
 				return nil
 			}
-			w.logf("it is %s", m.Name)
+			w.logf("the machine is %s", m.Name)
 			return client.IgnoreNotFound(c.Delete(ctx,
 				&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}))
 		},
-		After: func(w *World) bool { return joining(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
+		After: func(w *World) bool { return joiningMachine(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
 	}
 }
 
-// tidyTokens removes the tokens that people made.
-func tidyTokens() Action {
-	return Action{Name: "remove one's own tokens", Do: func(ctx context.Context, w *World, _ client.Client) error {
+// removeForgedToken removes the bootstrap token that forge created.
+func removeForgedToken() Action {
+	return Action{Name: "remove the forged token", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}}
 		return client.IgnoreNotFound(w.hand(w.target).Delete(ctx, s))
 	}}
 }
 
-// certificatesMissing says which machines have not got what they asked for.
+// certificatesMissing returns the certificates that machines have requested and not received.
 func (w *World) certificatesMissing() (missing []string) {
 	if !w.safety.optionalReconcilers.has(Approval) {
 		return nil
 	}
 	for _, in := range w.cloud.instances {
-		if !w.asksToJoin(in) {
+		if !w.needsJoinCertificate(in) {
 			continue
 		}
 		for _, name := range []string{in.joinName(), in.serveName()} {
@@ -267,7 +268,7 @@ func (w *World) certificatesMissing() (missing []string) {
 	return missing
 }
 
-// forgeries is what happens while machines join.
+// forgeries returns forged certificate requests while machines join.
 func forgeries(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(4) {
@@ -284,5 +285,5 @@ func forgeries(r *rand.Rand) []Action {
 		wait := []time.Duration{0, 0, 5 * time.Second, 21 * time.Second}[r.IntN(4)]
 		actions = append(actions, forge(r.IntN(6), r.IntN(4)).after(wait))
 	}
-	return append(actions, tidyTokens())
+	return append(actions, removeForgedToken())
 }

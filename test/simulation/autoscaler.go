@@ -19,30 +19,30 @@ import (
 // Autoscaler is the actor of the autoscaler's writes.
 const Autoscaler = "autoscaler"
 
-// minSize and maxSize are the bounds of a deployment as a node group that never becomes empty; minSize of others is 0.
+// minSize and maxSize are the bounds of a node group that never becomes empty. The minimum of other node groups is 0.
 const minSize, maxSize = 1, 6
 
-// autoscaler acts as cluster-autoscaler with its clusterapi provider does, request by request: what it decides upon are
-// caches of its own, each as late as it happens to be, while sizes and marks are read live. Between two of its requests
-// anything may happen. Its methods work on nil, which is a world without one.
+// autoscaler imitates cluster-autoscaler with its clusterapi provider, request by request. It decides by its own
+// caches, each with its own lag, but reads sizes and marks live. Anything may happen between two of its requests. Its
+// methods accept nil, which means that there is no autoscaler.
 type autoscaler struct {
 	world           *World
 	control, target *cache
-	// laziness makes some caches later than others, by kind.
+	// laziness gives some caches more lag than others, by kind.
 	laziness map[string]int
-	// left is how many decisions it will still take, and due when it goes on.
+	// left is the number of remaining decisions. due is the time of the next request or decision.
 	left int
 	due  time.Time
-	// call is what it is about; nil between decisions.
+	// call is the call in progress, nil between decisions.
 	call *call
 
 	ledger   ledger
 	capacity capacityLedger
-	// smallest is the least size that it may choose.
+	// smallest is the minimum size of the node group.
 	smallest int
 }
 
-// newAutoscaler returns one that takes a number of decisions.
+// newAutoscaler returns an autoscaler that makes a number of decisions.
 func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
 	a := &autoscaler{world: w, left: decisions, due: w.clock.at, laziness: map[string]int{}}
 	if err := a.connect(); err != nil {
@@ -78,7 +78,7 @@ func (a *autoscaler) connect() error {
 
 func (a *autoscaler) views() []*view { return slices.Concat(a.control.views, a.target.views) }
 
-// clone continues an autoscaler in another world.
+// clone copies the autoscaler into another world.
 func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	if a == nil {
 		return nil, nil
@@ -100,7 +100,7 @@ func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	return f, nil
 }
 
-// possible adds what the autoscaler may do now.
+// possible appends what the autoscaler may do now.
 func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 	if a == nil {
 		return out, late
@@ -109,11 +109,11 @@ func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 		if !v.behind() {
 			continue
 		}
-		see := choice{"cache of the autoscaler", func() error { return a.see(v) }}
+		step := choice{"cache of the autoscaler", func() error { return a.showNext(v) }}
 		if l := a.laziness[v.gvk.Kind]; l > 1 && a.world.random.IntN(l) > 0 {
-			late = append(late, see)
+			late = append(late, step)
 		} else {
-			out = append(out, see)
+			out = append(out, step)
 		}
 	}
 	if !a.done() && !a.due.After(a.world.clock.at) {
@@ -124,7 +124,7 @@ func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 
 func (a *autoscaler) done() bool { return a.left == 0 && a.call == nil }
 
-// next returns when it goes on.
+// next returns when the autoscaler acts next.
 func (a *autoscaler) next() (time.Time, bool) {
 	if a == nil || a.done() {
 		return time.Time{}, false
@@ -132,9 +132,9 @@ func (a *autoscaler) next() (time.Time, bool) {
 	return a.due, a.due.After(a.world.clock.at)
 }
 
-// see shows the next change of a kind, and checks that nothing that scales lacks replicas: the autoscaler would give up
-// all of its node groups.
-func (a *autoscaler) see(v *view) error {
+// showNext shows the next change of a kind. It checks that each MachineDeployment and MachineSet has replicas, because
+// without them the autoscaler would give up all its node groups.
+func (a *autoscaler) showNext(v *view) error {
 	c := v.backlog[0]
 	a.logf("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
 	var replicas *int32
@@ -158,7 +158,7 @@ func (a *autoscaler) logf(format string, args ...any) {
 	}
 }
 
-// act sends the next request of the call under way, or takes a decision.
+// act sends the next request of the current call, or makes a decision.
 func (a *autoscaler) act() error {
 	w := a.world
 	w.disturbed = w.clock.at
@@ -169,7 +169,7 @@ func (a *autoscaler) act() error {
 		next := a.call.next
 		a.call.next = nil
 		if err := next(a); err != nil {
-			a.logf("gives up: %v", err)
+			a.logf("cancels the call: %v", err)
 			a.call = nil
 		}
 	}
@@ -185,7 +185,7 @@ func (a *autoscaler) act() error {
 	return nil
 }
 
-// pause is how long it takes until the next request, or the next decision.
+// pause returns the time until the next request or the next decision.
 func (a *autoscaler) pause() time.Duration {
 	r := a.world.random
 	longest := []time.Duration{0, 0, time.Second, 10 * time.Second}
@@ -198,7 +198,7 @@ func (a *autoscaler) pause() time.Duration {
 	return 0
 }
 
-// crash forgets what was under way; its next life begins with lists.
+// crash drops the call in progress. After the restart, the caches begin with new lists.
 func (a *autoscaler) crash() error {
 	a.logf("crashes")
 	a.call = nil
@@ -210,8 +210,8 @@ func (a *autoscaler) crash() error {
 	return nil
 }
 
-// refused makes some writes fail that then have not happened.
-func (a *autoscaler) refused() error {
+// randomRefusal makes some writes fail without an effect.
+func (a *autoscaler) randomRefusal() error {
 	if a.world.random.IntN(15) == 0 {
 		return errNoAnswer
 	}
@@ -220,19 +220,19 @@ func (a *autoscaler) refused() error {
 
 func (a *autoscaler) client() client.Client { return a.world.control.Client(Autoscaler) }
 
-// missing says what the world lacks for an end.
+// missing returns what the autoscaler still waits for.
 func (a *autoscaler) missing() []string {
 	if a == nil {
 		return nil
 	}
 	missing := append(a.ledger.missing(), a.capacity.missing()...)
 	if !a.done() {
-		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions to take", a.left))
+		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions left", a.left))
 	}
 	return missing
 }
 
-// check gets each write before the oracle is.
+// check receives each write before the oracle does.
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())
@@ -240,7 +240,7 @@ func (a *autoscaler) check(c apiserver.Change) {
 	}
 }
 
-// nodeGroup makes a deployment a node group of at least so many machines.
+// nodeGroup makes a deployment a node group with a minimum size.
 func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Annotations = map[string]string{
@@ -249,7 +249,7 @@ func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// autoscaled is a fleet whose size an autoscaler changes several times, while instances vanish.
+// autoscaled changes the size of a fleet several times with an autoscaler, while instances vanish.
 func autoscaled(r *rand.Rand) []Action {
 	decisions := 3 + r.IntN(5)
 	actions := []Action{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
@@ -259,7 +259,7 @@ func autoscaled(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscaledRoll rolls the fleet in the middle of that, and maybe back.
+// autoscaledRoll rolls the fleet meanwhile, and possibly back.
 func autoscaledRoll(r *rand.Rand) []Action {
 	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
@@ -278,20 +278,20 @@ func autoscale(decisions int) Action {
 	}}
 }
 
-// onceDecisionsLeft lets a action wait until the autoscaler has at most n decisions left.
+// onceDecisionsLeft delays an action until the autoscaler has at most n decisions left.
 func (d Action) onceDecisionsLeft(n int) Action {
 	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
 	return d
 }
 
-// loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that
-// has no Node yet is missed when its time to join is up, which is longer than the world's patience.
+// loseInstance removes an instance that has a Node, which may not be Ready yet. An instance without a Node would be
+// missed only at the end of its join timeout, which is longer than the patience of a run.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })
 		if n := len(known); n > 0 {
 			lost := known[n-1-i%n]
-			w.logf("it is %s of %s", lost.ProviderID, lost.MachineKey)
+			w.logf("the instance is %s of %s", lost.ProviderID, lost.MachineKey)
 			w.cloud.instances = slices.DeleteFunc(slices.Clone(w.cloud.instances), func(in *instance) bool { return in == lost })
 		}
 		return nil

@@ -12,33 +12,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// call is a call of the cloud provider, of which one request is sent at a time.
+// call is a call of the autoscaler's cloud provider. Its requests are sent one at a time.
 type call struct {
-	// next sends the next request, and sets next if there is another one.
+	// next sends the next request, and sets next if another one follows.
 	next func(*autoscaler) error
-	// delta is by how much the size must change where no machines are named.
+	// delta is the wanted change of the size if no machines are named.
 	delta int
-	// victims are the machines to be deleted, those done with no more.
+	// victims are the machines to delete. Finished ones are removed.
 	victims []client.ObjectKey
-	// size is what was read or written last.
+	// size is the size that was last read or written.
 	size int
 	// machine is the first victim as it was read.
 	machine *v1beta1.Machine
-	// failure is why the scale-down failed, while the mark is taken back.
+	// failure is the reason of a failed scale-down, while the mark is being removed.
 	failure error
 }
 
-// standing is what the autoscaler takes a machine for.
-type standing int
+// instanceState is the state in which the autoscaler sees a machine.
+type instanceState int
 
 const (
-	running  standing = iota // it has an instance, and counts
-	pending                  // it has none yet
-	failed                   // it will not become a Node
-	deleting                 // it goes
+	running  instanceState = iota // has an instance, and counts
+	pending                       // has no instance yet
+	failed                        // will not become a Node
+	deleting                      // is being deleted
 )
 
-func standingOf(m *v1beta1.Machine) standing {
+func instanceStateOf(m *v1beta1.Machine) instanceState {
 	switch {
 	case m.Status.FailureMessage != "":
 		return failed
@@ -50,11 +50,11 @@ func standingOf(m *v1beta1.Machine) standing {
 	return pending
 }
 
-// decide decides what to do, by what the caches show.
+// decide chooses the next call by what the caches show.
 func (a *autoscaler) decide() *call {
 	r := a.world.random
-	if a.ignores() {
-		a.logf("does not know what a node would offer")
+	if a.ignoresGroup() {
+		a.logf("does not know the capacity of a node")
 		return nil
 	}
 	switch r.IntN(8) {
@@ -64,24 +64,24 @@ func (a *autoscaler) decide() *call {
 		return &call{delta: -1 - r.IntN(2), next: (*autoscaler).readSize}
 	}
 	n := 1 + r.IntN(4)/3
-	c := &call{victims: a.unneeded(n), next: (*autoscaler).readSize}
-	a.logf("deletes the nodes of %v", c.victims)
+	c := &call{victims: a.chooseVictims(n), next: (*autoscaler).readSize}
+	a.logf("decides to delete the nodes of %v", c.victims)
 	if len(c.victims) == 0 {
 		return nil
 	}
 	return c
 }
 
-// scaleDownDisabled keeps the autoscaler from deleting a Node.
+// scaleDownDisabled is the annotation that keeps the autoscaler from deleting a Node.
 const scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
-// unneeded chooses n machines: those of Nodes, or what never became one, if there is any.
-func (a *autoscaler) unneeded(n int) (found []client.ObjectKey) {
+// chooseVictims chooses n machines: machines that will not become Nodes, if there are any, or machines with Nodes.
+func (a *autoscaler) chooseVictims(n int) (found []client.ObjectKey) {
 	byID := map[string]client.ObjectKey{}
 	var hopeless []client.ObjectKey
 	for _, m := range a.machines() {
 		key := client.ObjectKeyFromObject(m)
-		switch standingOf(m) {
+		switch instanceStateOf(m) {
 		case running:
 			byID[m.Spec.ProviderID] = key
 		case pending:
@@ -106,7 +106,7 @@ func (a *autoscaler) unneeded(n int) (found []client.ObjectKey) {
 	return found
 }
 
-// machines are those of the deployment that the cache shows.
+// machines returns the machines of the deployment in the cache.
 func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 	v, err := a.control.viewOf(&v1beta1.Machine{})
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 
 var groupKey = types.NamespacedName{Namespace: namespace, Name: deployment}
 
-// readSize reads the size and says what follows from it.
+// readSize reads the size and chooses the next request.
 func (a *autoscaler) readSize() error {
 	d, scale := &v1beta1.MachineDeployment{}, &autoscalingv1.Scale{}
 	d.Namespace, d.Name = groupKey.Namespace, groupKey.Name
@@ -134,27 +134,28 @@ func (a *autoscaler) readSize() error {
 	a.logf("the size is %d", c.size)
 	if len(c.victims) > 0 {
 		if c.size-len(c.victims) < a.smallest {
-			return fmt.Errorf("%d fewer than %d are fewer than %d", len(c.victims), c.size, a.smallest)
+			return fmt.Errorf("%d machines fewer than the size %d are fewer than the minimum %d", len(c.victims), c.size,
+				a.smallest)
 		}
-		return a.beginVictim()
+		return a.checkNextVictim()
 	}
 	if c.delta < 0 {
 		counting := 0
 		for _, m := range a.machines() {
-			if standingOf(m) == running {
+			if instanceStateOf(m) == running {
 				counting++
 			}
 		}
 		if c.size+c.delta < counting {
-			return fmt.Errorf("%d%d are fewer than the %d nodes that exist", c.size, c.delta, counting)
+			return fmt.Errorf("size %d%d is lower than the %d nodes that exist", c.size, c.delta, counting)
 		}
 	}
 	c.next = (*autoscaler).writeSize
 	return nil
 }
 
-// beginVictim checks the next machine to be deleted: one that is being deleted anyway lowers nothing.
-func (a *autoscaler) beginVictim() error {
+// checkNextVictim checks the next machine to delete. A machine that is already being deleted does not lower the size.
+func (a *autoscaler) checkNextVictim() error {
 	c := a.call
 	for ; len(c.victims) > 0; c.victims = c.victims[1:] {
 		m := &v1beta1.Machine{}
@@ -173,7 +174,7 @@ func (a *autoscaler) beginVictim() error {
 	return nil
 }
 
-// inGroup looks whether a machine belongs to the deployment.
+// inGroup checks that a machine belongs to the deployment.
 func (a *autoscaler) inGroup(m *v1beta1.Machine) error {
 	set, d := &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}
 	if err := a.ownerOf(m, set); err != nil {
@@ -198,32 +199,32 @@ func (a *autoscaler) readVictim() error {
 	return a.client().Get(context.Background(), c.victims[0], c.machine)
 }
 
-// markVictim marks a machine as it was read; if it is not any more, the whole call fails.
+// markVictim marks a machine as it was read. If the machine has changed since, the whole call fails.
 func (a *autoscaler) markVictim() error {
 	c := a.call
 	m := c.machine.DeepCopy()
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	// A time has its monotonic reading in what it says of itself.
+	// The autoscaler formats a time with its monotonic reading.
 	m.Annotations[v1beta1.AnnotationDeleteMachine] = fmt.Sprintf("%s m=+%.9f", a.world.clock.at.UTC(),
 		a.world.clock.Since(epoch).Seconds())
 	if err := a.put(m); err != nil {
 		return err
 	}
-	a.logf("has marked %s", m.Name)
+	a.logf("marked %s", m.Name)
 	c.next = (*autoscaler).writeSize
 	return nil
 }
 
 func (a *autoscaler) put(m *v1beta1.Machine) error {
-	if err := a.refused(); err != nil {
+	if err := a.randomRefusal(); err != nil {
 		return err
 	}
 	return a.client().Update(context.Background(), m)
 }
 
-// writeSize sets the size to what it was when it was read last, and what is to change.
+// writeSize writes the size that was last read, plus the change.
 func (a *autoscaler) writeSize() error {
 	c := a.call
 	size := c.size + c.delta
@@ -231,12 +232,12 @@ func (a *autoscaler) writeSize() error {
 		size = c.size - 1
 	}
 	if size < a.smallest || size > maxSize {
-		return fmt.Errorf("%d is not between %d and %d", size, a.smallest, maxSize)
+		return fmt.Errorf("size %d is not between %d and %d", size, a.smallest, maxSize)
 	}
 	d := &v1beta1.MachineDeployment{}
 	d.Namespace, d.Name = groupKey.Namespace, groupKey.Name
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size))
-	err := a.refused()
+	err := a.randomRefusal()
 	if err == nil {
 		err = a.client().SubResource("scale").Patch(context.Background(), d, patch,
 			client.WithSubResourceBody(&autoscalingv1.Scale{}))
@@ -248,16 +249,16 @@ func (a *autoscaler) writeSize() error {
 	case err != nil:
 		return err
 	}
-	a.logf("has set the size to %d", size)
+	a.logf("set the size to %d", size)
 	c.size = size
 	if len(c.victims) == 0 {
 		return nil
 	}
 	c.victims = c.victims[1:]
-	return a.beginVictim()
+	return a.checkNextVictim()
 }
 
-// readToUnmark and unmark take a mark back that led to nothing.
+// readToUnmark and unmark remove the mark of a failed scale-down.
 func (a *autoscaler) readToUnmark() error {
 	a.call.next = (*autoscaler).unmark
 	return a.client().Get(context.Background(), a.call.victims[0], a.call.machine)
@@ -272,7 +273,7 @@ func (a *autoscaler) unmark() error {
 	return a.call.failure
 }
 
-// victim is the machine that it has marked and lowers the size for.
+// victim returns the machine that the autoscaler has marked and for which it lowers the size.
 func (a *autoscaler) victim() client.ObjectKey {
 	if a.call == nil || len(a.call.victims) == 0 {
 		return client.ObjectKey{}

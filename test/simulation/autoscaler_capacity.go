@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// ignores reports whether the deployment is no node group to the autoscaler: it is empty, and its cache does not say
-// what a Node of it would offer.
-func (a *autoscaler) ignores() bool {
+// ignoresGroup reports whether the autoscaler ignores the deployment: it is empty, and its annotations do not give the
+// capacity of its Nodes.
+func (a *autoscaler) ignoresGroup() bool {
 	d := &v1beta1.MachineDeployment{}
 	if err := a.control.Get(context.Background(), groupKey, d); err != nil {
 		return true
@@ -25,17 +25,19 @@ func (a *autoscaler) ignores() bool {
 		d.Annotations[v1beta1.AutoscalerMemoryAnnotation] == "")
 }
 
-// capacityLedger holds the manager to the annotations by which an empty deployment is known.
+// capacityLedger checks the capacity annotations that the manager writes to an empty deployment.
 type capacityLedger struct {
 	world *World
-	// theirs are those that a person wrote last.
-	theirs map[string]string
+	// setByPerson are the annotations that an administrator wrote last.
+	setByPerson map[string]string
 }
 
-func (l *capacityLedger) begin(w *World) { *l = capacityLedger{world: w, theirs: map[string]string{}} }
+func (l *capacityLedger) begin(w *World) {
+	*l = capacityLedger{world: w, setByPerson: map[string]string{}}
+}
 
 func (l *capacityLedger) clone(w *World) capacityLedger {
-	return capacityLedger{w, maps.Clone(l.theirs)}
+	return capacityLedger{w, maps.Clone(l.setByPerson)}
 }
 
 // capacityOf returns the capacity annotations of an object.
@@ -49,7 +51,7 @@ func capacityOf(o client.Object) map[string]string {
 	return capacity
 }
 
-// check notes what people write, and that the manager leaves that alone.
+// check records the annotations that administrators write, and checks that the manager keeps them.
 func (l *capacityLedger) check(c apiserver.Change) {
 	after, ok := c.New.(*v1beta1.MachineDeployment)
 	if !ok || c.Old == nil {
@@ -59,24 +61,24 @@ func (l *capacityLedger) check(c apiserver.Change) {
 	if c.Actor == person {
 		for key := range before {
 			if _, found := now[key]; !found {
-				delete(l.theirs, key)
+				delete(l.setByPerson, key)
 			}
 		}
 		for key, value := range now {
 			if was, had := before[key]; !had || was != value {
-				l.theirs[key] = value
+				l.setByPerson[key] = value
 			}
 		}
 		return
 	}
-	for key, value := range l.theirs {
+	for key, value := range l.setByPerson {
 		if got, found := now[key]; !found || got != value {
 			l.world.oracle.breach("autoscaler", "%s changed %s, which a person set to %q, to %q", c.Actor, key, value, got)
 		}
 	}
 }
 
-// missing says which annotations are not what the class of the deployment says.
+// missing returns the annotations that differ from the capacity of the deployment's class.
 func (l *capacityLedger) missing() (missing []string) {
 	if !l.world.safety.optionalReconcilers.has(NodeGroups) {
 		return nil
@@ -88,20 +90,20 @@ func (l *capacityLedger) missing() (missing []string) {
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		template := &o.(*v1beta1.MachineDeployment).Spec.Template.Spec
 		if template.ClassRef == nil || classes[template.ClassRef.Name] == nil {
-			missing = append(missing, fmt.Sprintf("the class of %s is not there", o.GetName()))
+			missing = append(missing, fmt.Sprintf("the class of %s does not exist", o.GetName()))
 			continue
 		}
 		wanted := autoscaling.Capacity(classes[template.ClassRef.Name], template)
-		maps.Copy(wanted, l.theirs)
+		maps.Copy(wanted, l.setByPerson)
 		if got := capacityOf(o); !maps.Equal(got, wanted) {
-			missing = append(missing, fmt.Sprintf("the capacity of %s is %v, not %v", o.GetName(), got, wanted))
+			missing = append(missing, fmt.Sprintf("the capacity of %s is %v, want %v", o.GetName(), got, wanted))
 		}
 	}
 	return missing
 }
 
-// autoscaledFromZero is an empty fleet that an autoscaler fills and empties, while people roll it and write what they
-// think its Nodes offer.
+// autoscaledFromZero is an empty fleet that an autoscaler fills and empties, while administrators roll the fleet and
+// write its capacity annotations.
 func autoscaledFromZero(r *rand.Rand) []Action {
 	decisions := 4 + r.IntN(6)
 	actions := []Action{autoscale(decisions)}
@@ -120,7 +122,7 @@ func autoscaledFromZero(r *rand.Rand) []Action {
 	return actions
 }
 
-// stateCPUs has a person annotate the deployment, or take the annotation away, whosever it is.
+// stateCPUs sets or removes the CPU annotation of the deployment, whoever wrote it.
 func stateCPUs(cpus string) Action {
 	return edit(fmt.Sprintf("state %q CPUs", cpus), func(d *v1beta1.MachineDeployment) {
 		if cpus == "" {

@@ -17,24 +17,24 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// ledger holds the manager to what an autoscaler asked for: of the machines that are available, only those go that were
-// marked or that a rollout replaces. Somebody who lowers the size by more than there are marked machines has to take
-// what goes then; those are written down as free.
+// ledger checks that the manager follows the autoscaler's requests. Of the available machines, it deletes only those
+// that are marked or that a rollout replaces. If the size is lowered by more than the number of marked machines, the
+// manager may choose the others. They are counted in free.
 type ledger struct {
 	world *World
-	// due are marked machines for which the size was lowered: each has to go. settled are those of which it does not
-	// matter any more, since the size was raised again, or one that was marked, of no use or of an old revision went in
-	// their place.
+	// due are the marked machines for which the size was lowered, so each must be deleted. excused are those that need not
+	// be deleted any more: the size was raised again, or another machine was deleted instead that was marked, unavailable
+	// or of an old revision.
 	due     map[uid]int64 // revision at which the size was lowered
-	settled map[uid]bool
-	// free is by how much the size was lowered without a machine being named.
+	excused map[uid]bool
+	// free is by how much the size was lowered without a named machine.
 	free int
-	// templates are the classes of the deployment, the last one last.
+	// templates are the classes of the deployment, in the order in which they were set.
 	templates []template
-	// reported is when the manager last reported a set to be smaller.
+	// lastLowering is the last write by which the manager lowered each set's replicas.
 	lastLowering map[uid]lowering
-	// takers are who deleted each machine.
-	takers map[uid]string
+	// deleters are the actors that deleted each machine.
+	deleters map[uid]string
 }
 
 type template struct {
@@ -42,14 +42,14 @@ type template struct {
 	class    string
 }
 
-// lowering is a write by which a set shrinks. known is up to where whoever did it knew the deployment, and machines up
-// to where at least the machines have to be known among which the set chooses: to the last word of the deployment, and
-// to what whoever lowered it knew of them (rule victims-from-fresh-view).
+// lowering is a write by which a set shrinks. known is the revision up to which its writer knew the deployment. The set
+// must have seen its machines at least up to revision machines: the last change of the deployment, or what the writer
+// knew of the machines (rule victims-from-fresh-view).
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
-	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, lastLowering: map[uid]lowering{},
-		takers: map[uid]string{}}
+	*l = ledger{world: w, due: map[uid]int64{}, excused: map[uid]bool{}, lastLowering: map[uid]lowering{},
+		deleters: map[uid]string{}}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		l.templates = append(l.templates,
 			template{w.control.Revision(), o.(*v1beta1.MachineDeployment).Spec.Template.Spec.ClassRef.Name})
@@ -59,72 +59,73 @@ func (l *ledger) begin(w *World) {
 func (l *ledger) clone(w *World) ledger {
 	f := *l
 	f.world = w
-	f.due, f.settled, f.lastLowering, f.takers = maps.Clone(l.due), maps.Clone(l.settled), maps.Clone(l.lastLowering), maps.Clone(l.takers)
+	f.due, f.excused = maps.Clone(l.due), maps.Clone(l.excused)
+	f.lastLowering, f.deleters = maps.Clone(l.lastLowering), maps.Clone(l.deleters)
 	f.templates = slices.Clone(l.templates)
 	return f
 }
 
-// check judges a write before the oracle takes note of it. victim is the machine that the autoscaler is about.
+// check checks a write before the oracle records it. victim is the machine that the autoscaler is about to delete.
 func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
-	l.rest()
+	l.resetFree()
 	switch o := c.New.(type) {
 	case *v1beta1.MachineDeployment:
 		if before, ok := c.Old.(*v1beta1.MachineDeployment); ok {
-			l.resized(c, before, o, victim)
+			l.noteResize(c, before, o, victim)
 		}
 	case *v1beta1.MachineSet:
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
 			invariants.Replicas(o.Spec.Replicas) < invariants.Replicas(before.Spec.Replicas) {
 			seen := l.world.oracle.seen()
 			known := seen["MachineDeployment"]
-			l.lastLowering[o.UID] = lowering{known, max(seen["Machine"], l.specified(o.UID, known))}
+			l.lastLowering[o.UID] = lowering{known, max(seen["Machine"], l.specifiedAt(o.UID, known))}
 		}
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
 		if _, due := l.due[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
-			// It marked the machine once more, and took that back.
+			// The autoscaler marked the machine again, and then removed the mark.
 			delete(l.due, o.UID)
 			l.free++
 		}
 		if known && before.DeletionTimestamp.IsZero() && (c.Type == watch.Deleted || !o.DeletionTimestamp.IsZero()) {
-			l.takers[o.UID] = c.Actor
+			l.deleters[o.UID] = c.Actor
 			if c.Actor == Manager {
-				l.taken(before)
+				l.checkDeletion(before)
 			}
 		}
 	}
 }
 
-// resized takes note of what became of the deployment.
-func (l *ledger) resized(c apiserver.Change, before, after *v1beta1.MachineDeployment, victim client.ObjectKey) {
+// noteResize records a change of the deployment.
+func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDeployment, victim client.ObjectKey) {
 	if class := after.Spec.Template.Spec.ClassRef.Name; class != l.templates[len(l.templates)-1].class {
 		l.templates = append(l.templates, template{c.Revision, class})
 	}
 	down := invariants.Replicas(before.Spec.Replicas) - invariants.Replicas(after.Spec.Replicas)
 	for ; down < 0; down++ {
-		l.settleOne()
+		l.excuseOne()
 	}
-	for _, m := range l.named(victim) {
+	for _, m := range l.namedMachines(victim) {
 		if down == 0 {
 			return
 		}
 		down--
 		l.due[m.UID] = c.Revision
-		delete(l.settled, m.UID)
+		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
-		if sized, known := l.sizedFor(); !known || sized <= size || l.unsettled() > l.live()-size {
-			// The size had been raised a moment before, and nothing was made yet.
-			l.settled[m.UID] = true
+		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
+			// The size was raised just before, and no machine has been created yet.
+			l.excused[m.UID] = true
 		}
 	}
 	l.free += down
 }
 
-// named are the marked machines that the size was not lowered for yet, the victim first.
-func (l *ledger) named(victim client.ObjectKey) (found []*v1beta1.Machine) {
+// namedMachines are the marked machines for which the size was not lowered yet, the victim first.
+func (l *ledger) namedMachines(victim client.ObjectKey) (found []*v1beta1.Machine) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
-		if _, due := l.due[id]; !m.DeletionTimestamp.IsZero() || !marked(m) || due && !l.settled[id] {
+		if _, due := l.due[id]; !m.DeletionTimestamp.IsZero() || !marked(m) || due && !l.excused[id] {
 			continue
 		}
 		if client.ObjectKeyFromObject(m) == victim {
@@ -141,7 +142,7 @@ func marked(m *v1beta1.Machine) bool {
 	return ok
 }
 
-// live is how many machines there are, unsettled how many of them have to go.
+// live returns the number of machines that are not being deleted.
 func (l *ledger) live() (n int) {
 	for _, m := range l.world.oracle.machines {
 		if m.DeletionTimestamp.IsZero() {
@@ -151,27 +152,28 @@ func (l *ledger) live() (n int) {
 	return n
 }
 
-func (l *ledger) unsettled() (n int) {
+// notExcused returns the number of live machines that must be deleted.
+func (l *ledger) notExcused() (n int) {
 	for id := range l.due {
-		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.settled[id] {
+		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
 			n++
 		}
 	}
 	return n
 }
 
-// settleOne releases the manager from one machine that is due.
-func (l *ledger) settleOne() {
+// excuseOne excuses one machine that is due.
+func (l *ledger) excuseOne() {
 	for _, id := range slices.Sorted(maps.Keys(l.due)) {
-		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.settled[id] {
-			l.settled[id] = true
+		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
+			l.excused[id] = true
 			return
 		}
 	}
 }
 
-// sizedFor is the number of replicas that the manager last acted upon: what the newest set says. Older ones keep what
-// was recorded while they were the newest.
+// sizedFor returns the number of replicas for which the manager last sized the sets, as the newest set records it.
+// Older sets keep the number that was recorded while they were the newest.
 func (l *ledger) sizedFor() (n int, known bool) {
 	newest := int64(-1)
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
@@ -184,8 +186,8 @@ func (l *ledger) sizedFor() (n int, known bool) {
 	return n, known
 }
 
-// taken judges the deletion of a machine by the manager.
-func (l *ledger) taken(m *v1beta1.Machine) {
+// checkDeletion checks the deletion of a machine by the manager.
+func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	o := &l.world.oracle
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil || o.sets[owner.UID] == nil {
@@ -194,32 +196,34 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	instructed := l.lastLowering[owner.UID]
 	if marked(m) {
 		switch lowered, due := l.due[m.UID]; {
-		case !due || l.settled[m.UID]:
-			l.settleOne()
+		case !due || l.excused[m.UID]:
+			l.excuseOne()
 		case instructed.known < lowered:
-			// It went for another reason before the manager knew, and something else must go now.
+			// The machine was deleted for another reason before the manager knew the new size, so another machine must be
+			// deleted now.
 			l.free++
 		}
 		return
 	}
 	isAvailable := invariants.Available(m, 0, l.world.clock.at)
 	if isAvailable {
-		l.inTurn(m, owner.UID, instructed.machines)
+		l.checkOrder(m, owner.UID, instructed.machines)
 	}
-	// The manager chose by what it knew when it reported the set: a machine may have become available since.
-	if then := at(o.history[m.UID], instructed.machines); then != nil && !invariants.Available(then, 0, l.world.clock.at) {
+	// The manager chose by what it knew when it lowered the set: a machine may have become available since.
+	then := versionAt(o.history[m.UID], instructed.machines)
+	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
 	case l.replaced(m, instructed.known):
-		l.settleOne() // it made the room
-	case !isAvailable && l.unsettled() >= l.live()-l.size(owner.UID):
-		l.settleOne() // it went instead
+		l.excuseOne() // the rollout made room
+	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
+		l.excuseOne() // deleted instead of a due machine
 	case o.live(owner.UID) > l.least(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
-		l.settleOne() // as well
+		l.excuseOne() // an unavailable machine may always be deleted instead
 	default:
 		o.breach("autoscaler",
 			"the manager deleted machine %s of set %s, which is available, of the wanted revision and not marked", m.Name,
@@ -227,7 +231,7 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is of another revision than was wanted at some time since.
+// replaced reports whether the machine is of another revision than one that was wanted at some time since then.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
@@ -237,7 +241,7 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	return false
 }
 
-// size is the size of a set's deployment.
+// size returns the size of a set's deployment.
 func (l *ledger) size(set uid) int {
 	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Controller]; d != nil {
 		return d.Last().Replicas
@@ -245,8 +249,8 @@ func (l *ledger) size(set uid) int {
 	return 0
 }
 
-// least is the smallest size that the deployment of a set had at some time since. What a set of the wanted revision has
-// beyond it must go, whatever old machines are left: the machine that was named may have been one of those.
+// least returns the smallest size that the deployment of a set had since then. A set of the wanted revision deletes its
+// surplus beyond that size, even if old machines are left, because the named machine may have been an old one.
 func (l *ledger) least(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
@@ -260,9 +264,8 @@ func (l *ledger) least(set uid, since int64) int {
 	return n
 }
 
-// specified returns when the specification was written that a set's deployment had for whoever knew it up to a
-// revision.
-func (l *ledger) specified(set uid, known int64) (revision int64) {
+// specifiedAt returns the revision of the newest specification of a set's deployment that was known up to a revision.
+func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	o := &l.world.oracle
 	if d := o.deployments[o.sets[set].Controller]; d != nil {
 		for _, v := range d.Versions {
@@ -274,15 +277,15 @@ func (l *ledger) specified(set uid, known int64) (revision int64) {
 	return revision
 }
 
-// inTurn checks that an available machine is deleted only when those of its set go, too, that are marked or were never
-// launched, and were so at the revision up to which the machines had to be known.
-func (l *ledger) inTurn(m *v1beta1.Machine, set uid, known int64) {
+// checkOrder checks that an available machine is deleted only together with the machines of its set that are marked or
+// were never launched. Those must have been so at the revision up to which the machines had to be known.
+func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
 	surplus, first := -replicas, []string(nil)
 	for id, versions := range o.history {
 		last := versions[len(versions)-1].machine
-		then := at(versions, known)
+		then := versionAt(versions, known)
 		belongs := func(x *v1beta1.Machine) bool {
 			if x == nil || !x.DeletionTimestamp.IsZero() {
 				return false
@@ -291,7 +294,7 @@ func (l *ledger) inTurn(m *v1beta1.Machine, set uid, known int64) {
 			return owner != nil && owner.UID == set
 		}
 		lives := belongs(last)
-		if lives || belongs(then) && l.takers[id] != Manager {
+		if lives || belongs(then) && l.deleters[id] != Manager {
 			surplus++
 		}
 		if lives && belongs(then) && (marked(last) && marked(then) || last.Spec.ProviderID == "" &&
@@ -306,8 +309,8 @@ func (l *ledger) inTurn(m *v1beta1.Machine, set uid, known int64) {
 	}
 }
 
-// at returns the version at a revision; nil if there was none.
-func at(versions []version, revision int64) *v1beta1.Machine {
+// versionAt returns the version at a revision, nil if there was none.
+func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	for _, v := range slices.Backward(versions) {
 		if v.revision <= revision {
 			return v.machine
@@ -316,8 +319,8 @@ func at(versions []version, revision int64) *v1beta1.Machine {
 	return nil
 }
 
-// rest forgets what is free once the fleet is what was asked for and the manager knows.
-func (l *ledger) rest() {
+// resetFree sets free to 0 once the fleet has the requested size and the manager knows it.
+func (l *ledger) resetFree() {
 	w, live, instructed := l.world, 0, 0
 	if l.free == 0 || len(w.frames) > 0 {
 		return
@@ -341,12 +344,13 @@ func (l *ledger) rest() {
 	}
 }
 
-// missing says what the autoscaler asked for and did not get.
+// missing returns what the autoscaler requested and has not received.
 func (l *ledger) missing() (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
-		if _, due := l.due[id]; due && !l.settled[id] {
-			missing = append(missing, fmt.Sprintf("machine %s was marked and the size lowered for it, and it is there", m.Name))
+		if _, due := l.due[id]; due && !l.excused[id] {
+			missing = append(missing,
+				fmt.Sprintf("machine %s was marked and the size was lowered for it, but it still exists", m.Name))
 		}
 		if marked(m) {
 			missing = append(missing, fmt.Sprintf("machine %s still has a mark", m.Name))

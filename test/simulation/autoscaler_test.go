@@ -10,20 +10,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// An autoscaler that marks machines and lowers the size, whenever it wants and in the middle of rollouts, loses no
-// machine that is available, of the wanted revision and not marked, and gets rid of those that it named. A deployment
-// that was emptied is filled again, by what its annotations say and people wrote there. Many more runs are for the
-// command: go run ./test/simulate --group autoscaling, which begins with these.
+// TestAutoscalerLosesNoMachine: an autoscaler marks machines and lowers the size at any time, also during rollouts. No
+// machine is deleted that is available, of the wanted revision and not marked, and the named machines are deleted. An
+// empty deployment grows again, with the capacity from its annotations and from those that administrators wrote. The
+// command runs many more seeds, beginning with these: go run ./test/simulate --group autoscaling.
 //
 // Rules: deletion-order-of-machines, victims-from-fresh-view, surge-and-unavailable-kept,
 // scale-during-rollout-in-proportion, capacity-of-empty-node-groups, capacity-annotations-of-people-stay.
-func TestTheAutoscalerLosesNoMachine(t *testing.T) {
+func TestAutoscalerLosesNoMachine(t *testing.T) {
 	t.Parallel()
 	scenarios := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
 		return !strings.HasPrefix(s.Name, "autoscaler")
 	})
 	if len(scenarios) != 3 {
-		t.Fatalf("%d scenarios with an autoscaler", len(scenarios))
+		t.Fatalf("got %d scenarios with an autoscaler, want 3", len(scenarios))
 	}
 	report, err := Sweep{Scenarios: scenarios, Runs: 30, Seed: 1, Workers: 2}.Run(Scheme())
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTheAutoscalerLosesNoMachine(t *testing.T) {
 	}
 }
 
-func TestStandingOf(t *testing.T) {
+func TestInstanceStateOf(t *testing.T) {
 	t.Parallel()
 	machine := func(change func(*v1beta1.Machine)) *v1beta1.Machine {
 		m := &v1beta1.Machine{}
@@ -43,10 +43,10 @@ func TestStandingOf(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		machine *v1beta1.Machine
-		want    standing
+		want    instanceState
 	}{
 		"without an instance": {machine(func(*v1beta1.Machine) {}), pending},
-		"with one":            {machine(func(m *v1beta1.Machine) { m.Spec.ProviderID = "fake:///1" }), running},
+		"with an instance":    {machine(func(m *v1beta1.Machine) { m.Spec.ProviderID = "fake:///1" }), running},
 		"with a Node":         {machine(func(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{} }), running},
 		"failed with an instance": {machine(func(m *v1beta1.Machine) {
 			m.Spec.ProviderID, m.Status.FailureMessage = "fake:///1", "gone"
@@ -54,11 +54,11 @@ func TestStandingOf(t *testing.T) {
 		"being deleted": {machine(func(m *v1beta1.Machine) {
 			m.Spec.ProviderID, m.DeletionTimestamp = "fake:///1", &metav1.Time{Time: epoch}
 		}), deleting},
-		"deleted without instances": {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: epoch} }),
+		"deleted without instance": {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: epoch} }),
 			pending},
 	} {
-		if got := standingOf(c.machine); got != c.want {
-			t.Errorf("a machine %s is %d, not %d", name, got, c.want)
+		if got := instanceStateOf(c.machine); got != c.want {
+			t.Errorf("%s: got state %d, want %d", name, got, c.want)
 		}
 	}
 }

@@ -24,12 +24,12 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// cache is what one process knows of one cluster: a view of each kind, every one as late as the scheduler lets it be.
+// cache is what one process knows of one cluster: a view of each kind, each with its own lag.
 type cache struct {
 	server *apiserver.Server
 	scheme *runtime.Scheme
 	views  []*view
-	// unreachable shows whether the cluster does not answer.
+	// unreachable reports whether the cluster does not answer.
 	unreachable func() bool
 	indexes     map[schema.GroupVersionKind]map[string]client.IndexerFunc
 }
@@ -40,29 +40,29 @@ func newCache(server *apiserver.Server, scheme *runtime.Scheme) *cache {
 	}, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
 }
 
-// view is an informer.
+// view imitates an informer.
 type view struct {
 	cluster wiring.Cluster
 	server  *apiserver.Server
 	gvk     schema.GroupVersionKind
-	// metadata is true where only that is kept.
+	// metadata reports whether only the metadata is cached.
 	metadata  bool
 	transform func(any) (any, error)
 
 	objects []client.Object // by key
-	// seen is the revision of the last change that is in, or of the list that the view began with.
+	// seen is the revision of the last change in the view, or of the list with which the view began.
 	seen int64
-	// scanned is up to where the log was searched for backlog, the changes that are yet to come.
+	// scanned is the revision up to which the log was searched for backlog, the changes that the view does not show yet.
 	scanned int64
 	backlog []apiserver.Change
-	// ownWrites is the least revision that a read of an object must wait for, since this process wrote it.
+	// ownWrites are the revisions of this process's own writes, for which a read of the object must wait.
 	ownWrites    map[types.NamespacedName]int64
 	lastOwnWrite int64
 
-	// frozenUntil is set while the view stands still; lost, if it goes on with a new list then.
+	// frozenUntil is set while the view receives no changes. If lost, it continues with a new list.
 	frozenUntil time.Time
 	lost        bool
-	// unreachable shows whether the cluster does not answer; unfilled is true until it did for a first list.
+	// unreachable reports whether the cluster does not answer. unfilled is true until the first list has arrived.
 	unreachable func() bool
 	unfilled    bool
 	// mergedUntil is set while several changes of an object are seen as one.
@@ -71,7 +71,7 @@ type view struct {
 	subscriptions []*subscription
 }
 
-// subscription is one row of a controller's wiring, with the events that it has not handled yet.
+// subscription is one watch of a controller, with the events that the controller has not handled yet.
 type subscription struct {
 	controller *controller
 	watch      wiring.Watch
@@ -124,14 +124,14 @@ func (c *cache) IndexField(_ context.Context, object client.Object, field string
 	return nil
 }
 
-// Get implements client.Reader. It shows what the view has, however late.
+// Get implements client.Reader. It returns what the view shows, however old.
 func (c *cache) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	v, err := c.viewOf(into)
 	if err != nil {
 		return err
 	}
 	if v.unfilled {
-		return fmt.Errorf("the cache of %s was not filled yet", v.gvk.Kind)
+		return fmt.Errorf("the cache of %s has not been filled yet", v.gvk.Kind)
 	}
 	i, found := v.search(key)
 	if !found {
@@ -147,7 +147,7 @@ func (c *cache) List(_ context.Context, list client.ObjectList, opts ...client.L
 		return err
 	}
 	if v.unfilled {
-		return fmt.Errorf("the cache of %s was not filled yet", v.gvk.Kind)
+		return fmt.Errorf("the cache of %s has not been filled yet", v.gvk.Kind)
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	var found []client.Object
@@ -203,8 +203,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill begins with the list as it was the given number of changes of the kind ago: an informer's first list may come
-// from a cache of the API server that is late itself.
+// fill begins with the list of the state that lacks the last late changes of the kind. The first list of an informer
+// may come from a cache of the API server that itself lags.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {
@@ -236,14 +236,14 @@ func (v *view) fill(late int) error {
 	return nil
 }
 
-// resume goes on from where another view is.
+// resume copies the state of another view.
 func (v *view) resume(from *view) {
 	v.objects, v.backlog, v.ownWrites = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.ownWrites)
 	v.seen, v.scanned, v.lastOwnWrite = from.seen, from.scanned, from.lastOwnWrite
 	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
-// stored is what is left of an object in this view.
+// stored returns what this view keeps of an object.
 func (v *view) stored(o client.Object) (client.Object, error) {
 	if v.metadata {
 		partial := &metav1.PartialObjectMetadata{}
@@ -263,7 +263,7 @@ func (v *view) stored(o client.Object) (client.Object, error) {
 	return out.(client.Object), nil
 }
 
-// put stores an object under its key, or removes it.
+// put stores an object under its key, or removes it if it is nil.
 func (v *view) put(key client.ObjectKey, o client.Object) error {
 	i, found := v.search(key)
 	switch {
@@ -284,7 +284,7 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 	return nil
 }
 
-// behind reports whether there are changes that the view does not show.
+// behind reports whether there are changes that the view does not show yet.
 func (v *view) behind() bool {
 	if !v.frozenUntil.IsZero() || v.unfilled || v.unreachable() {
 		return false
@@ -357,7 +357,7 @@ func (v *view) await(revision int64) error {
 	return nil
 }
 
-// wrote notes a write of this process.
+// wrote records a write of this process.
 func (v *view) wrote(key types.NamespacedName, revision int64) {
 	v.ownWrites[key] = max(v.ownWrites[key], revision)
 	v.lastOwnWrite = max(v.lastOwnWrite, revision)

@@ -11,13 +11,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hasNone returns whether the control cluster has no object of a kind.
+// hasNone returns a condition that holds if the control cluster has no object of a kind.
 func hasNone(kind string) func(*World) bool {
 	return func(w *World) bool { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) == 0 }
 }
 
-// applyClassAgain applies a class that was deleted with its fleet, as a tool does that applies a folder again and
-// again. It has nothing to do if the new machines have their instances of the deleted class, which then serves them.
+// applyClassAgain applies a class that was deleted with its fleet, as a tool does that applies a folder repeatedly. It
+// does nothing if the new machines have instances of the deleted class, which still serves them.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
 		After: func(w *World) bool {

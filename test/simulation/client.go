@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// liveClient is a process's connection to an API server: every request is an effect.
+// liveClient is a process's connection to an API server. Each request is an effect.
 type liveClient struct {
 	client.Client
 	cache   *cache
 	process *Process
-	// wrote gets each write that succeeded.
+	// wrote is called after each successful write.
 	wrote func(o client.Object)
 }
 
@@ -33,12 +33,12 @@ func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey,
 	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
 }
 
-// write does a write. Whoever gets no answer is left with the object as it was, and knows no revision to wait for.
+// write sends a write. If there is no answer, the caller's object stays unchanged and its new revision is unknown.
 func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
-	return c.writing(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
+	return c.writeEffect(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
 }
 
-func (c *liveClient) writing(e Effect, o client.Object, f func(client.Object) error) error {
+func (c *liveClient) writeEffect(e Effect, o client.Object, f func(client.Object) error) error {
 	answer := o.DeepCopyObject().(client.Object)
 	err := c.process.do(e, func(bool) error { return f(answer) })
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client
 	e := c.effect("delete", o, client.ObjectKeyFromObject(o), false)
 	preconditions := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
 	e.Versioned = preconditions != nil && preconditions.ResourceVersion != nil
-	return c.writing(e, o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
+	return c.writeEffect(e, o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
 }
 
 // Status implements client.Client.
@@ -99,7 +99,7 @@ type liveSubResource struct {
 	name   string
 }
 
-// now is the subresource for those that the process acts as at the moment.
+// now returns the subresource client of the actor as which the process acts now.
 func (s *liveSubResource) now() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
 
 // Get implements client.SubResourceClient.
@@ -125,8 +125,8 @@ func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch clie
 	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.now().Patch(ctx, o, patch, opts...) })
 }
 
-// cachedClient reads the cached kinds from a process's cache, where it sees its own writes, as the client of package
-// operator does.
+// cachedClient reads the cached kinds from a process's cache and waits for the process's own writes, as the client of
+// package process does.
 type cachedClient struct {
 	*liveClient
 	cache *cache
@@ -137,11 +137,11 @@ func newCachedClient(p *Process, c *cache, actor string) *cachedClient {
 	live.wrote = func(o client.Object) {
 		v, err := c.viewOf(o)
 		if err != nil {
-			return // Not a cached kind.
+			return // The kind is not cached.
 		}
 		revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 		if err != nil || revision == 0 {
-			revision = c.server.Revision() // A deletion.
+			revision = c.server.Revision() // The write was a deletion.
 		}
 		v.wrote(client.ObjectKeyFromObject(o), revision)
 	}

@@ -17,28 +17,28 @@ import (
 const (
 	providerName = "fake"
 	clusterID    = "world"
-	// cloudScope is where all instances are. Whoever looks elsewhere finds none.
+	// cloudScope is the scope of all instances. A lookup in another scope finds none.
 	cloudScope = "account-1"
 )
 
-// Cloud is a cloud that is as bad as the contract of drivers allows: it shows its own instances late in lookups by
-// tag, and what it was asked for may happen although, or long after, the answer was lost.
+// Cloud is the worst cloud that the driver contract allows. Lookups by tag show a new instance late, and a request
+// whose answer was lost may take effect, also much later.
 type Cloud struct {
 	now func() time.Time
-	// Boot and Shutdown are how long an instance takes to run, and to be gone. Settle is how long a creation may be under
-	// way, and missing in lookups by tag, at most.
+	// Boot and Shutdown are how long an instance takes to start and to disappear. Settle is the longest time for which a
+	// creation may be in progress, or its instance may be missing in lookups by tag.
 	Boot, Shutdown, Settle time.Duration
 
-	instances []*instance // those that are not gone, oldest first
+	instances []*instance // oldest first
 	tokens    map[string]token
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made counts the instances that each machine ever had.
+	// made counts the instances that each machine has had in total.
 	made map[types.UID]int
-	// asked is whose each token is that an instance was asked for with.
+	// asked is the machine for which each token was used.
 	asked map[string]string
-	// changes counts the calls that may have changed something, calls all of them.
+	// changes counts the calls that may have changed something, calls counts all calls.
 	changes, calls int
 	past           past
 	outside        cloudOutside
@@ -49,44 +49,44 @@ type instance struct {
 	provider.Instance
 	born    time.Time
 	visible time.Time // in lookups by tag
-	dying   time.Time // zero: lives
-	// bootstrapToken is what its user data holds.
+	dying   time.Time // zero if it is not being deleted
+	// bootstrapToken is the token in the user data.
 	bootstrapToken string
 	spec           string
 	version        string
-	// agent is what changes the version where the cloud does not.
+	// agent changes the kubelet's version in the cloud's place.
 	agent
-	// registered is true once its kubelet has made the Node.
+	// registered reports whether the kubelet has created the Node.
 	registered bool
-	// reported is true once an answer to a process has reported of it.
+	// reported reports whether an answer to a process has shown the instance.
 	reported bool
-	// missing is when reads began to lack it for a while, the last time.
+	// missing is when reads last began to miss the instance for a while.
 	missing time.Time
-	// doomed is true when the cloud gives up on it before it boots.
+	// doomed reports whether the cloud gives up the instance before it boots.
 	doomed bool
-	// later are addresses that it gets at the time addressed.
+	// later are addresses that the instance gets at the time addressed.
 	later     []corev1.NodeAddress
 	addressed time.Time
-	// hung is true when the kubelet does nothing any more, although the instance runs.
+	// hung reports whether the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
-	// flapped is when a condition of its Node changed that flaps.
+	// flapped is when a flapping condition of the Node last changed.
 	flapped time.Time
 	// legacy are the tags of another system.
 	legacy legacyTags
-	// madeFor is whose it is, where the tag with that was corrupted.
+	// madeFor is the machine of the instance if the tag that names it was corrupted.
 	madeFor types.UID
-	// trail is what the collection of orphans knows of it.
+	// trail is what the orphan collection knows of the instance.
 	trail trail
 }
 
 type token struct{ parameters, providerID string }
 
-// lateCreate is a creation that was asked for and is yet to take effect.
+// lateCreate is a requested creation that has not taken effect yet.
 type lateCreate struct {
 	at  time.Time
 	req provider.CreateRequest
-	// shown is when its instance shows in lookups by tag at the latest.
+	// shown is the latest time at which the instance shows in lookups by tag.
 	shown time.Time
 }
 
@@ -105,7 +105,7 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 	return &f
 }
 
-// of returns the instances of a machine that are not gone.
+// of returns the existing instances of a machine.
 func (c *Cloud) of(uid types.UID) (found []*instance) {
 	for _, in := range c.instances {
 		if in.owner() == uid {
@@ -115,10 +115,10 @@ func (c *Cloud) of(uid types.UID) (found []*instance) {
 	return found
 }
 
-// owner is the machine that an instance was made for or given to.
+// owner returns the machine for which the instance was created, or that adopted it.
 func (in *instance) owner() types.UID { return cmp.Or(in.madeFor, in.MachineUID) }
 
-// next returns when something happens at the cloud by itself.
+// next returns when the cloud changes next without a request.
 func (c *Cloud) next() (at time.Time, any bool) {
 	consider := func(t time.Time) {
 		if t.After(c.now()) && (!any || t.Before(at)) {
@@ -148,7 +148,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse lets happen what is due.
+// elapse applies the changes that are due.
 func (c *Cloud) elapse(w *World) {
 	now := c.now()
 	late := c.late
@@ -158,7 +158,7 @@ func (c *Cloud) elapse(w *World) {
 			c.late = append(c.late, l)
 		} else {
 			_, err := c.create(l.req, now, l.shown)
-			w.logf("cloud: the creation for %s takes effect late (%v)", l.req.Token, err)
+			w.logf("cloud: the creation with token %s takes effect late (%v)", l.req.Token, err)
 		}
 	}
 	c.elapseTagging(w, now)
@@ -185,7 +185,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if used, known := c.tokens[req.Token]; known {
 		in := c.byID(used.providerID)
 		if used.parameters != parameters || in == nil || !in.dying.IsZero() {
-			return nil, provider.Errorf(provider.AlreadyExists, "token %s was used for something else", req.Token)
+			return nil, provider.Errorf(provider.AlreadyExists, "token %s was used with other parameters", req.Token)
 		}
 		return in.describe(), nil
 	}
@@ -197,16 +197,16 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	}
 	if in := c.byTag(req.ClusterID, req.Machine.UID); in != nil {
 		if !in.dying.IsZero() {
-			return nil, provider.Errorf(provider.AlreadyExists, "instance %s of the machine is being removed", in.ProviderID)
+			return nil, provider.Errorf(provider.AlreadyExists, "instance %s of the machine is being deleted", in.ProviderID)
 		}
 		return in.describe(), nil
 	}
 	if old := c.returnedOf(req.Machine.UID); old != nil {
-		return old.describe(), nil // A driver looks by tag before it makes an instance.
+		return old.describe(), nil // A driver looks up the tag before it creates an instance.
 	}
 	c.serial++
 	c.made[req.Machine.UID]++
-	visible := now.Add(c.blindness())
+	visible := now.Add(c.tagLag())
 	if visible.After(shown) {
 		visible = shown
 	}
@@ -241,8 +241,8 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	return in.describe(), nil
 }
 
-// blindness is how long the next instance is missing in lookups by tag: each another part of what may be.
-func (c *Cloud) blindness() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
+// tagLag returns how long the next instance is missing in lookups by tag: a varying part of Settle.
+func (c *Cloud) tagLag() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
 
 func (c *Cloud) byID(providerID string) *instance {
 	for _, in := range c.instances {
@@ -281,7 +281,7 @@ func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instanc
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// asked returns which instances a call with this provider ID, or without one, is about.
+// asked returns a function that reports whether a call with this provider ID, or without one, concerns an instance.
 func asked(providerID string, uid types.UID) func(*instance) bool {
 	return func(in *instance) bool {
 		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid

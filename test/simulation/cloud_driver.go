@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// driver is one process's driver of the cloud. What is not needed panics.
+// driver is one process's driver of the cloud. Methods that no controller calls panic.
 type driver struct {
 	process *Process
 	*Cloud
@@ -58,7 +58,7 @@ func (d driver) Validate(context.Context, provider.ValidateRequest) error { retu
 
 // Capacity implements provider.Driver.
 func (d driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
-	// The image of a class is its name: each has another capacity, so that a rollout changes it.
+	// The capacity follows from the image of the class, so that a rollout changes it.
 	cpus := int64(len(req.Class.Spec)%4) + 1
 	for i, name := range []string{"a", "b", "c"} {
 		if strings.Contains(string(req.Class.Spec), fmt.Sprintf("%q:%q", "image", name)) {
@@ -80,7 +80,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		// What a former leader had sent shows within the settling time since the next one began to lead: its own process has
+		// What a former leader sent shows within Settle after the next leader was elected, because the former process has
 		// ended by then.
 		shown := d.now().Add(d.Settle)
 		if d.process.former {
@@ -88,7 +88,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		}
 		out, err = d.create(req, d.now(), shown)
 		if w := d.process.world; provider.CodeOf(err) == provider.ResourceExhausted {
-			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next try may be minutes away.
+			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next attempt may be minutes away.
 		}
 		return err
 	})
@@ -136,7 +136,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
-			// A driver looks before it deletes, so that it knows no more than a read tells.
+			// A driver reads before it deletes, so it knows only what a read shows.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
 			out.Gone = !stale && !d.leftOf(req)
 			return nil
@@ -145,7 +145,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 			return err
 		}
 		if d.past.has(TagsLate) && in.visible.After(d.now()) {
-			return provider.Errorf(provider.FailedPrecondition, "instance %s carries no tags", in.ProviderID)
+			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tags", in.ProviderID)
 		}
 		if late && d.past.has(DoneLate) {
 			d.past.removals = append(d.past.removals, removal{d.now().Add(deletedLate), req})
@@ -172,7 +172,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 	return out, nil
 }
 
-// Update implements provider.Driver: the version can be changed in place, by the cloud or by an agent, nothing else.
+// Update implements provider.Driver. Only the version can be changed in place, by the cloud or by an agent.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
@@ -186,7 +186,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 		case in.spec != string(req.Class.Spec):
 			out = provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "another image"}
 		case in.kubelet != "":
-			// It knows what it was made with and, from the node, what has become of that.
+			// The driver knows the version of the creation and, from the Node, the current one.
 			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
 				out.Outcome = provider.UpdateByAgent
 			}
@@ -209,7 +209,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
 		var shown []*instance
-		// Where somebody leaks instances, it lists more than it was asked for.
+		// If another tool leaks instances, the list contains more than was requested.
 		asked := func(in *instance) bool {
 			return in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
 		}

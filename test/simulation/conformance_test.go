@@ -15,32 +15,32 @@ import (
 	"machinist.dev/machinist/pkg/provider/conformance"
 )
 
-// speed is how much faster the time of the world's cloud passes for the suite, which waits for it.
+// speed is how much faster the cloud's time passes for the suite, which waits in real time.
 const speed = 6000
 
-// front is what the world's cloud leaves out because no controller of the world asks for it: several calls at a time,
-// contexts that end, a specification that can be wrong. All else the cloud answers.
-type front struct {
+// suiteDriver adds what the world's cloud lacks because no controller of the world needs it: concurrent calls, contexts
+// that end, and invalid specifications. The cloud answers everything else.
+type suiteDriver struct {
 	*World
 	lock  sync.Mutex
 	began time.Time
 }
 
-func newFront(t *testing.T, habits Habits) *front {
+func newSuiteDriver(t *testing.T, habits Habits) *suiteDriver {
 	t.Helper()
 	w, err := New(Scheme())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.cloud.past = past{habits: habits, began: w.clock.at}
-	return &front{World: w, began: time.Now()}
+	return &suiteDriver{World: w, began: time.Now()}
 }
 
-// tick lets the world's time come to where that of the suite is.
-func (f *front) tick() { f.pass(max(0, time.Since(f.began)*speed-f.clock.Since(epoch))) }
+// advanceClock moves the world's time to the time of the suite.
+func (f *suiteDriver) advanceClock() { f.pass(max(0, time.Since(f.began)*speed-f.clock.Since(epoch))) }
 
-// call lets the cloud answer, unless the context has ended.
-func (f *front) call(ctx context.Context, do func(driver) error) error {
+// call passes a call to the cloud unless the context has ended.
+func (f *suiteDriver) call(ctx context.Context, do func(driver) error) error {
 	if err := ctx.Err(); err != nil {
 		code := provider.Canceled
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -50,12 +50,12 @@ func (f *front) call(ctx context.Context, do func(driver) error) error {
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.tick()
+	f.advanceClock()
 	return do(driver{process: f.processes[1], Cloud: f.cloud})
 }
 
-// made calls the cloud with a specification that is right.
-func (f *front) made(ctx context.Context, class provider.Class, do func(driver) error) error {
+// callWithSpec passes a call to the cloud if the specification is valid.
+func (f *suiteDriver) callWithSpec(ctx context.Context, class provider.Class, do func(driver) error) error {
 	var spec struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -70,62 +70,62 @@ func (f *front) made(ctx context.Context, class provider.Class, do func(driver) 
 	return f.call(ctx, do)
 }
 
-// shown gives an instance the time at which the suite had it made.
-func (f *front) shown(in *provider.Instance) *provider.Instance {
+// withSuiteTime sets the launch time of an instance by the clock of the suite.
+func (f *suiteDriver) withSuiteTime(in *provider.Instance) *provider.Instance {
 	if in != nil {
 		in.LaunchTime = f.began.Add(in.LaunchTime.Sub(epoch) / speed)
 	}
 	return in
 }
 
-func (f *front) Name() string                { return providerName }
-func (f *front) CreateSettle() time.Duration { return f.cloud.Settle / speed }
+func (f *suiteDriver) Name() string                { return providerName }
+func (f *suiteDriver) CreateSettle() time.Duration { return f.cloud.Settle / speed }
 
-func (f *front) Validate(ctx context.Context, req provider.ValidateRequest) error {
-	return f.made(ctx, req.Class, func(d driver) error { return d.Validate(ctx, req) })
+func (f *suiteDriver) Validate(ctx context.Context, req provider.ValidateRequest) error {
+	return f.callWithSpec(ctx, req.Class, func(d driver) error { return d.Validate(ctx, req) })
 }
 
-func (f *front) Capacity(ctx context.Context, req provider.CapacityRequest) (out provider.Capacity, err error) {
-	err = f.made(ctx, req.Class, func(d driver) (err error) {
+func (f *suiteDriver) Capacity(ctx context.Context, req provider.CapacityRequest) (out provider.Capacity, err error) {
+	err = f.callWithSpec(ctx, req.Class, func(d driver) (err error) {
 		out, err = d.Capacity(ctx, req)
 		return err
 	})
 	return out, err
 }
 
-func (f *front) Create(ctx context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
-	err = f.made(ctx, req.Class, func(d driver) (err error) {
+func (f *suiteDriver) Create(ctx context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
+	err = f.callWithSpec(ctx, req.Class, func(d driver) (err error) {
 		out, err = d.Create(ctx, req)
 		return err
 	})
-	return f.shown(out), err
+	return f.withSuiteTime(out), err
 }
 
-func (f *front) Adopt(ctx context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
-	err = f.made(ctx, req.Class, func(d driver) (err error) {
+func (f *suiteDriver) Adopt(ctx context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
+	err = f.callWithSpec(ctx, req.Class, func(d driver) (err error) {
 		out, err = d.Adopt(ctx, req)
 		return err
 	})
-	return f.shown(out), err
+	return f.withSuiteTime(out), err
 }
 
-func (f *front) Get(ctx context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
+func (f *suiteDriver) Get(ctx context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
 	err = f.call(ctx, func(d driver) (err error) {
 		out, err = d.Get(ctx, req)
 		return err
 	})
-	return f.shown(out), err
+	return f.withSuiteTime(out), err
 }
 
-func (f *front) Update(ctx context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
-	err = f.made(ctx, req.Class, func(d driver) (err error) {
+func (f *suiteDriver) Update(ctx context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
+	err = f.callWithSpec(ctx, req.Class, func(d driver) (err error) {
 		out, err = d.Update(ctx, req)
 		return err
 	})
 	return out, err
 }
 
-func (f *front) Delete(ctx context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
+func (f *suiteDriver) Delete(ctx context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	err = f.call(ctx, func(d driver) (err error) {
 		out, err = d.Delete(ctx, req)
 		return err
@@ -133,33 +133,33 @@ func (f *front) Delete(ctx context.Context, req provider.DeleteRequest) (out pro
 	return out, err
 }
 
-func (f *front) List(ctx context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
+func (f *suiteDriver) List(ctx context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = f.call(ctx, func(d driver) (err error) {
 		out, err = d.List(ctx, req)
 		return err
 	})
 	for i := range out.Instances {
-		f.shown(&out.Instances[i])
+		f.withSuiteTime(&out.Instances[i])
 	}
 	return out, err
 }
 
-// resources are the instances that are not gone, as nobody sees them late.
-func (f *front) resources(context.Context) (all []string, err error) {
+// resources returns all existing instances, without any lag.
+func (f *suiteDriver) resources(context.Context) (all []string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.tick()
+	f.advanceClock()
 	for _, in := range f.cloud.instances {
 		all = append(all, "instance/"+in.ProviderID)
 	}
 	return all, nil
 }
 
-// launch makes an instance that is not Machinist's.
-func (f *front) launch(_ context.Context, tags map[string]string) (string, func(context.Context) error, error) {
+// launch creates an instance that does not belong to Machinist.
+func (f *suiteDriver) launch(_ context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.tick()
+	f.advanceClock()
 	f.cloud.serial++
 	in := &instance{born: f.clock.at, spec: string(suiteSpec("a"))}
 	in.Instance = provider.Instance{ProviderID: fmt.Sprintf("fake:///%d", f.cloud.serial), State: provider.StateRunning,
@@ -184,10 +184,10 @@ func suiteSpec(image string) []byte {
 	return []byte(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"image":%q}`, apiVersion, kind, image))
 }
 
-// The world's cloud keeps the contract of drivers: else the controllers would be tried by a cloud that no driver shows
-// them. The semantics left out let calls fail, or show less than the suite waits for where none of its faults are
-// injected: reads and tags that are late, entries that pages repeat.
-func TestTheCloudConforms(t *testing.T) {
+// TestCloudConforms checks that the world's cloud keeps the driver contract. Otherwise the simulation would test the
+// controllers with a cloud that no driver presents. It leaves out the semantics under which calls fail, or show less
+// than the suite waits for without an injected fault: late reads and tags, and entries that pages repeat.
+func TestCloudConforms(t *testing.T) {
 	for name, habits := range map[string]Habits{
 		"none": nil, "states go back": {StateGoesBack}, "lists late": {ListsLate}, "reads stale": {ReadsStale},
 		"parts remain": {PartsRemain}, "clock ahead": {ClockAhead}, "clock behind": {ClockBehind},
@@ -195,7 +195,7 @@ func TestTheCloudConforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFront(t, habits)
+			f := newSuiteDriver(t, habits)
 			conformance.Run(t, conformance.Config{
 				New:          func() (provider.Driver, error) { return f, nil },
 				Class:        provider.Class{Spec: suiteSpec("a")},

@@ -27,23 +27,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Controllers are the controllers of health and safety that run in a world beside those that make and keep machines.
-// Where any runs, the processes also watch whether both clusters answer.
+// Controllers are the optional controllers in a world, in addition to those that create and maintain machines. If any
+// of them runs, the processes also watch whether both clusters answer.
 type Controllers uint
 
-// The rooms.
+// These are the optional controllers.
 const (
 	Health Controllers = 1 << iota
 	Overshoot
 	OutdatedTaints
 	Orphans
 	Approval
-	// NodeGroups tells an autoscaler what the Nodes of an empty deployment offer. It is not one of AllControllers.
+	// NodeGroups reports the capacity of an empty deployment's Nodes to an autoscaler. AllControllers does not include it.
 	NodeGroups
-	// BudgetReports keep the status of disruption budgets. They are not among AllControllers: nothing depends on them.
+	// BudgetReports updates the status of disruption budgets. AllControllers does not include it, because nothing depends
+	// on it.
 	BudgetReports
-	// CloudController is the cloud's: kubelets register without a provider ID, and it sets the ID at some time after that.
-	// It is not one of AllControllers.
+	// CloudController imitates a cloud controller: kubelets register without a provider ID, which the cloud controller
+	// sets later. AllControllers does not include it.
 	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
@@ -51,8 +52,8 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// What people would set by flags, shorter than the defaults: less than anybody's patience, and longer than caches are
-// late or, for orphans, shorter.
+// These are settings that an administrator would set by flags. They are shorter than the defaults and than the patience
+// of a run. They are longer than the lag of caches, except for those of orphans.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -61,7 +62,7 @@ const (
 	overshootUp     = 1
 )
 
-// optionalReconcilers are the reconcilers of a process that the world has Rooms for, with their memory.
+// optionalReconcilers are the reconcilers of a process for the optional controllers, with their memory.
 type optionalReconcilers struct {
 	reach     *reachability.Watch
 	probes    []probe
@@ -69,21 +70,21 @@ type optionalReconcilers struct {
 	overshoot *overshoot.Reconciler
 	marker    *machinedeployment.NodeTainter
 	orphans   *orphans.Collector
-	// orphanDrains are the drains of Nodes that no Machine has.
+	// orphanDrains drains Nodes that belong to no Machine.
 	orphanDrains *drain.Controller
 	approval     *approval.Reconciler
 	groups       *autoscaling.Reconciler
 	budgets      *report.Reconciler
 }
 
-// probe is when a process checks a cluster, and how.
+// probe is a periodic check of a cluster.
 type probe struct {
 	at   time.Time
 	next time.Duration
 	do   func() time.Duration
 }
 
-// watchReachability makes the process know whether the clusters answer.
+// watchReachability lets the process check whether the clusters answer.
 func (p *Process) watchReachability(origin *Process) {
 	w := p.world
 	if w.safety.optionalReconcilers == 0 {
@@ -92,7 +93,7 @@ func (p *Process) watchReachability(origin *Process) {
 	for _, c := range []*cache{p.control, p.target} {
 		c.unreachable = func() bool { return w.linkTo(c.server).down() }
 	}
-	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target},
+	options := reachability.Options{Control: clusterProbe{p, p.control}, Target: clusterProbe{p, p.target},
 		Clock: ticking{PassiveClock: p.clock}}
 	p.reach = successor(reachability.New(options), origin.reach)
 	if origin.reach == nil {
@@ -107,7 +108,7 @@ func (p *Process) watchReachability(origin *Process) {
 	}
 }
 
-// probeDue checks the clusters that it is time to check.
+// probeDue runs the checks that are due.
 func (p *Process) probeDue() {
 	if p.dead {
 		return
@@ -123,8 +124,8 @@ func (p *Process) probeDue() {
 	}
 }
 
-// nextProbe returns when the process finds out something. While all clusters answer, a check later than it is due
-// finds the same.
+// nextProbe returns the time of the next check that can change anything. While all clusters answer, a late check has
+// the same result.
 func (p *Process) nextProbe() (at time.Time, any bool) {
 	for i, l := range p.probes {
 		if (l.next < reachability.DefaultPeriod || p.world.safety.links[i].down()) && (!any || l.at.Before(at)) {
@@ -134,20 +135,19 @@ func (p *Process) nextProbe() (at time.Time, any bool) {
 	return at, any && !p.dead
 }
 
-// answering is a cluster as a process finds it.
-type answering struct {
+// clusterProbe is a cluster as a process checks it.
+type clusterProbe struct {
 	process *Process
 	cache   *cache
 }
 
 // Ping implements reachability.Cluster.
-func (a answering) Ping(context.Context) error {
+func (a clusterProbe) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next
-// check.
-func (a answering) CaughtUp(context.Context) error {
+// CaughtUp implements reachability.Cluster. It does not wait: the next check tests a late cache again.
+func (a clusterProbe) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
 			return fmt.Errorf("the cache of %s is late", v.gvk.Kind)
@@ -156,7 +156,7 @@ func (a answering) CaughtUp(context.Context) error {
 	return nil
 }
 
-// stopped says why the process must not add or exchange machines.
+// stopped returns why the process must not create or replace machines.
 func (p *Process) stopped() (reason, message string) {
 	if p.reach == nil {
 		return "", ""
@@ -164,7 +164,7 @@ func (p *Process) stopped() (reason, message string) {
 	return p.reach.Stopped()
 }
 
-// outages is what the machines know of outages; nil where nobody watches.
+// outages returns what the machines know of outages, nil if no controller watches for them.
 func (p *Process) outages() machine.Reach {
 	if p.reach == nil {
 		return nil
@@ -172,7 +172,7 @@ func (p *Process) outages() machine.Reach {
 	return p.reach
 }
 
-// epoch is what drains know of outages.
+// epoch returns what drains know of outages.
 func (p *Process) epoch() func() uint64 {
 	if p.reach == nil {
 		return nil
@@ -180,7 +180,8 @@ func (p *Process) epoch() func() uint64 {
 	return p.reach.TargetEpoch
 }
 
-// managerKinds are what the manager caches for the rooms, of the control and of the target cluster.
+// managerKinds are the kinds of the control and the target cluster that the manager caches for the optional
+// controllers.
 func (r Controllers) managerKinds() (control, target []process.Kind) {
 	if r.has(Health) {
 		control = append(control, process.Kind{Object: &v1beta1.MachineHealthCheck{}})
@@ -191,7 +192,7 @@ func (r Controllers) managerKinds() (control, target []process.Kind) {
 	return control, target
 }
 
-// providerKinds are what a provider caches of the target cluster for the rooms.
+// providerKinds are the kinds of the target cluster that a provider caches for the optional controllers.
 func (r Controllers) providerKinds() []process.Kind {
 	if r.has(Approval) {
 		return []process.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
@@ -199,7 +200,7 @@ func (r Controllers) providerKinds() []process.Kind {
 	return nil
 }
 
-// optionalManagerControllers makes the rooms of the manager.
+// optionalManagerControllers creates the optional controllers of the manager.
 func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controller, error) {
 	w := p.world
 	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
@@ -207,7 +208,7 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	var tables []wiring.Controller
 	if w.safety.optionalReconcilers.has(OutdatedTaints) {
 		p.marker = successor(machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
-			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
+			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: runSequentially,
 		}), origin.marker)
 		tables = append(tables, p.marker.Wiring())
 	}
@@ -247,7 +248,7 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	return tables, nil
 }
 
-// optionalProviderControllers makes the rooms of a provider.
+// optionalProviderControllers creates the optional controllers of a provider.
 func (p *Process) optionalProviderControllers(origin *Process, driver provider.Driver,
 	classes *resolve.Resolver) ([]wiring.Controller, error) {
 	w := p.world
@@ -287,10 +288,10 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 	return tables, nil
 }
 
-// leases is the namespace of what belongs to the processes themselves.
+// leases is the namespace of the processes' own objects.
 const leases = "machinist-system"
 
-func oneByOne(n int, f func(int)) {
+func runSequentially(n int, f func(int)) {
 	for i := range n {
 		f(i)
 	}

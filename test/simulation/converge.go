@@ -10,27 +10,26 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// Bounds of a run. One that needs more does not converge.
+// These are the bounds of a run. A run that needs more does not converge.
 const (
 	maxSteps = 60_000
-	// patience is how much of the world's time a run may take after the last action and the last fault: less than a
-	// machine may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits
-	// after a fault and the time in which a creation shows.
+	// patience is how much simulated time a run may take after the last action and the last fault. It is shorter than the
+	// time in which a machine must become a Node, so that this timeout cannot repair what is wrong. It is longer than the
+	// waits after a fault and the settle time.
 	patience = 15 * time.Minute
-	// patienceWithTags is the same where somebody changed the tags of an instance: what that makes wrong, the time to
-	// join sets right.
+	// patienceWithTags is the patience after a change of an instance's tags, which only the join timeout repairs.
 	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
-	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how
-	// long a world when settled is watched after that; plans, of which there are many, are watched for less, which is
-	// more than any wait that begins with a fault.
-	settleTime, longRest, shortRest = time.Minute, time.Hour, 20 * time.Minute
+	// finalWriteTime is how long the last statuses may take to be written after the end was reached. After that, a settled
+	// world is watched for longWatch. Runs of plans, of which there are many, are watched only for shortWatch, which is
+	// longer than any wait that begins with a fault.
+	finalWriteTime, longWatch, shortWatch = time.Minute, time.Hour, 20 * time.Minute
 )
 
-// unsettledError is why a run did not come to its end, although it is quiet or waits.
+// unsettledError is the reason why a run did not reach its end, although it waits or has nothing left to do.
 type unsettledError struct{ error }
 
-// Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing
-// may be written. wrong says what is missing to the end, "" if nothing is.
+// Run runs the world until it has reached its end, and then for a while longer in which nothing may be written. wrong
+// returns what is missing, "" if nothing is.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -51,9 +50,9 @@ func (w *World) Run(wrong func(*World) string) error {
 				disturbed = at
 			}
 		}
-		late := waits && at.After(disturbed.Add(w.patience()+w.behindWall()))
+		late := waits && at.After(disturbed.Add(w.patience()+w.wallClockLag()))
 		after := patience / 2
-		if late { // A list that is late shows late that most instances are orphaned.
+		if late { // A late list shows late that most instances are orphans.
 			after = 0
 		}
 		if acted, err := w.answerBlock(after); acted || err != nil {
@@ -81,15 +80,15 @@ func (w *World) patience() time.Duration {
 	return patience
 }
 
-// restTime is how long a world when settled is watched.
-func (w *World) restTime() time.Duration {
+// watchTime returns how long a settled world is watched.
+func (w *World) watchTime() time.Duration {
 	if w.planned {
-		return shortRest
+		return shortWatch
 	}
-	return longRest
+	return longWatch
 }
 
-// rest watches a world in which everything is done.
+// rest watches a settled world.
 func (w *World) rest(wrong func(*World) string) error {
 	w.faults, w.stepsWhenSettled = nil, w.steps
 	w.cloud.past.rest()
@@ -97,14 +96,14 @@ func (w *World) rest(wrong func(*World) string) error {
 		return err
 	}
 	if w.corrupted != nil && wrong(w) != "" {
-		return w.Run(wrong) // What somebody changed in the end was mended, or acted upon, a while later.
+		return w.Run(wrong) // A corruption at the end was repaired, or had an effect, a while later.
 	}
 	control, target, changes := w.control.Revision(), w.target.Revision(), w.cloud.changes
-	if err := w.runFor(w.restTime()); err != nil {
+	if err := w.runFor(w.watchTime()); err != nil {
 		return err
 	}
 	if missing := wrong(w); missing != "" {
-		return unsettledError{fmt.Errorf("the end was reached and did not last: %s", missing)}
+		return unsettledError{fmt.Errorf("the end was reached but did not last: %s", missing)}
 	}
 	toControl, toTarget := writesSince(w.control, control), writesSince(w.target, target)
 	if toControl+toTarget > 0 || changes != w.cloud.changes {
@@ -114,8 +113,8 @@ func (w *World) rest(wrong func(*World) string) error {
 	return nil
 }
 
-// writesSince counts the writes since a revision, but for the end of tokens that have expired, such as one that could
-// not be removed in an outage.
+// writesSince counts the writes since a revision, except the deletion of expired tokens, such as one that could not be
+// deleted in an outage.
 func writesSince(server *apiserver.Server, revision int64) (n int) {
 	for _, c := range server.Changes(revision) {
 		if c.Actor != controllermanager.TokenCleaner {
@@ -125,38 +124,38 @@ func writesSince(server *apiserver.Server, revision int64) (n int) {
 	return n
 }
 
-// settling is how long the last numbers may take to be written down: longer where somebody waits to try again what
-// failed, or waits for a time in its memory on a clock that was set back (which Go's monotonic clock, that there is
-// none of here, is not).
+// settling returns how long the last statuses may take to be written. It is longer if a process waits to retry what
+// failed. It is also longer if a clock was set back, because a wait in a process's memory lasts longer then. With Go's
+// monotonic clock, which the world does not have, it would not.
 func (w *World) settling() time.Duration {
-	settle := settleTime
+	settle := finalWriteTime
 	if w.safety.optionalReconcilers.has(Orphans) {
-		settle += 3 * orphanPeriod // What one pass could not list is an orphan only to the second after it.
+		settle += 3 * orphanPeriod // An instance that one pass could not list is an orphan only to the second pass after it.
 	}
 	for _, p := range w.processes {
 		for _, d := range p.denials {
-			settle = max(settle, d.until.Sub(w.clock.at)+wiring.LongestRetry+settleTime/2)
+			settle = max(settle, d.until.Sub(w.clock.at)+wiring.LongestRetry+finalWriteTime/2)
 		}
 		for _, c := range p.controllers {
 			for key := range c.queue.failures {
 				if at, waits := c.queue.delayed[key]; waits {
-					settle = max(settle, at.Sub(w.clock.at)+settleTime/2)
+					settle = max(settle, at.Sub(w.clock.at)+finalWriteTime/2)
 				}
 			}
 		}
 	}
-	return settle + w.behindWall() + w.cloud.past.settling()
+	return settle + w.wallClockLag() + w.cloud.past.settling()
 }
 
-// behindWall is how much later what waits for a time that others wrote down happens, by clocks that were set back.
-func (w *World) behindWall() (d time.Duration) {
+// wallClockLag returns how much later timers based on recorded times fire because clocks were set back.
+func (w *World) wallClockLag() (d time.Duration) {
 	for _, p := range w.processes {
 		d += max(0, p.clock.behind)
 	}
 	return d
 }
 
-// runFor lets things happen for a time, and whatever follows from them at once.
+// runFor runs the world for a time, and everything that follows at once.
 func (w *World) runFor(d time.Duration) error {
 	until := w.clock.at.Add(d)
 	for w.steps < maxSteps {

@@ -19,7 +19,7 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
 }
 
-// copyInto hands an object out of a cache.
+// copyInto copies an object from a cache.
 func copyInto(from, into client.Object) error {
 	switch to := into.(type) {
 	case *v1beta1.Machine:
@@ -42,14 +42,14 @@ func copyInto(from, into client.Object) error {
 	default:
 		f, t := reflect.ValueOf(from.DeepCopyObject()), reflect.ValueOf(into)
 		if f.Type() != t.Type() {
-			return fmt.Errorf("a %T is no %T", from, into)
+			return fmt.Errorf("a %T is not a %T", from, into)
 		}
 		t.Elem().Set(f.Elem())
 	}
 	return nil
 }
 
-// fill hands a list out of a cache, sharing what is in it unless deep.
+// fill fills a list from a cache. Unless deep is set, the items share their content with the cache.
 func fill(list client.ObjectList, objects []client.Object, deep bool) error {
 	switch l := list.(type) {
 	case *v1beta1.MachineList:

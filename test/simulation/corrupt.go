@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// Corruption is one persisted field of one object that is changed once in a run that is otherwise left alone, as
-// somebody with all rights would do it.
+// Corruption is one change of one stored field, once in an otherwise undisturbed run, by a client with all permissions.
 type Corruption struct {
-	// Effect is the one before which it happens, between two steps. AtEnd is when everything is settled.
+	// Effect is the number of the effect before which the field is changed, between two steps. AtEnd means after the world
+	// has settled.
 	Effect int
 	Field  Field
 	How    How
 }
 
-// AtEnd is the effect of a corruption that happens once the run has come to its end.
+// AtEnd is the effect of a corruption after the run has reached its end.
 const AtEnd = -1
 
-// Field is a field of an object that is stored.
+// Field is a field of a stored object.
 type Field struct {
 	Cluster Cluster
-	// Kind, Namespace and Name are those of the object; Namespace is empty for an object without one.
+	// Kind, Namespace and Name identify the object. Namespace is empty for an object without one.
 	Kind, Namespace, Name string
-	// Path leads to the field: names of properties, and for an item of a list what it is known by (listKey).
+	// Path leads to the field: property names, and for a list item its key (listKey).
 	Path []string
 }
 
 // Cluster is what stores an object.
 type Cluster string
 
-// The two API servers, and the cloud with the tags of its instances.
+// These are the two API servers, and the cloud with the tags of its instances.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
@@ -40,31 +40,31 @@ const (
 // How is how a field is changed.
 type How string
 
-// Ways to change a field.
+// These are the ways to change a field.
 const (
-	// Dropped removes it, Emptied sets it to the zero value of its type.
+	// Dropped removes the field, Emptied sets it to the zero value of its type.
 	Dropped How = "dropped"
 	Emptied How = "emptied"
-	// OfAnother is the value that another object of the kind has there, Earlier one that the object itself had before.
+	// OfAnother uses the value of another object of the kind, Earlier an earlier value of the same object.
 	OfAnother How = "of-another"
 	Earlier   How = "former"
-	// Highest is an extreme: a huge number, the far future, a text of 253 characters, the opposite. Lowest is the
-	// other one: a negative number, the far past.
+	// Highest is an extreme value: a huge number, the far future, a text of 253 characters, the opposite. Lowest is a
+	// negative number or the far past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
-	// Other and the following are further values that the schema names.
+	// Other and the following use further values that the schema lists.
 	Other  How = "other"
 	Other2 How = "other-2"
 	Other3 How = "other-3"
 	Other4 How = "other-4"
 )
 
-// Hows are all ways.
+// Hows returns all ways to change a field.
 func Hows() []How {
 	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
 }
 
-// String returns the corruption as ParseCorruption reads it: "40:control/Machine/fleet/m-1/status/phase=dropped",
+// String returns the corruption in the format of ParseCorruption: "40:control/Machine/fleet/m-1/status/phase=dropped",
 // "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
 func (c Corruption) String() string {
 	at := "end"
@@ -87,32 +87,32 @@ func (f Field) String() string {
 	return strings.Join(parts, "/")
 }
 
-// ParseCorruption reads a corruption.
+// ParseCorruption parses a corruption.
 func ParseCorruption(text string) (Corruption, error) {
 	bad := func(why string) (Corruption, error) {
-		return Corruption{}, fmt.Errorf("%q is no corruption: %s; it is EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW, as in "+
-			"12:control/Machine/fleet/m-1/status/phase=dropped, with end as the effect of the end and - for no namespace",
+		return Corruption{}, fmt.Errorf("%q is not a corruption: %s; write EFFECT:CLUSTER/KIND/NAMESPACE/NAME/PATH=HOW, as in "+
+			"12:control/Machine/fleet/m-1/status/phase=dropped, with end as EFFECT at the end of a run and - for no NAMESPACE",
 			text, why)
 	}
 	at, rest, ok := strings.Cut(text, ":")
 	if !ok {
-		return bad("it has no effect")
+		return bad("it lacks the effect")
 	}
 	var c Corruption
 	if c.Effect = AtEnd; at != "end" {
 		var err error
 		if c.Effect, err = strconv.Atoi(at); err != nil || c.Effect < 0 {
-			return bad("its effect is no number")
+			return bad("its effect is not a number")
 		}
 	}
 	i := strings.LastIndex(rest, "=")
 	if i < 0 {
-		return bad("it does not say how")
+		return bad("it lacks the way to change the field")
 	}
 	c.How = How(rest[i+1:])
 	parts := strings.Split(rest[:i], "/")
 	if len(parts) < 5 {
-		return bad("it names no field")
+		return bad("it lacks the path of a field")
 	}
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(strings.ReplaceAll(p, "~1", "/"), "~0", "~")
@@ -124,14 +124,14 @@ func ParseCorruption(text string) (Corruption, error) {
 	return c, nil
 }
 
-// Family is what a field is called in a report: that of all objects of its kind.
-func (f Field) Family() string {
+// ReportName returns the name of a field in a report, which all objects of a kind share.
+func (f Field) ReportName() string {
 	parts := make([]string, 0, len(f.Path)+1)
 	parts = append(parts, f.Kind)
 	for _, p := range f.Path {
 		switch {
 		case strings.HasPrefix(p, "#"):
-			p = "#" // One item of a list is like another.
+			p = "#" // All items of a list share one name.
 		case strings.Contains(p, "/"):
 			p = "[" + p + "]"
 		}

@@ -7,178 +7,179 @@ import (
 	"time"
 )
 
-// meaning is what a field asks for by its documented meaning when it is changed, so that this is no harm.
+// meaning describes what a changed field requests by its documented meaning. What was requested is not a fault.
 type meaning struct {
 	field *regexp.Regexp
-	// hows are the ways that ask for it; all if there are none.
+	// hows are the ways that request it, all if empty.
 	hows []How
-	// containing is what the new value must contain to ask for it.
+	// containing is a text that the new value must contain.
 	containing string
-	// lose: instances are replaced or removed. leak: an instance stays that no machine has. differ: the end is another
-	// one than that of the undisturbed run.
+	// lose allows the replacement or removal of instances. leak allows an instance without a machine. differ allows
+	// another end than that of the undisturbed run.
 	lose, leak, differ bool
-	// deleted says that it asks for that only of an object that is being deleted.
+	// deleted limits the entry to objects that are being deleted.
 	deleted bool
-	// atOnce says that it asks for that only of what happens within soonAfter.
-	atOnce bool
-	// restless says that others may act against what is asked for without end. Then it has to be named.
-	restless bool
-	// rules are those of the oracle that do not hold for what is asked for.
+	// onlySoon limits the entry to what happens within soonAfter.
+	onlySoon bool
+	// unending means that other clients may act against the request forever. A condition or event must then report it.
+	unending bool
+	// rules are the rules of the oracle that the request waives.
 	rules []string
 	// why is the documented meaning.
 	why string
 }
 
-// soonAfter is a time in which a process may not have been able to mend what was corrupted.
+// soonAfter is a time in which a process may not have been able to repair the corrupted field.
 const soonAfter = 5 * time.Second
 
-// fieldsAsking is the table of what fields ask for. What is not in it must be repaired, do no harm, or be named. An
+// meanings lists what fields request. A change of any other field must be repaired, be harmless or be reported. An
 // entry is the documented meaning of its field and nothing else.
-var fieldsAsking = []meaning{
+var meanings = []meaning{
 	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
 		rules: []string{"J4", "J5", "stampede"},
-		why:   "The specification of a deployment is the desired state of its fleet: each change is a rollout of its own."},
+		why:   "The specification of a deployment is the desired state of its fleet. Each change is another rollout."},
 	{field: regexp.MustCompile(`^MachineSet\.spec(\.replicas)?$`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "meltdown", "autoscaler", "stampede", "J4", "J5"},
-		why: "A set has as many machines as its replicas ask for (rule exact-number-of-machines), until " +
-			"its deployment corrects it."},
+		why: "A set has as many machines as its replicas request (rule exact-number-of-machines), until " +
+			"its deployment corrects the number."},
 	{field: regexp.MustCompile(`^MachineSet\.spec`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "autoscaler", "J4", "J5"},
 		why:   "The specification of a set is the desired state of its machines."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "stampede", "J4", "J5"},
-		why: "A deployment owns the sets that name it; Kubernetes' garbage collector deletes what names owners none of " +
-			"which exists, here all machines of the set at once."},
+		why: "A deployment owns the sets that refer to it. The garbage collector of Kubernetes deletes an object if none of " +
+			"its owners exists, here all machines of the set at once."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.ownerReferences`), lose: true, differ: true,
 		rules: []string{"I3", "budget", "freeze", "J4", "J5"},
-		why: "A set owns the machines that name it; Kubernetes' garbage collector deletes what names owners none of which " +
-			"exists."},
+		why: "A set owns the machines that refer to it. The garbage collector of Kubernetes deletes an object if none of " +
+			"its owners exists."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
 		differ: true, lose: true,
-		why: "The label marks what a migration made, until it takes it off: who puts it on again marks it " +
-			"again."},
+		why: "The label marks what a migration created, until the migration removes the label. Setting the label again " +
+			"marks the object again."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
 		lose: true, differ: true, rules: []string{"I3", "budget", "J4", "J5"},
-		why: "A set has the machines that match its selector, and releases others (rule " +
+		why: "A set owns the machines that match its selector, and releases others (rule " +
 			"adopt-only-when-missing)."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
 		lose: true, differ: true, rules: []string{"I3", "J4", "J5"},
-		why: "A deployment has the sets that match its selector, and releases others."},
+		why: "A deployment owns the sets that match its selector, and releases others."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/(provider|type-version)\]$`), differ: true,
 		lose: true, rules: []string{"health"}, hows: []How{OfAnother, Earlier, Highest},
-		why: "The label routes a machine to its provider or schema: others leave it alone (rules " +
+		why: "The label routes a machine to its provider or schema. Others leave the machine alone (rules " +
 			"provider-serves-own-machines, unsupported-schema-only-deletable)."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.labels\.\[machinist\.dev/type-version\]$`), hows: []How{Emptied},
 		rules: []string{"health"},
-		why: "A machine of another schema is not judged by health checks, and does not count among the unhealthy " +
+		why: "Health checks ignore a machine of another schema, and do not count it as unhealthy " +
 			"(rule remediation-annotations)."},
 	{field: regexp.MustCompile(`^Machine\.spec`), lose: true, differ: true,
 		why: "The specification of a machine is its desired state (rules update-in-place, " +
 			"replacement-deletes-first)."},
 	{field: regexp.MustCompile(`^Machine\.status\.phase$`), differ: true, rules: []string{"join"},
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
-		why: "A machine that is said to have run has the time of one that has, and not the time to join (rule " +
+		why: "A machine whose phase shows that it has run is not subject to the time to join (rule " +
 			"join-timeout-fails-machine)."},
 	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`,
 		lose: true, differ: true, rules: []string{"vanished"},
-		why: "The status of a machine that failed has a reason, which asks for what it asks for alone."},
+		why: "The status of a failed machine contains its failure reason, which has the meaning of that field."},
 	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, differ: true,
 		rules: []string{"join"},
-		why:   "The status of a machine that has run has its phase, which asks for what it asks for alone."},
+		why:   "The status of a machine that has run contains its phase, which has the meaning of that field."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
-		why: "Of a machine that failed the reason says what is left of it: one whose instance has vanished has nothing to " +
-			"recover. Another reason that there is is believed."},
+		why: "The reason of a failed machine shows what is left of it: if its instance has vanished, there is nothing to " +
+			"recover. Any valid reason is believed."},
 	{field: regexp.MustCompile(`^Machine\.status\.applied`), hows: []How{OfAnother, Earlier}, differ: true,
-		why: "What an instance was made from is known from there alone, and a former leader may have written it."},
+		why: "Only this field records how an instance was created, and a former leader may have written it."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
-		why: "The finalizer holds a machine until its instance is gone: who takes it off a machine that " +
-			"is being deleted gives the instance up."},
-	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), atOnce: true, leak: true, differ: true,
+		why: "The finalizer keeps a machine until its instance is gone. Removing it from a machine that " +
+			"is being deleted gives up the instance."},
+	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), onlySoon: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
-		why:   "The same, where the machine is deleted before its provider can put the finalizer back."},
+		why: "The finalizer keeps a machine until its instance is gone. Here, the machine is deleted before its provider " +
+			"can restore the finalizer."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations(\.\[machinist\.dev/(do-not-disrupt|paused|preserve|` +
 		`preserved-until|replace|delete-machine|delete-priority|skip-drain|skip-remediation|remediate|retry|` +
 		`force-delete)\])?$`),
 		lose: true, differ: true, rules: []string{"budget", "exempt"},
-		why: "Annotations are how people and autoscalers ask for single things of a machine: deletion, pause, " +
+		why: "Administrators and autoscalers use annotations for requests about a machine: deletion, pause, " +
 			"preservation, exemption."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.annotations\.\[machinist\.dev/released-from\]$`), differ: true,
-		why: "The annotation says that a set has released the machine: who writes it says that."},
+		why: "The annotation records that a set has released the machine, whoever writes it."},
 	{field: regexp.MustCompile(`^MachineSet\.metadata\.annotations(\.\[machinist\.dev/(receive-from|move-to)\])?$`),
-		lose: true, differ: true, why: "A set that is to receive machines makes none, and one that is to hand them over " +
-			"deletes none: without the order they do, until their deployment repeats it."},
+		lose: true, differ: true, why: "A set that receives machines creates none, and a set that hands them over " +
+			"deletes none. Without the order they do, until their deployment repeats the order."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations(\.\[machinist\.dev/(paused|unfreeze|` +
 		`rollout-after|cluster-api-autoscaler-node-group-(min|max)-size)\])?$`), differ: true,
-		why: "The sizes make a deployment one of an autoscaler, which gets to know its capacity; the others pause it and " +
-			"let it go on."},
+		why: "The sizes make a deployment a node group of an autoscaler, for which its capacity is reported. The others " +
+			"pause and resume the deployment."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.annotations\.\[capacity\.cluster-autoscaler\.` +
 		`kubernetes\.io/`), differ: true,
-		why: "What people write there stays (rule capacity-annotations-of-people-stay)."},
+		why: "Machinist keeps what administrators write there (rule capacity-annotations-of-people-stay)."},
 	{field: regexp.MustCompile(`^MachineDeployment\.metadata\.labels`), differ: true,
 		why: "The label machinist.dev/freeze stops the creation of machines."},
 	{field: regexp.MustCompile(`^MachineClass\.(spec|metadata\.annotations)`), lose: true, differ: true,
-		why: "The class is what machines are made from: a change is rolled out."},
+		why: "Machines are created from the class, so a change is rolled out."},
 	{field: regexp.MustCompile(`^MachineClass\.metadata\.finalizers`), differ: true,
-		why: "The finalizer holds a class while machines use it: a class that is being deleted goes " +
-			"without it."},
+		why: "The finalizer keeps a class while machines use it. Without it, a class that is being deleted is " +
+			"gone at once."},
 	{field: regexp.MustCompile(`^MachineHealthCheck\.spec(\.unhealthyNodeConditions|$)`), lose: true, differ: true,
 		rules: []string{"I6"},
-		why:   "A health check says for how long a condition of a Node has to last."},
+		why:   "A health check defines how long a condition of a Node must last."},
 	{field: regexp.MustCompile(`^MachineHealthCheck\.spec`), lose: true, differ: true,
-		why: "Which machines are replaced because of their health, and when, is what a health check asks for."},
+		why: "A health check defines which machines are replaced because of their health, and when."},
 	{field: regexp.MustCompile(`^MachineDisruptionBudget\.spec`), differ: true,
-		why: "Which machines may be disrupted, and when, is what a budget asks for."},
+		why: "A budget defines which machines may be disrupted, and when."},
 	{field: regexp.MustCompile(`^Migration\.spec\.(stage|planHash|accept)`), differ: true,
-		why: "How far a migration goes is what people decide."},
-	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, restless: true, rules: []string{"J1"},
-		why: "The migrator stops the old controllers that people name, and takes their Leases where people say that they " +
-			"hold some."},
+		why: "Administrators decide how far a migration proceeds."},
+	{field: regexp.MustCompile(`^Migration\.spec\.fence`), differ: true, unending: true, rules: []string{"J1"},
+		why: "The migrator stops the old controllers that administrators name, and takes the Leases that these are said to " +
+			"hold."},
 	{field: regexp.MustCompile(`^Migration\.status\.phase$`), hows: []How{Other, Other2, Other3, Other4}, differ: true,
 		rules: []string{"J1", "J2", "J3", "J4", "J5", "J6"},
-		why: "A later phase is one that a former leader may have reached: it is believed (rule " +
+		why: "A former leader may have reached a later phase, so it is believed (rule " +
 			"migration-status-put-back)."},
-	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), atOnce: true, rules: []string{"J6"},
-		why: "A pass that is under way acts by the status that it read; the next one puts back what somebody wrote (rule " +
+	{field: regexp.MustCompile(`^Migration\.status(\.phase)?$`), onlySoon: true, rules: []string{"J6"},
+		why: "A pass in progress acts on the status that it read. The next pass restores the status (rule " +
 			"migration-status-put-back)."},
 	{field: regexp.MustCompile(`^Secret\.(data|metadata\.labels(\.\[machinist\.dev/secret-use\])?$)`), differ: true,
 		leak: true, rules: []string{"incident"},
-		why: "Credentials and user data are what instances are made, found and removed with, where a label allows " +
-			"their use: without them machines wait, and an orphan stays."},
+		why: "Instances are created, found and deleted with credentials and user data, if a label allows " +
+			"their use. Without them, machines wait, and an orphan stays."},
 	{field: regexp.MustCompile(`^Token\.metadata\.annotations(\.\[machinist\.dev/bootstrap-token-(machine|owner)\])?$`),
 		differ: true, lose: true,
-		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become: with others nobody " +
-			"is let in with it, until it expires."},
+		why: "The annotations of a bootstrap token name the machine whose Node its bearer may become. With other " +
+			"annotations no kubelet can join with it, until it expires."},
 	{field: regexp.MustCompile(`^Token\.data`), differ: true, lose: true,
-		why: "A node joins with the bootstrap token that its user data holds: with another one it cannot " +
+		why: "A node joins with the bootstrap token in its user data. With another token it cannot join " +
 			"(rule join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, restless: true,
+	{field: regexp.MustCompile(`^Instance\.tags`), leak: true, differ: true, unending: true,
 		rules: []string{"I2", "J2", "J3", "incident"},
-		why: "An instance is known by its tags at the cloud: one whose tags name nobody, or others, is " +
-			"not Machinist's to remove."},
+		why: "An instance is identified by its tags in the cloud. If the tags name no machine or another owner, Machinist " +
+			"must not delete the instance."},
 	{field: regexp.MustCompile(`^Node\.status`), differ: true, lose: true,
 		rules: []string{"I6", "volumes", "meltdown", "agent"},
-		why: "The status of a Node is its kubelet's report of its health and version, which Machinist " +
+		why: "The status of a Node is its kubelet's report of health and version, which Machinist " +
 			"believes."},
 	{field: regexp.MustCompile(`^Node\.metadata\.annotations(\.\[machinist\.dev/update-(requested|result)\])?$`),
 		differ: true, rules: []string{"agent"},
-		why: "By these annotations the agent on a node is asked for an update, and answers: it does what it is asked for."},
+		why: "These annotations carry the update request to the agent on a node, and its result. The agent follows them."},
 	{field: regexp.MustCompile(`^Node\.metadata\.(labels|annotations)`), differ: true,
-		why: "Most labels and annotations of a Node are others', which Machinist leaves alone (rule " +
+		why: "Most labels and annotations of a Node belong to others, and Machinist leaves them alone (rule " +
 			"node-template-one-patch)."},
 	{field: regexp.MustCompile(`^Node\.spec(\.unschedulable)?$`), differ: true,
 		rules: []string{"I7", "agent"},
-		why:   "Who uncordons a Node during a drain is heard after the next pod: then it is cordoned again."},
+		why:   "If a Node is uncordoned during a drain, it is cordoned again after the next pod."},
 	{field: regexp.MustCompile(`^Node\.spec`), differ: true,
-		why: "People and other controllers cordon and taint Nodes, which Machinist leaves alone."},
+		why: "Administrators and other controllers cordon and taint Nodes, and Machinist leaves this alone."},
 }
 
-// askedBy returns what a corruption to a value, as it is shown, asks for; nil is nothing.
-func askedBy(c Corruption, value string, deleted bool) *meaning {
-	family := c.Field.Family()
-	for i := range fieldsAsking {
-		m := &fieldsAsking[i]
+// requestedBy returns what a corruption to a value, as it is shown, requests, or nil.
+func requestedBy(c Corruption, value string, deleted bool) *meaning {
+	family := c.Field.ReportName()
+	for i := range meanings {
+		m := &meanings[i]
 		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) &&
 			strings.Contains(value, m.containing) {
 			return m

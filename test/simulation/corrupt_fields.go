@@ -18,14 +18,14 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// corruptible are the kinds of which each field is changed: Machinist's own, and what it keeps or judges beside them.
-// What other systems, kubelets and the applications of a cluster keep is theirs; of a Node the fields are, which
-// Machinist reads.
+// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, and other kinds that it writes or
+// evaluates. Objects that belong to other systems, kubelets and applications are left out, except for Nodes, because
+// Machinist reads their fields.
 //
-// The Leases by which Machinist's processes are elected are beside them (corrupt_lease.go). Those of Nodes are not in
-// this world: a kubelet that is silent shows in the condition Ready of its Node, which is all that Machinist reads of
-// it. The Lease of an old system, which a migration takes, is left out: that system takes any write of it by another
-// for the loss of its lead.
+// The Leases of Machinist's processes are corrupted separately (corrupt_lease.go). This world has no Leases of Nodes: a
+// silent kubelet shows in the Ready condition of its Node, and Machinist reads nothing else of it. The Lease of an old
+// system, which a migration takes, is left out, because that system would treat any other write of the Lease as the
+// loss of its leadership.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -38,8 +38,8 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 	},
 }
 
-// notCorruptible are the fields that an API server owns: nobody can change them by a write, or a write of them asks
-// for something else (a deletion).
+// notCorruptible are the fields that an API server owns. A write cannot change them, or requests something else (a
+// deletion).
 var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
 	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.managedFields", "metadata.selfLink"}
@@ -52,7 +52,7 @@ type stored struct {
 	Field
 	object  client.Object
 	content content
-	// before returns what the object was before each change of it, the last one first; nil where nobody knows.
+	// before returns the earlier versions of the object, newest first. It is nil if they are unknown.
 	before func() ([]content, error)
 }
 
@@ -81,7 +81,8 @@ func (w *World) stored() (all []stored, err error) {
 	return all, nil
 }
 
-// beforeOf returns what an object was before each change of it. It is looked for once, when it is first asked for.
+// beforeOf returns a function that returns the earlier versions of an object. The function searches once, on the first
+// call.
 func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.Object) func() ([]content, error) {
 	return sync.OnceValues(func() (all []content, err error) {
 		for _, c := range slices.Backward(w.serverOf(cluster).Changes(0)) {
@@ -98,7 +99,7 @@ func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.
 	})
 }
 
-// tagsOf returns what an instance carries at the cloud.
+// tagsOf returns the tags of an instance in the cloud.
 func tagsOf(in *instance) content {
 	out := content{}
 	for name, value := range map[string]string{"cluster": in.ClusterID, "machineUID": string(in.MachineUID),
@@ -125,7 +126,7 @@ func contentOf(o client.Object) (content, error) {
 	return c, nil
 }
 
-// fieldsOf returns the paths of all fields of an object: leaves, and what they are in.
+// fieldsOf returns the paths of all fields of an object, including those that contain other fields.
 func fieldsOf(c content) (paths [][]string) {
 	var walk func(value any, path []string)
 	visit := func(value any, path []string) {
@@ -155,8 +156,8 @@ func fieldsOf(c content) (paths [][]string) {
 	return paths
 }
 
-// listKey is what an item of a list is known by: what its kind of list is keyed by if no other item has
-// the same, else its place.
+// listKey returns the key of a list item: the usual key of its kind of list if no other item has the same key,
+// otherwise its index.
 func listKey(list []any, i int) string {
 	of := func(item any) string {
 		switch x := item.(type) {
@@ -183,7 +184,7 @@ func listKey(list []any, i int) string {
 	return key
 }
 
-// valueAt returns what is at a path, and whether there is anything.
+// valueAt returns the value at a path, and whether there is one.
 func valueAt(value any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return value, true
@@ -203,8 +204,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value with another one at a path, or with nothing there. Where there was nothing, and
-// that is not just one field, it stays as it is.
+// withValue returns a copy of a value in which the path has another value or none. If more than the last element of the
+// path is missing, the copy is unchanged.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -244,7 +245,7 @@ func sameValue(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// asObject returns the object that has a content.
+// asObject returns the object with a content.
 func asObject(c content) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(c)}
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The Leases by which processes are elected are not kept in the store while nobody changes them: they would change each
-// second. What is in them is known nevertheless, as their holders would have written it.
+// The Leases of the processes are not in the store until one is corrupted, because they would change each second. Their
+// content is still known: it is what their holders would have written.
 
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
@@ -24,7 +24,7 @@ func leaseLabels(process string) map[string]string {
 	return map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": process}
 }
 
-// commonLeaseOf is the Lease of a group, leaseOf that of a process alone.
+// commonLeaseOf returns the name of the Lease of a group, leaseOf that of a single process.
 func commonLeaseOf(process string) string { return "machinist-" + process }
 
 func leaseOf(process string) string {
@@ -34,7 +34,7 @@ func leaseOf(process string) string {
 	return commonLeaseOf(process)
 }
 
-// leases returns the Leases of the processes as they are held now.
+// leases returns the current Leases of the processes.
 func (w *World) leases() (all []stored, err error) {
 	for _, p := range w.processes {
 		if p.dead || p.former {
@@ -62,7 +62,7 @@ func (w *World) leases() (all []stored, err error) {
 	return all, nil
 }
 
-// leaseInUse returns a Lease as its holder writes it, and as it is in the store if it is there.
+// leaseInUse returns a Lease from the store, or as its holder would write it.
 func (w *World) leaseInUse(process, name, holder string, at time.Time, transitions int) *coordinationv1.Lease {
 	for _, o := range w.control.Snapshot(leaseKind) {
 		if o.GetName() == name && o.GetNamespace() == leases {
@@ -77,8 +77,8 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns what a field of a Lease is changed to where that is not a value of another Lease: the leader
-// before, whose Lease that was, and the candidate that waits for it.
+// leaseValue returns the new value of a field of a Lease for the ways Earlier and Other: the value of the previous
+// leader, or of the waiting candidate.
 func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {
@@ -105,7 +105,7 @@ func (w *World) processOf(lease string) *Process {
 	return nil
 }
 
-// corruptLease changes a field of a Lease while its holder leads; or, by chance, just when the holder has died.
+// corruptLease changes a field of a Lease while its holder leads. By chance, the holder dies at the same time.
 func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	p := w.processOf(c.Field.Name)
 	if err := w.elect(p); err != nil {
@@ -133,7 +133,7 @@ func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	return nil
 }
 
-// leaseRefused is what an API server refuses of a Lease.
+// leaseRefused returns the API server's refusal of an invalid Lease.
 func leaseRefused(l *coordinationv1.Lease) error {
 	var errs field.ErrorList
 	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// CorruptionReport is what came of a sweep of corruptions.
+// CorruptionReport is the result of a sweep of corruptions.
 type CorruptionReport struct {
-	// Possible is how many there are in the states that were taken, Run how many were run.
+	// Possible is the number of corruptions in the selected states, Run the number that were run.
 	Possible, Run int
-	// By has a row for each field, also for those that were not tried.
-	By map[string]CorruptionRow
-	// Ways are the fields with the ways in which they can be changed, and whether that was tried.
+	// By has the counts for each field, also for those that were not tried.
+	By map[string]CorruptionCounts
+	// Ways has each field with each way to change it, and whether this was tried.
 	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration
 }
 
-// CorruptionRow counts outcomes.
-type CorruptionRow map[Outcome]int
+// CorruptionCounts counts outcomes.
+type CorruptionCounts map[Outcome]int
 
-// may takes note of what is possible in a scenario.
-func (r *CorruptionReport) may(candidates []candidate) {
+// notePossible records the corruptions that are possible in a scenario.
+func (r *CorruptionReport) notePossible(candidates []candidate) {
 	r.Possible += len(candidates)
 	for i := range candidates {
 		c := &candidates[i]
-		if family := c.Field.Family(); r.By[family] == nil {
-			r.By[family] = CorruptionRow{}
+		if family := c.Field.ReportName(); r.By[family] == nil {
+			r.By[family] = CorruptionCounts{}
 		}
 		if _, known := r.Ways[c.group]; !known {
 			r.Ways[c.group] = false
@@ -38,9 +38,9 @@ func (r *CorruptionReport) may(candidates []candidate) {
 	}
 }
 
-// take takes note of what came of a corruption.
-func (r *CorruptionReport) take(of *recording, c candidate, outcome Outcome, err error) {
-	r.By[c.Field.Family()][outcome]++
+// noteOutcome records the outcome of a corruption.
+func (r *CorruptionReport) noteOutcome(of *recording, c candidate, outcome Outcome, err error) {
+	r.By[c.Field.ReportName()][outcome]++
 	r.Ways[c.group] = true
 	if outcome != NotAdmitted {
 		r.Run++
@@ -51,15 +51,15 @@ func (r *CorruptionReport) take(of *recording, c candidate, outcome Outcome, err
 	}
 }
 
-// String returns the report for people: a row for each part of each kind.
+// String returns the report as a table with a row for each part of each kind.
 func (r CorruptionReport) String() string {
-	parts, fields := map[string]CorruptionRow{}, map[string]int{}
+	parts, fields := map[string]CorruptionCounts{}, map[string]int{}
 	for family, row := range r.By {
 		kind, rest, _ := strings.Cut(family, ".")
 		part, _, _ := strings.Cut(rest, ".")
 		key := kind + "." + part
 		if parts[key] == nil {
-			parts[key] = CorruptionRow{}
+			parts[key] = CorruptionCounts{}
 		}
 		fields[key]++
 		for outcome, n := range row {
@@ -80,21 +80,21 @@ func (r CorruptionReport) String() string {
 			ways++
 		}
 	}
-	fmt.Fprintf(&out, "corruptions: %d of %d in the states that were taken tried, %d run, of %d fields of %d, which have %d "+
+	fmt.Fprintf(&out, "corruptions: tried %d of %d in the selected states, ran %d, of %d fields of %d, which have %d "+
 		"ways to change, of which %d were tried, in %.1f s (%.0f runs/s), %d violations\n", admitted, r.Possible, r.Run, tried,
 		len(r.By), len(r.Ways), ways, r.Took.Seconds(), float64(r.Run)/r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }
 
-// Fields returns a row for each field.
+// Fields returns a table with a row for each field.
 func (r CorruptionReport) Fields() string {
 	var out strings.Builder
 	writeRows(&out, r.By, nil)
 	return out.String()
 }
 
-// writeRows writes a table of outcomes, with the number of fields of each row where that is given.
-func writeRows(out *strings.Builder, rows map[string]CorruptionRow, fields map[string]int) {
+// writeRows writes a table of outcomes. If fields is given, the table also has the number of fields of each row.
+func writeRows(out *strings.Builder, rows map[string]CorruptionCounts, fields map[string]int) {
 	t := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\t")
 	if fields != nil {

@@ -14,37 +14,37 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Outcome is what came of a corruption.
+// Outcome is the result of a corruption.
 type Outcome string
 
-// Outcomes.
+// These are the outcomes.
 const (
-	// NotAdmitted: an API server does not admit it.
+	// NotAdmitted: an API server refuses the change.
 	NotAdmitted Outcome = "refused by admission"
-	// Repaired: the field is again what it would have been, and so is all else.
+	// Repaired: the field has its regular value again, and everything else is as in the undisturbed run.
 	Repaired Outcome = "repaired"
-	// Harmless: the field stays changed, and all else is as it would have been.
+	// Harmless: the field stays changed, and everything else is as in the undisturbed run.
 	Harmless Outcome = "harmless"
-	// Named: a condition or an event says what is wrong, and no instance is lost or leaked.
+	// Named: a condition or an event reports the problem, and no instance is lost or leaked.
 	Named Outcome = "named"
-	// AskedFor: the field asks for what happened by its documented meaning.
+	// AskedFor: the documented meaning of the field requests what happened.
 	AskedFor Outcome = "asked for"
-	// Violated: neither.
+	// Violated: none of the above.
 	Violated Outcome = "violation"
 )
 
-// Outcomes are all, in the order of a report.
+// Outcomes returns all outcomes, in the order of a report.
 func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// Bounds of a world that does not come to its end because of a corruption: what it may do in shortRest.
+// These are limits for a world that does not reach its end, within shortWatch.
 const (
-	mostWrites = 12
-	mostSteps  = 2500
+	maxWrites = 12
+	mostSteps = 2500
 )
 
-// corruptedRun returns what comes of a corruption, measured by the undisturbed run. The error says what is wrong.
+// corruptedRun returns the outcome of a corruption, compared with the undisturbed run. The error describes a violation.
 func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, error) {
 	w, err := r.stateAt(c.Effect)
 	if err != nil {
@@ -59,14 +59,15 @@ func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, err
 	case err != nil:
 		return "", err
 	}
-	there := map[string]bool{}
+	existing := map[string]bool{}
 	for _, in := range w.cloud.instances {
-		there[in.ProviderID] = true
+		existing[in.ProviderID] = true
 	}
-	return w.judgeCorruption(r, there)
+	return w.judgeCorruption(r, existing)
 }
 
-// Corrupt runs one corruption of the run of a seed. story, if given, takes what happens from then on.
+// Corrupt runs one corruption of the run of a seed. It calls story, if given, with each line of what happens after the
+// corruption.
 func (p *Prepared) Corrupt(seed uint64, c Corruption, story func(string)) (Outcome, error) {
 	r := p.record(seed)
 	if r.result.Err != nil {
@@ -75,11 +76,11 @@ func (p *Prepared) Corrupt(seed uint64, c Corruption, story func(string)) (Outco
 	return r.corruptedRun(c, story)
 }
 
-// stateAt returns a copy of the run as it was before an effect, or in its end.
+// stateAt returns a copy of the run before an effect, or at its end.
 func (r *recording) stateAt(effect int) (*World, error) {
 	if effect == AtEnd {
 		if r.end == nil {
-			return nil, fmt.Errorf("the undisturbed run has no end")
+			return nil, fmt.Errorf("the undisturbed run has not reached its end")
 		}
 		return r.end.snapshot()
 	}
@@ -91,8 +92,8 @@ func (r *recording) stateAt(effect int) (*World, error) {
 	return nil, fmt.Errorf("the run has no effect %d", effect)
 }
 
-// judgeCorruption runs a corrupted world to its end and judges it.
-func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Outcome, err error) {
+// judgeCorruption runs a corrupted world to its end and returns the outcome.
+func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			outcome, err = Violated, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -108,21 +109,21 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	asks, named := w.corrupted.asks, w.named(r.end)
 	may := w.corrupted.may
 	if err != nil {
-		if asks != nil && asks.restless && named != "" && w.oracle.failure() == nil {
+		if asks != nil && asks.unending && named != "" && w.oracle.failure() == nil {
 			return Named, nil
 		}
 		if !errors.As(err, &unsettled) {
 			return Violated, err
 		}
-		most := mostWrites
+		most := maxWrites
 		if asks != nil && asks.lose {
-			most *= 10 // Machines may be replaced meanwhile, as is asked for.
+			most *= 10 // Machines may be replaced meanwhile, as requested.
 		}
-		if quiet := w.quiet(most); quiet != nil {
-			return Violated, fmt.Errorf("%w; %w", err, quiet)
+		if busy := w.checkQuiet(most); busy != nil {
+			return Violated, fmt.Errorf("%w; %w", err, busy)
 		}
 	}
-	if lost := w.lost(r, there); lost != "" && !may(func(a *meaning) bool { return a.lose }) && !r.losesAnyway(w) {
+	if lost := w.lost(r, existing); lost != "" && !may(func(a *meaning) bool { return a.lose }) && !r.losesAnyway(w) {
 		return Violated, fmt.Errorf("instance %s is lost (%s)", lost, named)
 	}
 	if leaked := w.leaked(r); leaked != "" && !may(func(a *meaning) bool { return a.leak }) {
@@ -140,15 +141,15 @@ func (w *World) judgeCorruption(r *recording, there map[string]bool) (outcome Ou
 	case named != "":
 		return Named, nil
 	case err != nil:
-		return Violated, fmt.Errorf("nothing names it: %w", err)
+		return Violated, fmt.Errorf("no condition or event reports the corruption: %w", err)
 	case r.endsAnyway(w, got):
 		return Harmless, nil
 	}
-	return Violated, fmt.Errorf("nothing names why the end differs from that of the undisturbed run:\n    %s", difference)
+	return Violated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extreme is the text of an extreme with what is around it: a condition of such a type is one that somebody else
-// wrote, and stays.
+// extreme matches an extreme text with its surroundings. A condition of such a type was written by another client, and
+// stays.
 var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
@@ -159,60 +160,61 @@ func withoutExtremes(e End) End {
 	return out
 }
 
-// quiet reports what a world does that waits for somebody to mend it, if that is too much.
-func (w *World) quiet(most int) error {
+// checkQuiet returns an error if a world that waits for a repair does too much meanwhile.
+func (w *World) checkQuiet(most int) error {
 	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
-	if err := w.runFor(shortRest); err != nil {
+	if err := w.runFor(shortWatch); err != nil {
 		return err
 	}
 	n := w.cloud.changes - calls
 	for _, c := range slices.Concat(w.control.Changes(control), w.target.Changes(target)) {
-		if c.GVK.Kind != "Lease" { // A leader renews it all the time.
+		if c.GVK.Kind != "Lease" { // A leader renews its Lease all the time.
 			n++
 		}
 	}
 	if n > most {
-		return fmt.Errorf("%d writes and calls in %s of waiting: %s", n, shortRest, w.oracle.last(control, target))
+		return fmt.Errorf("%d writes and calls in %s of waiting: %s", n, shortWatch, w.oracle.last(control, target))
 	}
 	if n := w.steps - steps; n > mostSteps {
-		return fmt.Errorf("%d steps in %s of waiting", n, shortRest)
+		return fmt.Errorf("%d steps in %s of waiting", n, shortWatch)
 	}
 	return nil
 }
 
-// lost says which instance was lost although its machine is wanted. Whose instance goes is a matter of who acts first
-// while machines go; then it is counted whether one more was made.
-func (w *World) lost(r *recording, there map[string]bool) string {
+// lost returns the instance that was lost although its machine is wanted, "" for none. While machines are deleted, the
+// order of actions decides which instance is deleted. Then an instance counts as lost if more instances were created
+// than in the undisturbed run.
+func (w *World) lost(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
-		// A machine that was deleted early may have had its instance in another order of things.
+		// In another order of actions, a machine that was deleted early may have had its instance.
 		most := max(r.result.Made, r.end.everMade())
 		if made := w.cloud.madeInAll(); made > most && r.scenario.MayDiffer == nil && r.scenario.Group == Lifecycle {
-			return fmt.Sprintf("one of %d, where %d are made", made, most)
+			return fmt.Sprintf("one of %d, but %d are enough", made, most)
 		}
 		return ""
 	}
 	for _, in := range r.end.cloud.instances {
-		if now := w.cloud.byID(in.ProviderID); there[in.ProviderID] && (now == nil || !now.dying.IsZero()) {
+		if now := w.cloud.byID(in.ProviderID); existing[in.ProviderID] && (now == nil || !now.dying.IsZero()) {
 			return in.ProviderID
 		}
 	}
 	return ""
 }
 
-// losesAnyway reports whether as many instances are made where nothing is corrupted and only the order of things is
-// another one, as it is after any write.
+// losesAnyway reports whether as many instances are created in a world without the corruption, in which only the order
+// of actions differs, as it does after any write.
 func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether the end is that of a world where nothing is corrupted and only the order of things is
-// another one.
+// endsAnyway reports whether the end is also that of a world without the corruption, in which only the order of actions
+// differs.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
 
-// inAnotherOrder reports whether something is so in the end of one of some worlds in which nothing is corrupted, and
-// that are as another one was and go on in other orders.
+// inAnotherOrder reports whether a condition holds at the end of at least one world that starts in the same state,
+// without the corruption, and continues in another order of actions.
 func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false
@@ -242,7 +244,7 @@ func (r *recording) comparable(e End) End {
 	return e
 }
 
-// leaked returns an instance that no machine has, and that is not there in the undisturbed end either.
+// leaked returns an instance without a machine that is not in the undisturbed end either, "" for none.
 func (w *World) leaked(r *recording) string {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" || w.oracle.machines[in.owner()] != nil || r.end.cloud.byID(in.ProviderID) != nil &&
@@ -254,12 +256,12 @@ func (w *World) leaked(r *recording) string {
 	return ""
 }
 
-// named returns what says that something is wrong: warnings since, and conditions that the undisturbed end does not
-// have.
+// named returns what reports a problem: warning events since the corruption, and failing conditions that the
+// undisturbed end does not have.
 func (w *World) named(end *World) string {
-	usual := end.complaints()
+	usual := end.failingConditions()
 	var out []string
-	for _, c := range slices.Sorted(maps.Keys(w.complaints())) {
+	for _, c := range slices.Sorted(maps.Keys(w.failingConditions())) {
 		if !usual[c] {
 			out = append(out, c)
 		}
@@ -270,8 +272,8 @@ func (w *World) named(end *World) string {
 	return strings.Join(out, ", ")
 }
 
-// complaints are the conditions by which objects of ours say that something is not as it has to be.
-func (w *World) complaints() map[string]bool {
+// failingConditions returns the conditions that report a problem of Machinist's objects.
+func (w *World) failingConditions() map[string]bool {
 	out := map[string]bool{}
 	for _, gvk := range corruptible[InControl] {
 		for _, o := range w.control.Snapshot(gvk) {
@@ -289,7 +291,7 @@ func (w *World) complaints() map[string]bool {
 	return out
 }
 
-// goodStatus is the status of a condition that says that all is well.
+// goodStatus returns the status with which a condition reports no problem.
 func goodStatus(condition string) metav1.ConditionStatus {
 	switch condition {
 	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
@@ -299,10 +301,10 @@ func goodStatus(condition string) metav1.ConditionStatus {
 	return metav1.ConditionTrue
 }
 
-// isRepaired reports whether the field has the value that it had, or the one of the undisturbed end.
+// isRepaired reports whether the field has its earlier value, or the value of the undisturbed end.
 func (w *World) isRepaired(r *recording) bool {
 	now := w.valueOf(w.corrupted.Field)
-	if w.corrupted.Field.Kind == "Lease" { // Its holder writes all of it anew.
+	if w.corrupted.Field.Kind == "Lease" { // Its holder writes the whole Lease again.
 		return !sameValue(now, w.corrupted.after)
 	}
 	return sameValue(now, w.corrupted.before) || sameValue(now, r.end.valueOf(w.corrupted.Field))

@@ -13,28 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Corruptions is a sweep of corruptions: each field of each object in some states of each scenario, in each way.
+// Corruptions is a sweep of corruptions: each field of each object, in some states of each scenario, in each way.
 type Corruptions struct {
 	Scenarios []Scenario
-	// Budget is how many are run, shared by the scenarios; 0 is all.
+	// Budget is the number of corruptions to run, shared by the scenarios. 0 means all.
 	Budget int
-	// States is how many states of a scenario are taken beside its beginning and its end.
+	// States is the number of states of a scenario to use, in addition to its beginning and end.
 	States  int
 	Seed    uint64
 	Workers int
-	// Only are the fields that are corrupted, by what a report calls them; nil is all.
+	// Only selects fields by their names in a report. nil means all.
 	Only *regexp.Regexp
-	// Progress is reported now and then; nil for nobody.
+	// Progress is called now and then, unless it is nil.
 	Progress func(done int)
-	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	// Enough ends the sweep early, depending on the failures so far. nil never does.
 	Enough func([]Failure) bool
 }
 
-// candidate is a corruption with what it is sorted by.
+// candidate is a corruption with its sort keys.
 type candidate struct {
 	Corruption
 	group string
-	// chance, from 0 to 1, orders those of a group: a hash of what they are called.
+	// chance, from 0 to 1, orders the candidates of a group. It is a hash of the corruption.
 	chance float64
 	rank   float64
 }
@@ -42,7 +42,7 @@ type candidate struct {
 // Run runs the sweep.
 func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	began := time.Now()
-	report := CorruptionReport{By: map[string]CorruptionRow{}, Ways: map[string]bool{}}
+	report := CorruptionReport{By: map[string]CorruptionCounts{}, Ways: map[string]bool{}}
 	var (
 		mu      sync.Mutex
 		workers sync.WaitGroup
@@ -65,9 +65,9 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 					continue
 				}
 				mu.Lock()
-				report.may(candidates)
+				report.notePossible(candidates)
 				mu.Unlock()
-				// The last scenarios get what is left over.
+				// The last scenarios get the remainder.
 				left := s.Budget
 				if s.Budget > 0 {
 					left = s.Budget*(i+1)/len(s.Scenarios) - s.Budget*i/len(s.Scenarios)
@@ -84,7 +84,7 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 						left--
 					}
 					mu.Lock()
-					report.take(r, c, outcome, err)
+					report.noteOutcome(r, c, outcome, err)
 					if outcome == Violated && s.Enough != nil && s.Enough(report.Failures) {
 						stop.Store(true)
 					}
@@ -101,8 +101,8 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// candidates returns the undisturbed run of the i-th scenario and its corruptions, in an order of which each
-// beginning is an even sample: first one for each field and way, and of those other ones first in each scenario.
+// candidates returns the undisturbed run of the i-th scenario and its corruptions. They are ordered so that each prefix
+// is an even sample. There is first one for each field and way, in another order for each scenario.
 func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
 	p, err := s.Scenarios[i].Prepare(scheme)
 	if err != nil {
@@ -130,19 +130,20 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			for _, path := range paths {
 				f := o.Field
 				f.Path = path
-				if s.Only != nil && !s.Only.MatchString(f.Family()) {
+				if s.Only != nil && !s.Only.MatchString(f.ReportName()) {
 					continue
 				}
 				for _, how := range Hows() {
 					if _, _, possible := w.changed(objects, o, path, how); possible {
 						c := Corruption{effect, f, how}
-						all = append(all, candidate{c, f.Family() + "=" + string(how), fraction(c.String()), 0})
+						all = append(all, candidate{c, f.ReportName() + "=" + string(how), fraction(c.String()), 0})
 					}
 				}
 			}
 		}
 	}
-	// Within a group chance decides which state and object come first, between groups the place of the scenario.
+	// Chance decides the order of states and objects within a group. The index of the scenario decides the order of the
+	// groups.
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.chance, b.chance))
 	})
@@ -158,7 +159,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 	return r, all, nil
 }
 
-// goldenRatio spreads the places at which scenarios begin evenly.
+// goldenRatio spreads the offsets of the scenarios evenly.
 const goldenRatio = 0.6180339887498949
 
 func modf(x float64) (whole int, part float64) {
@@ -166,7 +167,7 @@ func modf(x float64) (whole int, part float64) {
 	return whole, x - float64(whole)
 }
 
-// states returns the effects of some states, spread evenly, with the beginning and the end.
+// states returns the effects of some states, evenly spread, with the beginning and the end.
 func (r *recording) states(n int) (out []int) {
 	if len(r.points) > 0 {
 		for i := range n + 1 {
@@ -176,7 +177,7 @@ func (r *recording) states(n int) (out []int) {
 	return append(slices.Compact(out), AtEnd)
 }
 
-// pathsOf returns the fields of an object, and those that another one of its kind or the same one before has.
+// pathsOf returns the fields of an object, of other objects of its kind, and of its earlier versions.
 func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {

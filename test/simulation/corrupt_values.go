@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longest is how long the text of an extreme is: the longest name that Kubernetes has.
+// longest is the length of an extreme text: the longest name in Kubernetes.
 const longest = 253
 
-// changed returns the value that a field gets, whether it is dropped, and whether there is such a change at all.
+// changed returns the new value of a field, whether the field is dropped, and whether such a change is possible.
 func (w *World) changed(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
 	now, ok := valueAt(o.content, path)
 	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
-		// What another object or the same one before has, and this one has not, may be set.
+		// A value of another object, or of an earlier version, may be set if this object lacks it.
 		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
 			return nil, false, false
 		}
@@ -64,7 +64,7 @@ func emptied(now any) (any, bool) {
 	return nil, false
 }
 
-// ofAnother returns what the next object of the kind has there that has something else.
+// ofAnother returns the value of the first other object of the kind that has a different value.
 func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	for _, other := range all {
 		if other.Cluster != o.Cluster || other.Kind != o.Kind ||
@@ -78,7 +78,7 @@ func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// former returns what the object itself had there last that is not what it has.
+// former returns the last earlier value of the object that differs from the current one.
 func former(o stored, path []string, now any) (any, bool) {
 	if o.before == nil {
 		return nil, false
@@ -95,7 +95,7 @@ func former(o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// duration is a text that is a time in Go's form.
+// duration matches a duration in the format of Go.
 var duration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|ns))+$`)
 
 func isTime(text string) bool {
@@ -110,7 +110,7 @@ func highest(now any) (any, bool) {
 		case isTime(x):
 			return "9999-12-31T23:59:59Z", true
 		case duration.MatchString(x):
-			return "2562047h47m16s", true // Within a second of the longest that there is.
+			return "2562047h47m16s", true // Within a second of the longest duration.
 		}
 		return strings.Repeat("x", longest), true
 	case int64:
@@ -136,7 +136,7 @@ func lowest(now any) (any, bool) {
 	return nil, false
 }
 
-// schemas are those of Machinist's kinds.
+// schemas returns the schemas of Machinist's kinds.
 var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps {
 	out := map[string]*apiextensionsv1.JSONSchemaProps{}
 	for _, d := range manifests.CRDs() {
@@ -145,8 +145,8 @@ var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps 
 	return out
 })
 
-// otherOf returns the n-th next one of the values that the schema names for a field. The status of a condition of a
-// Node has such values, too.
+// otherOf returns the n-th next value that the schema lists for a field. For the status of a condition of a Node, too,
+// the values are known.
 func otherOf(kind string, path []string, now any, n int) (any, bool) {
 	text, ok := now.(string)
 	if !ok {

@@ -13,22 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// corrupted is the corruption of a run and what came of it. The nil pointer is that of a run without one.
+// corrupted is the corruption of a run and its effects. It is nil in a run without one.
 type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// at is when it happened, on the clock of the world, and waived says that a rule did not hold because of it.
+	// at is when the corruption happened, on the clock of the world. waived reports whether a rule was waived because of
+	// it.
 	at     time.Time
 	waived bool
-	// events are the reasons of the warnings since.
+	// events are the reasons of the warning events since then.
 	events []string
 }
 
-// errNoSuchField is that there is nothing to corrupt in this way.
-var errNoSuchField = errors.New("there is no such field, or nothing that it could be changed to in this way")
+// errNoSuchField means that the field does not exist or cannot be changed in this way.
+var errNoSuchField = errors.New("the field does not exist or cannot be changed in this way")
 
-// refusedError is that an API server does not admit a corruption.
+// refusedError means that an API server refuses a corruption.
 type refusedError struct{ error }
 
 func (c *corrupted) noteEvent(kind, reason string) {
@@ -37,23 +38,23 @@ func (c *corrupted) noteEvent(kind, reason string) {
 	}
 }
 
-// allows reports whether the corrupted field asks for what a rule forbids.
+// allows reports whether the corrupted field requests what a rule forbids.
 func (c *corrupted) allows(rule string, now time.Time) bool {
 	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.lose) ||
-		c.asks.atOnce && now.Sub(c.at) > soonAfter {
+		c.asks.onlySoon && now.Sub(c.at) > soonAfter {
 		return false
 	}
 	c.waived = true
 	return true
 }
 
-// may reports whether the corrupted field asks for something.
+// may reports whether the corrupted field requests something.
 func (c *corrupted) may(what func(*meaning) bool) bool {
-	return c.asks != nil && (!c.asks.atOnce || c.waived) && what(c.asks)
+	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
 }
 
-// corrupt changes a field, with all rights and through all that an API server puts before its store. With dry it is
-// only asked whether that is possible.
+// corrupt changes a field, with all permissions and through the whole admission of the API server. With dry it only
+// tests whether this is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
 	all, err := w.stored()
 	if err != nil {
@@ -64,7 +65,7 @@ func (w *World) corrupt(c Corruption, dry bool) error {
 			o.Name == c.Field.Name
 	})
 	if i < 0 {
-		return fmt.Errorf("%s: there is no such object", c.Field)
+		return fmt.Errorf("%s: the object does not exist", c.Field)
 	}
 	return w.corruptOne(all, all[i], c, dry)
 }
@@ -78,10 +79,10 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	before, _ := valueAt(o.content, c.Field.Path)
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
-		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: askedBy(c, shown(to), deleted),
+		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c, shown(to), deleted),
 			at: w.clock.at}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
-		w.logf("person: %s becomes %q, and was %q", c.Field, shown(to), shown(before))
+		w.logf("person: %s becomes %q, was %q", c.Field, shown(to), shown(before))
 	}
 	if o.Kind == "Lease" && !dry {
 		return w.corruptLease(c, to, drop)
@@ -96,7 +97,7 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	return w.write(o.Cluster, next, c.Field.Path[0] == "status", dry)
 }
 
-// write stores the content of an object, as a person does.
+// write stores the content of an object, as an administrator does.
 func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	server := w.serverOf(cluster)
 	object, hand, revision := asObject(next), w.hand(server), server.Revision()
@@ -115,18 +116,18 @@ func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return refusedError{err}
 	case err != nil:
-		// What is not even of the right form is refused by a decoder before anything else.
+		// The decoder refuses malformed content before anything else.
 		if strings.Contains(err.Error(), "unmarshal") || strings.Contains(err.Error(), "cannot convert") {
 			return refusedError{err}
 		}
 		return err
 	case !dry && server.Revision() == revision:
-		return errNoSuchField // Defaults or pruning made it what it was.
+		return errNoSuchField // Defaulting or pruning restored the value.
 	}
 	return nil
 }
 
-// retag gives an instance other tags.
+// retag changes the tags of an instance.
 func (w *World) retag(providerID string, tags content) {
 	in := w.cloud.byID(providerID)
 	in.madeFor = in.owner()

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// PlanReport is what came of a sweep of plans.
+// PlanReport is the result of a sweep of plans.
 type PlanReport struct {
-	// Variants and Effects are of the undisturbed runs. PossibleSingles is how many plans of one fault there are.
+	// Variants and Effects count the undisturbed runs and their effects. PossibleSingles is the number of plans with one
+	// fault.
 	Variants, Effects, PossibleSingles int
 	Singles, Pairs                     int
 	Steps                              int64
@@ -20,13 +21,13 @@ type PlanReport struct {
 	Took                               time.Duration
 }
 
-// Coverage is how many effects of each scenario had each fault, and how many there are.
+// Coverage counts, for each scenario and fault, the effects that can have the fault and those that had it.
 type Coverage map[string]map[string]*Cell
 
-// Cell is how many of All were Done.
+// Cell counts how many of All were Done.
 type Cell struct{ Done, All int }
 
-// family is what a fault is called in a table: the kind of what is frozen or listed anew is left out.
+// family returns the name of a fault in a table, without the kind of what is frozen or relisted.
 func (f Fault) family() string {
 	for _, word := range []string{frozen, relisted} {
 		if strings.HasPrefix(string(f), word) {
@@ -54,8 +55,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults, a row for each scenario: how many of the effects that can have the
-// fault.
+// Table returns the coverage by single faults, with a row for each scenario. A cell shows how many of the effects that
+// can have the fault had it.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {
@@ -85,26 +86,26 @@ func (c Coverage) Table() string {
 	return out.String()
 }
 
-// outOfReach says where a fault is none, so that it is in no column's number.
-const outOfReach = `plans: no faults are: after a read a crash (it is one before the next effect), an answer that is lost or late and a request in flight,
-  since a read changes nothing; a conflict of what is created, read or deleted without a version; a denial of
-  reading bootstrap tokens (who may not read them makes none); a token's creation in flight (Kubernetes removes it,
-  which is not in the world);
-  a frozen or lost watch of a kind that the process does not cache
+// impossibleFaults lists the faults that are impossible, so that no column counts them.
+const impossibleFaults = `plans: the following are not faults. After a read: a crash (it equals one before the next effect),
+  a lost or late answer, or a request in flight, because a read changes nothing. A conflict of a creation, a read or
+  a deletion without a version. A denial of reading bootstrap tokens (a provider without this permission creates
+  none). The creation of a token in flight (Kubernetes removes it by a controller that is not in the world). A frozen
+  or lost watch of a kind that the process does not cache.
 `
 
-// String returns the report for people.
+// String returns the report as text.
 func (r PlanReport) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out,
 		"plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s",
-		r.Variants, r.Coverage.Table(), outOfReach)
+		r.Variants, r.Coverage.Table(), impossibleFaults)
 	switch left := r.PossibleSingles - r.Singles; {
 	case left > 0 && len(r.Failures) > 0:
-		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is a sample or violations ended it\n", left)
+		fmt.Fprintf(&out, "plans: %d single faults were not tried, because this is a sample or violations ended it\n", left)
 	case left > 0:
 		fmt.Fprintf(&out,
-			"plans: %d single faults are not reached, since this is an even sample of them; --full has all but some of caches\n", left)
+			"plans: %d single faults were not tried, because this is an even sample; --full omits only some of caches\n", left)
 	}
 	fmt.Fprintf(&out,
 		"plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// failureScenarios are those in which it matters that a machine failed before its deletion began.
+// failureScenarios are those in which a machine has failed before its deletion begins.
 func failureScenarios() []Scenario {
 	return []Scenario{
 		{Name: "vanished-with-hook", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
@@ -21,8 +21,8 @@ func failureScenarios() []Scenario {
 	}
 }
 
-// vanishesWithHook is a rollout while the deletion of a machine without an instance waits for a hook. The hook is
-// removed after the rollout, so that the rollout must not wait for the machine.
+// vanishesWithHook is a rollout while a hook delays the deletion of a machine without an instance. The hook is removed
+// only after the rollout, so the rollout must not wait for the machine.
 func vanishesWithHook(r *rand.Rand) []Action {
 	const owner = "person"
 	i := r.IntN(3)
@@ -33,7 +33,7 @@ func vanishesWithHook(r *rand.Rand) []Action {
 		changed.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: owner}}
 		return c.Patch(ctx, changed, client.MergeFrom(m))
 	}}
-	vanish := Action{Name: "its instance vanishes", Do: func(_ context.Context, w *World, _ client.Client) error {
+	vanish := Action{Name: "the machine's instance vanishes", Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, m := range w.machines() {
 			if hooked(m) {
 				w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool {
@@ -62,7 +62,7 @@ func vanishesWithHook(r *rand.Rand) []Action {
 	}), release.once("the rollout is complete", rolled)}
 }
 
-// retriesLimited creates a health check that limits how often in a row machines are replaced.
+// retriesLimited creates a health check that limits how many replacements in a row may be created.
 func retriesLimited(n int32) Action {
 	check := checkOf("100%", deployment)
 	return Action{Name: check.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -78,7 +78,7 @@ func retriesLimited(n int32) Action {
 	}}
 }
 
-// mostRetries is how many machines may be created in a row that do not join: one in place of the first machine, one
+// mostRetries is how many machines that do not join may be created in a row: the replacement of the first machine, one
 // retry, and one for each count that a restart or a former leader loses.
 const mostRetries = 5
 
@@ -86,10 +86,10 @@ const mostRetries = 5
 func retriesFail(*rand.Rand) []Action {
 	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 	return slices.Concat([]Action{
-		trouble("image a does not join any more", func(t *troubles) { t.silent, t.mostSilent = "a", mostRetries }),
+		trouble("machines of image a no longer join", func(t *troubles) { t.silent, t.mostSilent = "a", mostRetries }),
 		breakInstance(0),
 	}, lasting(8), []Action{
-		trouble("image a joins again", func(t *troubles) { t.silent = "" }),
+		trouble("machines of image a join again", func(t *troubles) { t.silent = "" }),
 		{Name: "delete failed machines", Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.machines() {
 				if failed(m) {
@@ -100,25 +100,26 @@ func retriesFail(*rand.Rand) []Action {
 			}
 			return nil
 		}},
-	}, lasting(7)) // A machine that has run for an hour ends the row.
+	}, lasting(7)) // A machine that has run for an hour ends the series of retries.
 }
 
-// mostFailing is how many machines may be created in two hours and a half of a fleet of one that never joins: the first
-// one and its three replacements, one each in the two hours that follow, one for each of what a restart and a former
-// leader lose, and three where somebody removes the condition by which a new process knows that the set has stopped.
+// mostFailing is how many machines may be created in two and a half hours for a fleet of one machine that never joins.
+// These are the first machine, its three replacements, and one in each of the next two hours. A restart and a former
+// leader may lose one count each. If a client removes the condition by which a new process knows that the set has
+// stopped, there are three more.
 const mostFailing = 11
 
-// replacementsFail is a fleet whose machines never join, until the image is mended. The next try then joins.
+// replacementsFail is a fleet whose machines never join until the image is fixed. The next attempt then joins.
 func replacementsFail() []Action {
 	return slices.Concat([]Action{bootAtOnce(),
-		trouble("image c does not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
+		trouble("machines of image c do not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
 		create(fleet(1, "c", joinsWithin(impatience))),
-	}, lasting(15), []Action{trouble("image c joins", func(t *troubles) { t.silent = "" })}, lasting(8))
+	}, lasting(15), []Action{trouble("machines of image c join", func(t *troubles) { t.silent = "" })}, lasting(8))
 }
 
-// mayRetry judges how many machines that do not join are created in a scenario that limits retries.
+// mayRetry checks how many machines that do not join are created in a scenario that limits retries.
 func (o *oracle) mayRetry() {
 	if t := &o.world.cloud.troubles; t.mostSilent > 0 && t.madeSilent > t.mostSilent {
-		o.breach("retries", "%d machines in a row that did not join were replaced", t.madeSilent-1)
+		o.breach("retries", "%d machines in a row that had not joined were replaced", t.madeSilent-1)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Disruptions is machines that are replaced or changed although nobody asked for fewer, under budgets.
+// Disruptions are scenarios in which machines are replaced or changed, without a scale-down, under disruption budgets.
 const Disruptions Group = "disruption"
 
-// oldAge is how old machines are that must expire, expireAfter at what age they do at the latest. Those that replace
-// them are young for as long as a run takes.
+// oldAge is the age of old machines that must expire. expireAfter is the age at which they expire at the latest. Their
+// replacements stay younger than that in a run.
 const (
 	oldAge      = 25 * time.Hour
 	expireAfter = 24 * time.Hour
@@ -33,12 +33,12 @@ func disruptionScenarios() []Scenario {
 	return []Scenario{
 		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{
 			create(fleet(2, "a", called("api"), strategy(1, 1))), create(fleet(1, "a", called("jobs"), strategy(1, 0))),
-			setBudget(budget("all", "2")), setBudget(budget("front", "30%", about("web", "api"))),
+			setBudget(budget("all", "2")), setBudget(budget("front", "30%", forApps("web", "api"))),
 		}, Script: overlapping},
 		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{pace},
 			Script: pausing},
 		{Name: "scale-down-of-the-exchanged", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 0)),
-			Begin: []Action{pace}, Script: scalingExchanged},
+			Begin: []Action{pace}, Script: scalingDuringReplacement},
 		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
 			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
 		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(4, "a", replacedAtOnce),
@@ -57,8 +57,8 @@ func disruptionScenarios() []Scenario {
 	}
 }
 
-// overlapping is a rollout of three deployments at once, under two budgets that both are about some of the machines.
-// One budget shrinks, and one goes, in the middle of it.
+// overlapping is a rollout of three deployments at once, under two budgets that share machines. Meanwhile, one budget
+// becomes smaller and the other is deleted.
 func overlapping(r *rand.Rand) []Action {
 	actions := []Action{rollNamed(deployment), rollNamed("api"), rollNamed("jobs"),
 		setBudget(budget("all", "1")).after(some(r, 40*time.Second)), dropBudget("front").after(some(r, time.Minute))}
@@ -68,8 +68,8 @@ func overlapping(r *rand.Rand) []Action {
 	return actions
 }
 
-// pausing is a fleet that is paused before a rollout has done anything, or in the middle of it. People scale it and
-// delete machines meanwhile, and go on when that is done.
+// pausing is a fleet that is paused before a rollout has begun, or during the rollout. Meanwhile the fleet is scaled
+// and a machine is deleted. The pause ends after that.
 func pausing(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(some(r, 20*time.Second))}
 	if r.IntN(2) == 0 {
@@ -83,15 +83,15 @@ func pausing(r *rand.Rand) []Action {
 		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
 }
 
-// scalingExchanged is a fleet of which people want fewer machines while one must be exchanged and the fleet is paused,
-// before the exchange or in the middle of it. The pause ends when the fleet is as small as they want.
-func scalingExchanged(r *rand.Rand) []Action {
+// scalingDuringReplacement is a fleet that is scaled down while a machine must be replaced and the fleet is paused,
+// before or during the replacement. The pause ends when the fleet has the requested size.
+func scalingDuringReplacement(r *rand.Rand) []Action {
 	begin := []Action{setBudget(paused()), replace(r.IntN(3)).after(5 * time.Second)}
 	if r.IntN(2) == 0 {
 		begin = []Action{replace(r.IntN(3)), setBudget(paused()).after(some(r, 40*time.Second))}
 	}
 	return append(begin, scale(int32(1+r.IntN(2))).after(some(r, 20*time.Second)),
-		dropBudget(disruption.PauseBudget).once("there are no more machines than wanted and exchanged", func(w *World) bool {
+		dropBudget(disruption.PauseBudget).once("there are no more machines than replicas and replacements", func(w *World) bool {
 			fleets, _ := w.fleets()
 			live, most := 0, fleets[0].wanted
 			for _, m := range w.machines() {
@@ -107,7 +107,7 @@ func scalingExchanged(r *rand.Rand) []Action {
 		}))
 }
 
-// inWindows is a rollout that may go on only inside, or outside, of windows of a few minutes.
+// inWindows is a rollout that may proceed only inside, or only outside, windows of a few minutes.
 func inWindows(r *rand.Rand) []Action {
 	apply := []v1beta1.DisruptionApply{v1beta1.ApplyInside, v1beta1.ApplyOutside}[r.IntN(2)]
 	closed := budget("closed", "0", func(b *v1beta1.MachineDisruptionBudget) {
@@ -118,9 +118,9 @@ func inWindows(r *rand.Rand) []Action {
 	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
 }
 
-// breaking is two deployments. Half of their machines are unhealthy while the fleet is paused. Meanwhile those of one
-// of them are outdated, those of the other one too old, or one must not be disrupted. Most of the unhealthy machines
-// recover by themselves.
+// breaking is two deployments, half of whose machines are unhealthy while the fleet is paused. Meanwhile, machines
+// become outdated or too old, one must be replaced, or one must not be disrupted. Most of the unhealthy machines
+// recover.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
@@ -130,11 +130,11 @@ func breaking(r *rand.Rand) []Action {
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
 	return append(actions, more[0].after(some(r, healthTimeout)), more[1],
 		revive(1).after(healthTimeout+some(r, time.Minute)),
-		dropBudget(disruption.PauseBudget).after(longBroken+some(r, 2*time.Minute)))
+		dropBudget(disruption.PauseBudget).after(longUnhealthy+some(r, 2*time.Minute)))
 }
 
-// exchanging is machines that must be replaced because of their age, because people ask for it or both. One of them
-// must not be for a while.
+// exchanging is a fleet whose machines must be replaced because of their age or a request. One of them must not be
+// disrupted for a while.
 func exchanging(of string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}
@@ -145,8 +145,8 @@ func exchanging(of string) func(*rand.Rand) []Action {
 	}
 }
 
-// updatingPaused is an update in place that is paused right after a set was ordered to hand machines over, and goes on
-// when the fleet was scaled.
+// updatingPaused is an update in place that is paused right after a set was ordered to hand over machines. It continues
+// after the fleet was scaled.
 func updatingPaused(r *rand.Rand) []Action {
 	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
@@ -154,7 +154,7 @@ func updatingPaused(r *rand.Rand) []Action {
 	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)}
 }
 
-// budget is a budget as people write it.
+// budget returns a disruption budget.
 func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	b.Spec.MaxDisrupted = intstr.Parse(most)
@@ -167,20 +167,20 @@ func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget))
 // paused is the budget that stops every voluntary disruption.
 func paused() *v1beta1.MachineDisruptionBudget { return budget(disruption.PauseBudget, "0") }
 
-// about has a budget be about the machines of some deployments.
-func about(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
+// forApps limits a budget to the machines of some deployments.
+func forApps(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) {
 		b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
 			Operator: metav1.LabelSelectorOpIn, Values: apps}}
 	}
 }
 
-// forReasons has only these reasons ask a budget.
+// forReasons limits a budget to some reasons.
 func forReasons(reasons ...v1beta1.DisruptionReason) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) { b.Spec.Reasons = reasons }
 }
 
-// setBudget makes a budget, or changes the one of that name to be like it.
+// setBudget creates or updates a budget.
 func setBudget(b *v1beta1.MachineDisruptionBudget) Action {
 	return Action{Name: fmt.Sprintf("budget %s allows %s", b.Name, b.Spec.MaxDisrupted.String()),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -197,20 +197,20 @@ func setBudget(b *v1beta1.MachineDisruptionBudget) Action {
 }
 
 func dropBudget(name string) Action {
-	return Action{Name: "drop budget " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+	return Action{Name: "delete budget " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return client.IgnoreNotFound(c.Delete(ctx, budget(name, "0")))
 	}}
 }
 
-// once lets an action wait for something.
+// once delays an action until a condition holds.
 func (d Action) once(what string, is func(*World) bool) Action {
 	d.Name += " once " + what
 	d.After = is
 	return d
 }
 
-// scaled reports whether the deployment has the machines that it asks for, all of them running, and beyond that only
-// those that a rollout has made first.
+// scaled reports whether the deployment has the requested machines, all of them running. There may be more only because
+// of a rollout that creates new machines first.
 func scaled(w *World) bool {
 	fleets, _ := w.fleets()
 	f, live, surge := fleets[0], 0, 0
@@ -227,7 +227,7 @@ func scaled(w *World) bool {
 	return live >= f.wanted && live <= min(f.wanted+surge, most)
 }
 
-// called gives a deployment another name.
+// called sets the name of a deployment.
 func called(name string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Name = name
@@ -236,7 +236,7 @@ func called(name string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// replacedAtOnce lets a deployment replace all broken machines at a time.
+// replacedAtOnce lets a deployment replace all broken machines at the same time.
 func replacedAtOnce(d *v1beta1.MachineDeployment) {
 	all := intstr.FromString("100%")
 	d.Spec.Remediation.MaxInFlight = &all
@@ -249,7 +249,7 @@ func rollNamed(name string) Action {
 	})
 }
 
-// createSet makes a set without a deployment.
+// createSet creates a set without a deployment.
 func createSet(name string, replicas int32, class string) Action {
 	return Action{Name: "create set " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := fleet(replicas, class, called(name))
@@ -259,7 +259,7 @@ func createSet(name string, replicas int32, class string) Action {
 	}}
 }
 
-// expire has the old machines of a deployment or a set expire.
+// expire makes the old machines of a deployment or a set expire.
 func expire(name string) Action {
 	after := &metav1.Duration{Duration: expireAfter}
 	return Action{Name: fmt.Sprintf("machines of %s expire after %s", name, expireAfter),
@@ -276,12 +276,12 @@ func expire(name string) Action {
 		}}
 }
 
-// replace asks for another machine in the stead of one, whichever is the i-th then.
+// replace marks the i-th machine for replacement.
 func replace(i int) Action {
 	return annotateOne("replace a machine", i, v1beta1.AnnotationReplace, func(*World) string { return "" })
 }
 
-// exempt keeps one of the machines from being disrupted for a time.
+// exempt protects the i-th machine from disruption for a time.
 func exempt(i int, d time.Duration) Action {
 	return annotateOne(fmt.Sprintf("do not disrupt a machine for %s", d), i, v1beta1.AnnotationDoNotDisrupt,
 		func(w *World) string { return w.clock.at.Add(d).UTC().Format(time.RFC3339) })
@@ -294,19 +294,19 @@ func annotateOne(name string, i int, key string, value func(*World) string) Acti
 			return nil
 		}
 		m := machines[i%len(machines)]
-		w.logf("it is %s", m.Name)
+		w.logf("the machine is %s", m.Name)
 		changed := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, value(w))
 		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
 	}}
 }
 
-// disruptionMissing says which machines are yet to be replaced, and who still waits to do so.
+// disruptionMissing returns which machines still must be replaced, and what still waits for a budget.
 func (w *World) disruptionMissing(fleets []*askedFleet) (missing []string) {
 	for _, m := range w.machines() {
 		f := fleetOf(fleets, metav1.GetControllerOfNoCopy(m))
 		if annotated(m, v1beta1.AnnotationReplace) {
-			missing = append(missing, fmt.Sprintf("machine %s must be replaced", m.Name))
+			missing = append(missing, fmt.Sprintf("machine %s is marked for replacement", m.Name))
 		}
 		if f != nil && f.template.Spec.ExpireAfter != nil &&
 			w.clock.Since(m.CreationTimestamp.Time) > f.template.Spec.ExpireAfter.Duration {

@@ -13,19 +13,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// drainTime and detachTime are how long machines are drained, and wait for volumes, in the scenarios with pods.
+// drainTime and detachTime are the timeouts of drains and of volume detachment in the scenarios with pods.
 const (
 	drainTime  = 2 * time.Minute
 	detachTime = time.Minute
 )
 
-// drained gives a deployment's machines the times of a drain.
+// drained sets the drain timeouts of a deployment's machines.
 func drained(d *v1beta1.MachineDeployment) {
 	d.Spec.Template.Spec.Timeouts.Drain = &metav1.Duration{Duration: drainTime}
 	d.Spec.Template.Spec.Timeouts.VolumeDetach = &metav1.Duration{Duration: detachTime}
 }
 
-// drainScenarios are machines that go, or are changed, while pods run on them.
+// drainScenarios are deletions and updates of machines on which pods run.
 func drainScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return actions }
@@ -43,7 +43,7 @@ func drainScenarios() []Scenario {
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true},
 				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
-			// As many as nodes: whichever goes has one.
+			// There are as many pods as nodes, so each node has one.
 			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spread: true}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
 			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
@@ -53,7 +53,7 @@ func drainScenarios() []Scenario {
 			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}, bystanders[0])},
 		{Name: "drain-forced", Group: Draining, Base: one,
 			Script:    script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
-			MayDiffer: anyEnd, // While the credentials are refused, the machine goes without its instance.
+			MayDiffer: anyEnd, // While the credentials are refused, the machine is deleted without its instance.
 			Apps:      []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
 		{Name: "drain-for-update", Group: Draining, Base: fleet(2, "a", drained, ofType(v1beta1.StrategyInPlace)),
 			Script: script(upgrade("v1.36.4")),
@@ -66,7 +66,7 @@ func drainScenarios() []Scenario {
 	}
 }
 
-// hang lets the kubelet fall silent that has the most to lose. Its instance runs on.
+// hang silences the kubelet whose node has the most pods to lose. Its instance continues to run.
 func hang() Action {
 	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var hung *instance
@@ -78,14 +78,14 @@ func hang() Action {
 			}
 		}
 		if hung != nil {
-			w.logf("it is on %s of %s", hung.ProviderID, hung.MachineKey)
+			w.logf("the kubelet is on %s of %s", hung.ProviderID, hung.MachineKey)
 			hung.hung = true
 		}
 		return nil
 	}}
 }
 
-// deleteSilent deletes the machines whose kubelets hang, once that was noticed.
+// deleteSilent deletes the machines whose kubelets hang, after the control plane has noticed that.
 func deleteSilent() Action {
 	silent := func(w *World) (found []client.Object) {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -99,7 +99,7 @@ func deleteSilent() Action {
 	return Action{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 },
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, o := range silent(w) {
-				w.logf("it is %s", o.GetName())
+				w.logf("the machine is %s", o.GetName())
 				if err := c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 					Name: o.GetName()}}); client.IgnoreNotFound(err) != nil {
 					return err
@@ -109,9 +109,9 @@ func deleteSilent() Action {
 		}}
 }
 
-// annotateDeleted gives the machines that are being deleted an annotation, once one is being drained or gone.
+// annotateDeleted annotates the machines that are being deleted, once one is being drained or gone.
 func annotateDeleted(key string) Action {
-	return Action{Name: "annotate what is being deleted: " + key, After: draining,
+	return Action{Name: "annotate machines that are being deleted: " + key, After: draining,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 				m := o.(*v1beta1.Machine)
@@ -128,15 +128,15 @@ func annotateDeleted(key string) Action {
 		}}
 }
 
-// onceDraining lets a action wait until a machine is being drained.
+// onceDraining delays an action until a machine is being drained.
 func (d Action) onceDraining() Action {
-	d.Name += " in the middle of a drain"
+	d.Name += " during a drain"
 	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d
 }
 
-// upgraded reports whether all machines have the version that their deployments ask for: where time has jumped, the
-// drain for it was over before anybody could see it.
+// upgraded reports whether all machines have the requested version. After a time jump, the drain for it may have ended
+// unseen.
 func upgraded(w *World) bool {
 	version := ""
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Effect is something that a process does to the world: a write to an API server or a call of the cloud, or a read that
-// bypasses its caches.
+// Effect is an action of a process that leaves the process: a write to an API server, a call of the cloud, or a read
+// that bypasses the process's caches.
 type Effect struct {
-	// N counts the effects of a run.
+	// N is the number of the effect in the run.
 	N int
-	// Process and Controller (process/controller) are whose it is.
+	// Process and Controller (process/controller) identify the origin.
 	Process, Controller string
-	// Verb, Kind and Name say what it is, as in "patch status", "Machine", "ns/m-1".
+	// Verb, Kind and Name describe the effect, such as "patch status", "Machine", "ns/m-1".
 	Verb, Kind, Name string
-	// Reads is true for what changes nothing.
+	// Reads is true for an effect that changes nothing.
 	Reads bool
-	// Versioned is true for a deletion that says of which version.
+	// Versioned is true for a deletion with a resource version as its precondition.
 	Versioned bool
 	// Cloud is true for a call of the cloud.
 	Cloud bool
@@ -26,26 +26,26 @@ func (e Effect) String() string {
 	return fmt.Sprintf("#%d %s: %s %s %s", e.N, e.Controller, e.Verb, e.Kind, e.Name)
 }
 
-// Faults decides what goes wrong.
+// Faults decides which faults happen.
 type Faults interface {
 	// Of returns the fault of the effect that is about to happen.
 	Of(w *World, e Effect) Fault
 }
 
-// errDead is what a process gets that has crashed: nothing that it still does reaches anything.
+// errDead is returned to a process that has crashed. None of its later calls has an effect.
 var errDead = errors.New("the process is dead")
 
-// errNoAnswer is a lost or refused request.
+// errNoAnswer means that a request was lost or refused.
 var errNoAnswer = errors.New("no answer: connection reset")
 
-// do lets an effect happen, or what the plan of the run makes of it.
+// do carries out an effect, or what the faults of the run change it to.
 func (p *Process) do(e Effect, apply func(late bool) error) error {
 	w := p.world
 	if p.dead {
 		return errDead
 	}
 	if err := p.fence(); err != nil && !e.Reads && !e.Cloud {
-		return err // The clients of package operator ask the fence; for the cloud package cloud does.
+		return err // The clients of package process check the fence. For calls of the cloud, package cloud does.
 	}
 	e.Process, e.Controller = p.name, w.top().name()
 	if f := w.top(); f != nil {
@@ -64,7 +64,7 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	if fault != NoFault {
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("%s: %s", e, fault)
-		p.strike(fault, e)
+		p.inject(fault, e)
 		if p.dead {
 			return errDead
 		}
@@ -92,7 +92,7 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	return err
 }
 
-// die ends the process where it stands.
+// die ends the process at once.
 func (p *Process) die() {
 	p.dead = true
 	p.world.crashes++

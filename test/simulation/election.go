@@ -18,16 +18,16 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// election elects the processes of one name, with the locks and fences of production and an elector that does as
-// client-go's. In most runs a leader just is a process until another one follows it; an election takes place from the
-// moment at which somebody changes a Lease, until one process has led undisturbed for a while.
+// election elects one of the processes of one name. It uses the locks and fences of production, and an elector that
+// imitates the one of client-go. In most runs, a leader is simply a process until another one succeeds it. An election
+// begins when a Lease is changed, and ends when one process has led undisturbed for a while.
 type election struct {
 	world *World
-	// name is that of the processes, and shared says that they are members of a group, with two Leases.
+	// name is the name of the processes. shared means that they belong to a group, with two Leases.
 	name     string
 	shared   bool
 	electors []*elector
-	// quiet is since when nothing was lost or won, and leaderless since when nobody leads.
+	// quiet is when the leader last changed. leaderless is when a leader was last seen.
 	quiet, leaderless time.Time
 	made              int
 }
@@ -38,7 +38,7 @@ type elector struct {
 	identity string
 	fence    *fence.Fence
 	lock     *fence.Lock
-	// leads says that it was elected.
+	// leads reports whether the elector was elected.
 	leads bool
 	due   time.Time
 
@@ -48,34 +48,35 @@ type elector struct {
 }
 
 const (
-	// retryPeriod is operator.Config's.
+	// retryPeriod equals that of process.Config.
 	retryPeriod = time.Second
-	// undisturbed is how long a leader leads until an election is over, longestElection how long one may take.
+	// undisturbed is how long a leader must lead until an election is over. longestElection is how long an election may
+	// take.
 	undisturbed, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
-	// leaseGroup is the group of which the providers are members.
+	// leaseGroup is the group of the providers.
 	leaseGroup = "2-shards"
 )
 
-// elect begins an election in which the process leads, has just renewed, and another one waits.
+// elect begins an election in which the process leads and has just renewed its Lease, while another process waits.
 func (w *World) elect(p *Process) error {
 	e := &election{world: w, name: p.name, shared: p.name == Provider, quiet: w.clock.at, leaderless: w.clock.at}
 	leader, waiting := e.candidate(), e.candidate()
-	if !leader.try() {
-		return fmt.Errorf("the first of %s is not elected", p.name)
+	if !leader.tryAcquireOrRenew() {
+		return fmt.Errorf("the first %s is not elected", p.name)
 	}
-	if waiting.try() {
-		return fmt.Errorf("two of %s are elected", p.name)
+	if waiting.tryAcquireOrRenew() {
+		return fmt.Errorf("two %ss are elected", p.name)
 	}
 	leader.leads, p.elector, w.election = true, leader, e
 	return nil
 }
 
-// candidate adds a process that waits.
+// candidate adds a waiting process.
 func (e *election) candidate() *elector {
 	w := e.world
 	c := &elector{election: e, identity: identityOf(e.name, e.made),
 		fence: fence.New(renewDeadline, fenceClock{clock: w.clock})}
-	// The Leases are not in the store before the first process takes them.
+	// The Leases are not in the store until the first process takes them.
 	first := e.made == 0
 	e.made++
 	lease := func(name, holder string) *fence.Lease {
@@ -104,8 +105,8 @@ func (c *elector) observe(r resourcelock.LeaderElectionRecord) bool {
 	return true
 }
 
-// try takes or renews the lease, as LeaderElector.tryAcquireOrRenew does.
-func (c *elector) try() bool {
+// tryAcquireOrRenew acquires or renews the Lease, as LeaderElector.tryAcquireOrRenew of client-go does.
+func (c *elector) tryAcquireOrRenew() bool {
 	now, ctx := c.world.clock.at, context.Background()
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: c.identity,
 		LeaseDurationSeconds: int(leaseDuration / time.Second), RenewTime: metav1.NewTime(now),
@@ -147,13 +148,13 @@ func (e *election) possible() (out []choice) {
 		if c.leads && (e.process() == nil || c.fence.Check() != nil) {
 			out = append(out, choice{c.identity + " ends", func() error { c.end(); return nil }})
 		} else if !e.world.clock.at.Before(c.due) {
-			out = append(out, choice{c.identity + " tries", c.turn})
+			out = append(out, choice{c.identity + " tries to lead", c.turn})
 		}
 	}
 	return out
 }
 
-// process returns the one that runs and has not been followed; nil if none runs.
+// process returns the running process that has no successor yet, nil if none runs.
 func (e *election) process() *Process {
 	for _, p := range e.world.processes {
 		if p.name == e.name && !p.former && !p.dead {
@@ -163,7 +164,7 @@ func (e *election) process() *Process {
 	return nil
 }
 
-// end ends a leader whose fence has closed, or whose process has ended; its host starts another process.
+// end ends a leader whose fence has closed or whose process has ended. The host starts another process.
 func (c *elector) end() {
 	w := c.world
 	w.logf("%s ends: %v", c.identity, c.fence.Check())
@@ -175,7 +176,7 @@ func (c *elector) end() {
 	c.quiet, w.disturbed, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 }
 
-// turn is one try of an elector, and what follows from it.
+// turn lets an elector try once, and applies the result.
 func (c *elector) turn() error {
 	w := c.world
 	now := w.clock.at
@@ -183,7 +184,7 @@ func (c *elector) turn() error {
 	if !c.leads {
 		c.due = c.due.Add(time.Duration(w.random.Int64N(int64(retryPeriod))))
 	}
-	ok := c.try()
+	ok := c.tryAcquireOrRenew()
 	if w.linkTo(w.control).down() || slices.ContainsFunc(c.electors, func(o *elector) bool { return o.leads }) {
 		c.leaderless = now
 	}
@@ -191,7 +192,7 @@ func (c *elector) turn() error {
 	case ok && !c.leads:
 		return c.elected()
 	case now.Sub(c.leaderless) > longestElection:
-		w.oracle.breach("election", "nobody leads the %ss for %s", c.name, longestElection)
+		w.oracle.breach("election", "the %ss have no leader for %s", c.name, longestElection)
 	case c.leads && now.Sub(c.quiet) > undisturbed:
 		w.logf("%s leads undisturbed", c.identity)
 		if p := c.process(); p != nil {
@@ -202,7 +203,7 @@ func (c *elector) turn() error {
 	return nil
 }
 
-// elected has a process act that was elected. Nobody else may act then.
+// elected starts the process that was elected. No other elector may act then.
 func (c *elector) elected() error {
 	w := c.world
 	w.logf("%s is elected", c.identity)
@@ -230,10 +231,10 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// decides reports whether an election, and not just a restart, says when a process runs again.
+// decides reports whether an election, and not only a restart, decides when a process runs again.
 func (e *election) decides(name string) bool { return e != nil && e.name == name }
 
-// next returns when somebody tries again.
+// next returns when an elector tries again.
 func (e *election) next() (at time.Time, waits bool) {
 	if e == nil {
 		return at, false
@@ -246,7 +247,7 @@ func (e *election) next() (at time.Time, waits bool) {
 	return at, waits
 }
 
-// fenceClock is the world's clock as a fence needs it. Its timers never fire: whoever acts asks the fence.
+// fenceClock is the world's clock for a fence. Its timers never fire, because each action checks the fence.
 type fenceClock struct {
 	clocks.WithTickerAndDelayedExecution
 	clock *clock
@@ -260,7 +261,7 @@ type noTimer struct{ clocks.Timer }
 
 func (noTimer) Stop() bool { return true }
 
-// leaseClient is what a lock needs of an API server.
+// leaseClient is the part of an API client that a lock needs.
 type leaseClient struct {
 	coordinationclient.LeaseInterface
 	world *World

@@ -16,10 +16,10 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// End is what there is in the end of a run, but for names and times: how often there is each line.
+// End describes the final state of a run without names and times. It counts each line of the description.
 type End map[string]int
 
-// endOf describes what there is.
+// endOf returns the description of the current state.
 func endOf(w *World) End {
 	end := End{}
 	count := func(parts ...any) { end[strings.TrimSuffix(fmt.Sprintln(parts...), "\n")]++ }
@@ -36,8 +36,8 @@ func endOf(w *World) End {
 	}
 	for _, o := range of("MachineDeployment") {
 		d := o.(*v1beta1.MachineDeployment)
-		count("deployment", invariants.Replicas(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas,
-			isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
+		count("deployment", invariants.Replicas(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas,
+			d.Status.AvailableReplicas, isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
 	}
 	for _, o := range of("MachineClass") {
 		c := o.(*v1beta1.MachineClass)
@@ -57,7 +57,7 @@ func endOf(w *World) End {
 	}
 	for _, in := range w.cloud.instances {
 		if !in.trail.others.IsZero() {
-			continue // It is there if it became another's before it was removed.
+			continue // It remains only if another installation took it before its removal.
 		}
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
 	}
@@ -66,7 +66,7 @@ func endOf(w *World) End {
 	return end
 }
 
-// classNameOf returns the name of a machine's class, empty for the inline form.
+// classNameOf returns the name of a machine's class, empty for an inline class.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef == nil {
 		return ""
@@ -74,7 +74,7 @@ func classNameOf(m *v1beta1.Machine) string {
 	return m.Spec.ClassRef.Name
 }
 
-// classFinalizers returns what keeps a class that is used; of one that nobody uses any more it does not matter.
+// classFinalizers returns the finalizers of a class that machines use. Those of an unused class do not matter.
 func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
@@ -84,12 +84,12 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	return nil
 }
 
-// anyEnd is for scenarios in which what people or an autoscaler do depends on what they happen to find. That it is the
-// right end is judged without comparing it.
+// anyEnd is for scenarios in which the actions of administrators or an autoscaler depend on the state that they find.
+// Other checks than the comparison decide whether the end is right.
 func anyEnd(e End) { clear(e) }
 
-// passedRevisions leaves out sets without machines: who changes their mind before the deployment has acted leaves no
-// set of the revision between.
+// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted, there is no
+// set for the revision in between.
 func passedRevisions(e End) {
 	for line := range e {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
@@ -98,19 +98,19 @@ func passedRevisions(e End) {
 	}
 }
 
-// adoptedOrNot leaves out what depends on whether a set needed another machine while there was one without an owner:
-// that machine, its instance and its Node, of which Settled says how many there must be, and what the set says of it.
+// adoptedOrNot ignores what depends on whether a set adopted a machine without an owner. This is the machine, its
+// instance and its Node, whose number Settled checks, and a condition of the set.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
-		if strings.HasPrefix(line, "machine nobody ") || kind == "instance" || kind == "node" {
+		if strings.HasPrefix(line, "machine unowned ") || kind == "instance" || kind == "node" {
 			delete(e, line)
 		}
 	}
 	withoutCondition("set", v1beta1.ConditionAdoptionSkipped)(e)
 }
 
-// withoutCondition leaves out a condition of the objects of a kind, where it depends on what people happen to find.
+// withoutCondition ignores a condition of the objects of a kind if it depends on the state that administrators find.
 func withoutCondition(kind, condition string) func(End) {
 	pattern := regexp.MustCompile(regexp.QuoteMeta(condition) + `=[^ \]]+ ?`)
 	return func(e End) {
@@ -130,12 +130,12 @@ func owned(o client.Object) string {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 		return owner.Kind
 	}
-	return "nobody"
+	return "unowned"
 }
 
 func isDeleting(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
 
-// known leaves out of labels or annotations what is a name, a hash or a time.
+// known returns labels or annotations without names, hashes and times.
 func known(all map[string]string) []string {
 	var out []string
 	for key, value := range all {
@@ -150,18 +150,18 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails, stalls, is paused or frozen any more: that is there only where something
-// was.
+// conditions returns the conditions. It omits failures, stalls, pauses and freezes that are over, because they exist
+// only if there was one before.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
-		said := true
+		relevant := true
 		switch c.Type {
 		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
 			v1beta1.ConditionReconciling:
-			said = c.Status != metav1.ConditionFalse
+			relevant = c.Status != metav1.ConditionFalse
 		}
-		if said {
+		if relevant {
 			out = append(out, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
 		}
 	}
@@ -171,7 +171,7 @@ func conditions(all []metav1.Condition) []string {
 
 func (e End) clone() End { return maps.Clone(e) }
 
-// difference says how an end differs from the one that it should be, "" if it does not.
+// difference returns how an end differs from the expected one, "" if it does not.
 func (e End) difference(from End) string {
 	var out []string
 	for _, line := range slices.Sorted(maps.Keys(from)) {

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Explore records the undisturbed run of a seed and runs plans that part from it, chosen at random: each time a
-// single fault, and a pair that begins with it. It calls judge with each result, the undisturbed run's first, until
-// that returns false.
+// Explore records the undisturbed run of a seed and runs random plans based on it: each time a single fault, and a pair
+// that begins with the same fault. It calls check with each result, first that of the undisturbed run, until check
+// returns false.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {

@@ -15,73 +15,74 @@ import (
 // Fault is what goes wrong with an effect, or begins at one.
 type Fault string
 
-// The faults of one effect.
+// These are the faults of one effect.
 const (
 	NoFault Fault = ""
-	// CrashBefore ends the process before the effect, CrashAfter when it has happened.
+	// CrashBefore ends the process before the effect, CrashAfter after it.
 	CrashBefore Fault = "crash-before"
 	CrashAfter  Fault = "crash-after"
-	// Refused answers with an error, and nothing happened.
+	// Refused returns an error, and the effect does not happen.
 	Refused Fault = "refused"
-	// Lost answers with an error although it has happened.
+	// Lost returns an error, although the effect happens.
 	Lost Fault = "lost"
-	// Late answers with an error, and it happens later. It is for calls of the cloud; elsewhere it is like Lost.
+	// Late returns an error, and the effect happens later. This is for calls of the cloud. Elsewhere it equals Lost.
 	Late Fault = "late"
-	// Conflict answers that somebody else was faster, Throttled that it is too much and when to come again, Denied that
-	// this is forbidden. None of them happens.
+	// Conflict answers that another client was faster. Throttled answers that there are too many requests, and when to
+	// retry. Denied answers that the request is forbidden. The effect does not happen.
 	Conflict  Fault = "conflict"
 	Throttled Fault = "throttled"
 	Denied    Fault = "denied"
 )
 
-// What begins at an effect.
+// These faults begin at an effect.
 const (
-	// LongDenied is Denied for deniedFor, for all of the process's requests of this verb and kind.
+	// LongDenied is Denied for deniedFor, for all requests of the process with this verb and kind.
 	LongDenied Fault = "denied-for-long"
-	// Restart1 and so on crash the process before the effect; its next life begins with lists that lack so many changes
-	// of each kind. Restart0 is CrashBefore, but for sure with lists of now.
+	// Restart1 and so on crash the process before the effect. After the restart, its first lists lack so many changes of
+	// each kind.
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved has the process see several changes of an object as one, for hiddenFor.
+	// Unobserved lets the process see several changes of an object as one, for hiddenFor.
 	Unobserved Fault = "unobserved"
-	// TimeJumps lets a long time pass in the middle of the effect, for everybody: the host of all was suspended.
+	// TimeJumps lets a long time pass during the effect, for all processes: their host was suspended.
 	TimeJumps Fault = "time-jumps"
-	// ClockBack sets the wall clock of the process's host back, and there it stays. That the clock of a host is minutes
-	// ahead is no fault, but what the scenario clocks-differ is about.
+	// ClockBack permanently sets back the wall clock of the process's host. A clock that is minutes ahead is not a fault:
+	// the scenario clocks-differ tests it.
 	ClockBack Fault = "clock-back"
-	// InFlight has the process lose its lease while this request is on its way: its successor works for a while, then the
-	// request arrives, and all that comes after it meets a closed fence.
+	// InFlight lets the process lose its Lease while this request is in flight. Its successor works for a while, then the
+	// request arrives. All later requests of the process meet a closed fence.
 	InFlight Fault = "in-flight"
-	// TwoLeaders suspends the process's host right before the effect, until another leader has worked for a while. Then it
-	// goes on with what it knew, writes and calls of the cloud included, until the fence of its lease closes.
+	// TwoLeaders suspends the process's host right before the effect, until another leader has worked for a while. Then
+	// the process continues with its old knowledge, including writes and calls of the cloud, until the fence of its Lease
+	// closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted begin the names of Frozen and Relisted, which end with a kind. The process's view of the kind
-	// stands still for frozenFor. Then it continues, with a new list if relisted.
+	// frozen and relisted are prefixes of fault names that end with a kind. The process's view of the kind receives no
+	// changes for frozenFor. Then it continues, with a new list if relisted.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
 
-// How long disturbances take.
+// These are the durations of disturbances.
 const (
 	deniedFor = 40 * time.Second
 	hiddenFor = 2 * time.Minute
 	frozenFor = 40 * time.Second
 	jump      = 5 * time.Minute
 	setBack   = 2 * time.Minute
-	// renewDeadline and leaseDuration are the lease's of operator.Config: for so long a leader that was suspended may take
-	// itself for the leader, and after so long another one is elected. inFlight is how long a request is on its way.
+	// renewDeadline and leaseDuration equal those of process.Config: how long a suspended leader may still consider itself
+	// the leader, and after how long another process is elected. inFlight is how long a request is in flight.
 	renewDeadline = 10 * time.Second
 	leaseDuration = 15 * time.Second
-	// fencedWait is how long a process whose fence has closed is there.
+	// fencedWait is how long a process exists after its fence has closed.
 	fencedWait = 3 * time.Second
 	inFlight   = 20 * time.Second
-	// retryAfter is how long a throttled caller is asked to wait.
+	// retryAfter is the delay that a throttled caller is told to wait.
 	retryAfter = 5 * time.Second
 )
 
-// faultsOf are those that make sense for an effect, at random runs. A crash after a read is one before the next effect.
+// faultsOf returns the faults for an effect in random runs. A crash after a read equals one before the next effect.
 func faultsOf(e Effect) []Fault {
 	switch {
 	case e.Reads:
@@ -92,19 +93,19 @@ func faultsOf(e Effect) []Fault {
 	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
 }
 
-// everyFaultOf are those that a plan can have at an effect of a process that caches some kinds.
+// everyFaultOf returns the faults that a plan can have at an effect of a process that caches some kinds.
 func everyFaultOf(e Effect, cached []string) []Fault {
 	out := append(faultsOf(e), Throttled, Restart1, Restart3, Restart9, Unobserved, TimeJumps, ClockBack, TwoLeaders)
-	// Whether a provider may read tokens at all does not change from one moment to the next: who may not makes none.
+	// The permission to read tokens does not change from one moment to the next. A provider without it creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
-	// What is created or read cannot be another version than expected, nor what is deleted without saying of which.
+	// A creation or a read cannot meet an unexpected version, nor can a deletion without a version.
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
-	// A bootstrap token that arrives when its machine has joined ends with its time: Kubernetes' own controller, which
-	// is not in the world, removes it.
+	// A bootstrap token that arrives after its machine has joined is removed when it expires, by a controller of
+	// Kubernetes that is not in the world.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
 		out = append(out, InFlight)
 	}
@@ -114,8 +115,8 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	return out
 }
 
-// strike does what a fault does before the effect happens.
-func (p *Process) strike(f Fault, e Effect) {
+// inject applies what a fault does before the effect happens.
+func (p *Process) inject(f Fault, e Effect) {
 	w := p.world
 	switch f {
 	case CrashBefore:
@@ -160,7 +161,7 @@ func (p *Process) freeze(kind string, lost bool) {
 	}
 }
 
-// faultsLast reports whether something is still wrong that began at an effect.
+// faultsLast reports whether a fault that began at an effect still lasts.
 func (w *World) faultsLast() bool {
 	if w.election != nil {
 		return true
@@ -178,7 +179,7 @@ func (w *World) faultsLast() bool {
 	return false
 }
 
-// denial is what a process may not do for a while.
+// denial is a request that a process may not send for a while.
 type denial struct {
 	verb, kind string
 	until      time.Time
@@ -193,7 +194,7 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// errorOf returns the answer to an effect that does not happen, and nil if it happens.
+// errorOf returns the error of an effect that does not happen, nil if it happens.
 func (p *Process) errorOf(f Fault, e Effect) error {
 	if err := p.world.webhookRefuses(e); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (p *Process) errorOf(f Fault, e Effect) error {
 	case f == Refused:
 		return errNoAnswer
 	case f == Conflict && e.Cloud:
-		return provider.Errorf(provider.Aborted, "another operation is under way")
+		return provider.Errorf(provider.Aborted, "another operation is in progress")
 	case f == Conflict:
 		return apierrors.NewConflict(resource, e.Name, fmt.Errorf("the object has been modified"))
 	case f == Throttled && e.Cloud:

@@ -17,7 +17,7 @@ const (
 	deployment = "web"
 )
 
-// classes makes the classes of a fleet: two with a bootstrap token in their user data, and one without.
+// classes creates the classes of a fleet. One of them has a bootstrap token in its user data.
 func classes(ctx context.Context, c client.Client) error {
 	for _, name := range []string{"credentials", "plain", "token"} {
 		if err := c.Create(ctx, secretOf(name)); err != nil {
@@ -33,7 +33,7 @@ func classes(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// fleet is a deployment to create.
+// fleet returns a deployment to create.
 func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 	d.Spec.Replicas = &replicas
@@ -46,12 +46,12 @@ func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployme
 	return d
 }
 
-// edit changes the deployment as a person does.
+// edit changes the deployment, as an administrator does.
 func edit(name string, change func(*v1beta1.MachineDeployment)) Action {
 	return editNamed(deployment, name, change)
 }
 
-// editNamed changes the deployment of a name.
+// editNamed changes the deployment with a name.
 func editNamed(which, name string, change func(*v1beta1.MachineDeployment)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{}
@@ -87,7 +87,7 @@ func remove() Action {
 	}}
 }
 
-// kill ends a process at a moment at which it may be doing nothing.
+// kill ends a process at a moment at which it may be idle.
 func kill(process string) Action {
 	return Action{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
@@ -99,7 +99,7 @@ func kill(process string) Action {
 	}}
 }
 
-// deleteMachine deletes one of the machines, whichever is the i-th then.
+// deleteMachine deletes the i-th machine of those that exist then.
 func deleteMachine(i int) Action {
 	return Action{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
@@ -107,13 +107,13 @@ func deleteMachine(i int) Action {
 			return nil
 		}
 		m := machines[i%len(machines)]
-		w.logf("it is %s", m.GetName())
+		w.logf("the machine is %s", m.GetName())
 		return client.IgnoreNotFound(c.Delete(ctx,
 			&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}))
 	}}
 }
 
-// breakInstance lets the instance of one of the Ready nodes vanish, whichever is the i-th then.
+// breakInstance removes the instance of the i-th Ready node of those that exist then.
 func breakInstance(i int) Action {
 	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
@@ -127,15 +127,15 @@ func breakInstance(i int) Action {
 			return nil
 		}
 		broken := candidates[i%len(candidates)]
-		w.logf("it is %s of %s", broken.ProviderID, broken.MachineKey)
+		w.logf("the instance is %s of %s", broken.ProviderID, broken.MachineKey)
 		w.broken++
 		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool { return in == broken })
 		return nil
 	}}
 }
 
-// recorded returns the instances that their Machines know of. Of one that came and went before it was recorded, a
-// Node may be left that nobody can tell whose it was.
+// recorded returns the instances that their Machines have recorded. An instance that vanishes before it was recorded
+// may leave a Node whose owner is unknown.
 func (w *World) recorded() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -153,19 +153,19 @@ func pause(paused bool) Action {
 	return edit(fmt.Sprintf("paused: %t", paused), func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused })
 }
 
-// label changes something that does not roll.
+// label changes a label of the machines, which needs no rollout.
 func label(value string) Action {
 	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Labels["tier"] = value
 	})
 }
 
-// upgrade changes the version, which the cloud does in place where it is asked to.
+// upgrade changes the version, which the cloud updates in place if the strategy requests it.
 func upgrade(version string) Action {
 	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
 }
 
-// onceThereIs lets a action wait for the n-th object of a kind, or instance.
+// onceThereIs delays an action until the n-th object of a kind, or the n-th instance, exists.
 func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
 	d.After = func(w *World) bool {

@@ -12,9 +12,9 @@ import (
 	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// forceDeleteScenarios are machines that go before their instances. By force, while the cloud refuses to delete
-// instances: what they leave is removed when the cloud allows that. And by hand, after the cloud has accepted the
-// deletion: their Nodes are deleted.
+// forceDeleteScenarios are machines that are gone before their instances. In the first, the machine is force-deleted
+// while the cloud refuses to delete instances. What remains is removed when the cloud allows it. In the second, the
+// finalizer is removed by hand after the cloud has accepted the deletion. The Node is then deleted.
 func forceDeleteScenarios() []Scenario {
 	force := annotateDeleted(v1beta1.AnnotationForceDelete)
 	force.After = nil
@@ -30,7 +30,7 @@ func forceDeleteScenarios() []Scenario {
 	}
 }
 
-// stripDeleting has a person remove the finalizers of a machine whose instance the cloud is removing.
+// stripDeleting removes the finalizers of a machine whose instance the cloud is deleting.
 func stripDeleting() Action {
 	const name = "remove the finalizers of a machine that is being deleted"
 	going := func(w *World) (all []*v1beta1.Machine) {
@@ -63,7 +63,7 @@ func stripDeleting() Action {
 		}}
 }
 
-// forced reports whether the owner of an instance, or of parts, was deleted by force and is recorded as such.
+// forced reports whether the owner of an instance, or of leftovers, was force-deleted and is recorded as such.
 func (w *World) forced(owner uid) bool {
 	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
 		record := o.(*corev1.ConfigMap)
@@ -85,14 +85,14 @@ func (w *World) forced(owner uid) bool {
 	return false
 }
 
-// leftByForce is the exception to I1: a machine that is deleted by force may go before its instance, once what may
-// remain is recorded.
+// leftByForce is the exception to I1: a force-deleted machine may be gone before its instance, once what may remain is
+// recorded.
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
 	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }
 
-// leftByForce counts the instances, and their Nodes, that machines left that were deleted by force, where no collection
-// of orphans removes them.
+// leftByForce counts the instances, and their Nodes, of force-deleted machines if the orphan collection does not run
+// and remove them.
 func (w *World) leftByForce() (instances, nodes int) {
 	if w.safety.optionalReconcilers.has(Orphans) {
 		return 0, 0

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// HealthChecks is machines that fall silent, alone or together, and clusters that do not answer.
+	// HealthChecks are scenarios with kubelets that become silent, alone or together, and with clusters that do not
+	// answer.
 	HealthChecks Group = "health"
-	// Safety is what must not be touched, or must not be made: orphans, freezes, marks, certificates.
+	// Safety are scenarios with what must not be touched or created: orphans, freezes, marks, certificates.
 	Safety Group = "safety"
 )
 
@@ -56,9 +57,9 @@ func safetyScenarios() []Scenario {
 	}...)
 }
 
-// silence makes the kubelet of one of the Ready nodes fall silent, whichever is the i-th then.
+// silence silences the kubelet of the i-th Ready node of those that exist then.
 func silence(i int) Action {
-	return Action{Name: "a kubelet falls silent", Do: func(_ context.Context, w *World, _ client.Client) error {
+	return Action{Name: "a kubelet becomes silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && !in.hung &&
@@ -70,17 +71,17 @@ func silence(i int) Action {
 			return nil
 		}
 		in := candidates[i%len(candidates)]
-		w.logf("it is on %s of %s", in.ProviderID, in.MachineKey)
+		w.logf("the kubelet is on %s of %s", in.ProviderID, in.MachineKey)
 		in.hung = true
 		return nil
 	}}
 }
 
-// revive has the kubelets of all silent nodes report again, but for the first few.
+// revive lets the kubelets of all silent nodes report again, except the first few.
 func revive(but int) Action {
-	return Action{Name: fmt.Sprintf("kubelets report again, but for %d", but),
+	return Action{Name: fmt.Sprintf("kubelets report again, except %d", but),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
-			left := but // Copies of the world do it, too.
+			left := but // Copies of the world run this action, too.
 			for _, in := range w.cloud.instances {
 				if in.hung && left > 0 {
 					left--
@@ -92,12 +93,12 @@ func revive(but int) Action {
 		}}
 }
 
-// check makes a MachineHealthCheck that says what the built-in policy does, but how many may be unhealthy.
+// check creates a MachineHealthCheck with the built-in policy, except for maxUnhealthy.
 func check(maxUnhealthy string) Action { return checkOf(maxUnhealthy, deployment) }
 
-// checkOf makes one for the machines of some deployments.
+// checkOf creates a MachineHealthCheck for the machines of some deployments.
 func checkOf(maxUnhealthy string, apps ...string) Action {
-	return Action{Name: "make a health check with maxUnhealthy " + maxUnhealthy,
+	return Action{Name: "create a health check with maxUnhealthy " + maxUnhealthy,
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
 			most := intstr.Parse(maxUnhealthy)
 			o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
@@ -113,8 +114,8 @@ func checkOf(maxUnhealthy string, apps ...string) Action {
 		}}
 }
 
-// skew restarts a process on a host whose clock is off, for this life of the process and those after it. No clock
-// jumps ahead while a process lives: what it measures itself is by a clock that does not do that.
+// skew restarts a process on a host whose clock is wrong, for this life of the process and the following ones. No clock
+// jumps ahead while a process lives, because the process measures durations by a monotonic clock.
 func skew(process string, ahead time.Duration) Action {
 	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -127,8 +128,8 @@ func skew(process string, ahead time.Duration) Action {
 		}}
 }
 
-// differingClocks is silences where one process's clock is off by more than any node may be silent, ahead or behind,
-// from the beginning or while a node is silent already.
+// differingClocks is silences plus a process whose clock differs by more than any node may be silent, ahead or behind.
+// It differs from the beginning, or after a node has become silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
@@ -138,12 +139,12 @@ func differingClocks(r *rand.Rand) []Action {
 	return slices.Insert(actions, 1+r.IntN(len(actions)), off.after(some(r, 3*time.Minute)))
 }
 
-// some is a time that is some part of another one.
+// some returns a random part of a duration.
 func some(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most))).Truncate(time.Second)
 }
 
-// silences is one kubelet or two that fall silent, for good or for a while.
+// silences is one or two kubelets that become silent, permanently or for a while.
 func silences(r *rand.Rand) []Action {
 	actions := []Action{steadily()}
 	if r.IntN(2) == 0 {
@@ -156,13 +157,14 @@ func silences(r *rand.Rand) []Action {
 	switch r.IntN(4) {
 	case 0:
 		actions = append(actions, revive(0).after(some(r, 7*time.Minute)))
-	case 1: // It comes back in the very moment.
+	case 1: // The kubelet reports again just when its timeout ends.
 		actions = append(actions, revive(0).after(healthTimeout))
 	}
 	return actions
 }
 
-// tooMany is more silent kubelets than may be, for longer than each may be, of which some come back.
+// tooMany is more silent kubelets than maxUnhealthy allows, for longer than each may be silent. Some of them report
+// again.
 func tooMany(r *rand.Rand) []Action {
 	actions := []Action{steadily()}
 	if r.IntN(2) == 0 {
@@ -174,16 +176,16 @@ func tooMany(r *rand.Rand) []Action {
 	return append(actions, revive(r.IntN(2)).after(healthTimeout+some(r, 5*time.Minute)))
 }
 
-// meltdowns is most kubelets falling silent and coming back, but for one perhaps.
+// meltdowns is most kubelets becoming silent and reporting again, except perhaps one.
 func meltdowns(r *rand.Rand) []Action {
 	actions := []Action{steadily(), check("100%")}
 	for range 4 + r.IntN(3) {
 		actions = append(actions, silence(r.IntN(6)).after(some(r, 2*time.Second)))
 	}
-	return append(actions, revive(r.IntN(2)).after(wellKnown+some(r, 9*time.Minute)))
+	return append(actions, revive(r.IntN(2)).after(healthKnownAfter+some(r, 9*time.Minute)))
 }
 
-// outages is a cluster that is unreachable for a while, and kubelets that only report a while after that.
+// outages is a cluster that is unreachable for a while, and kubelets that report only a while after that.
 func outages(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{steadily()}
@@ -191,7 +193,7 @@ func outages(to int) func(*rand.Rand) []Action {
 			actions = append(actions, check("100%"))
 		}
 		silent := r.IntN(3)
-		comesBack := silent > 1 || r.IntN(3) > 0 // More than one is more than may be unhealthy.
+		comesBack := silent > 1 || r.IntN(3) > 0 // Two silent kubelets are more than may be unhealthy.
 		lost := []Action{outage(to, r.IntN(2) == 0)}
 		for range silent {
 			lost = append(lost, silence(r.IntN(4)))
@@ -209,7 +211,7 @@ func outages(to int) func(*rand.Rand) []Action {
 	}
 }
 
-// changesInOutage is people who do things while a cluster is unreachable, and right before.
+// changesInOutage is changes by administrators during an outage of a cluster, and right before it.
 func changesInOutage(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		any := func() Action {
@@ -235,14 +237,14 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 		if r.IntN(2) == 0 {
 			return append(actions, back(to).after(some(r, 14*time.Minute)))
 		}
-		// Kubelets try again ever less often.
+		// Kubelets retry at growing intervals.
 		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to),
 			revive(0).after(some(r, 90*time.Second)))
 	}
 }
 
-// lateInOutage is a machine whose instance was made before an outage: when that is nearly over the machine is deleted,
-// or the provider is started anew after more time than the machine has to join.
+// lateInOutage is a machine whose instance was created before an outage. When the outage is nearly over, the machine is
+// deleted, or the provider restarts after more time than the machine has to join.
 func lateInOutage(r *rand.Rand) []Action {
 	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true)}
 	switch r.IntN(3) {
@@ -252,12 +254,12 @@ func lateInOutage(r *rand.Rand) []Action {
 	case 1:
 		return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(15*time.Second))
 	}
-	// A deletion goes on without the cluster after half a minute.
+	// After half a minute, a deletion continues without the cluster.
 	return append(actions, deleteMachine(2).after(time.Minute),
 		back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
 }
 
-// delayJoins keeps the kubelets that have not joined from doing so for now.
+// delayJoins keeps the kubelets that have not joined from joining for now.
 func delayJoins() Action {
 	return Action{Name: "kubelets that have not joined wait",
 		Do: func(_ context.Context, w *World, _ client.Client) error {

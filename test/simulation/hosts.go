@@ -14,9 +14,10 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// The kubelets. Each is the instance that it runs on; what it does next is one of the scheduler's choices.
+// This file simulates the kubelets. Each is the instance on which it runs. Its next step is one of the scheduler's
+// choices.
 
-// kubelets returns what the kubelets, and those who look after them, may do now.
+// kubelets returns the next steps of the kubelets, and of the controllers of the target cluster.
 func (w *World) kubelets() []choice {
 	var out []choice
 	for _, c := range w.manager().Choices() {
@@ -36,7 +37,7 @@ func (w *World) kubelets() []choice {
 			if do := w.flaps(in, node); do != nil {
 				out = append(out, choice{"a condition of node " + node.Name + " changes", do})
 			}
-		case w.runsOn(in) && !in.registered && node == nil && w.maySpeak(in):
+		case w.runsOn(in) && !in.registered && node == nil && w.mayRegister(in):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
 		case in.State == provider.StateRunning && mine && !w.neverReady(in) && readiness(node) != corev1.ConditionTrue:
 			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error {
@@ -47,7 +48,7 @@ func (w *World) kubelets() []choice {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		in := w.hostOf(node)
-		// Without an ID and without a token nobody else can tell whose it was.
+		// Without an ID and without a token, no other controller can tell which machine the Node belongs to.
 		if in == nil && node.Spec.ProviderID == "" && w.safety.optionalReconcilers == CloudController {
 			out = append(out, choice{"the cloud controller deletes node " + node.Name, func() error {
 				return client.IgnoreNotFound(w.target.Client("cloud-controller").Delete(context.Background(), node))
@@ -70,7 +71,7 @@ func (w *World) node(name string) *corev1.Node {
 	return nil
 }
 
-// hostOf is the instance that a Node is of, also before it has a provider ID; nil where it is gone.
+// hostOf returns the instance of a Node, also before the Node has a provider ID. It is nil if the instance is gone.
 func (w *World) hostOf(node *corev1.Node) *instance {
 	if node.Spec.ProviderID != "" && !ofDistribution(node) {
 		return w.cloud.byID(node.Spec.ProviderID)
@@ -83,7 +84,7 @@ func (w *World) hostOf(node *corev1.Node) *instance {
 	return nil
 }
 
-// setProviderID is the cloud controller's.
+// setProviderID sets the provider ID as the cloud controller does.
 func (w *World) setProviderID(node *corev1.Node, id string) error {
 	changed := node.DeepCopy()
 	changed.Spec.ProviderID = id
@@ -100,7 +101,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tokenGood reports whether the instance can join: with its bootstrap token, or without one where it was given none.
+// tokenGood reports whether the instance can join: with its bootstrap token, or without one if it was given none.
 func (w *World) tokenGood(in *instance) bool {
 	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
 	if !given {
@@ -132,14 +133,14 @@ func (w *World) register(in *instance) error {
 	return w.kubelet().Create(context.Background(), node)
 }
 
-// setReady is a kubelet's: it says whether its node is ready.
+// setReady sets the Ready condition of a Node as its kubelet does.
 func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error {
 	changed := node.DeepCopy()
 	w.report(changed, status)
 	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
 }
 
-// report gives a Node what its kubelet says of it.
+// report writes the kubelet's report into a Node.
 func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
 	node.Status.Conditions = nil
@@ -154,8 +155,8 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 }
 
-// manager is the target cluster's kube-controller-manager. It does not hear of a kubelet that hangs or whose instance
-// is gone.
+// manager is the target cluster's kube-controller-manager. It receives no report from a kubelet that hangs or whose
+// instance is gone.
 func (w *World) manager() controllermanager.Manager {
 	silent := func(node *corev1.Node) bool {
 		in := w.hostOf(node)

@@ -17,47 +17,49 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Incidents is what has happened to the users of other systems, which package test/incidents describes: the same cause,
-// in this world.
+// Incidents are scenarios with the causes of incidents that users of other systems had. Package test/incidents
+// describes them.
 const Incidents Group = "incidents"
 
-// incidentScenarios are those that other groups do not have.
+// incidentScenarios are the scenarios of incidents that no other group has.
 func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles is what is wrong with a cloud, its images and its networks in the scenarios of incidents, while a script
-// wants it. The zero value is a cloud without any.
+// troubles is what a script lets go wrong with the cloud, its images and its networks in the scenarios of incidents.
+// The zero value is a cloud without troubles.
 type troubles struct {
-	// quota is how many instances there may be, those that are being removed included; 0 is any number.
+	// quota is the highest number of instances, including those that are being deleted. 0 means any number.
 	quota int
-	// perMinute is how many calls in a minute the cloud answers; 0 is any number. answered are those of the last minute.
+	// perMinute is how many calls the cloud answers in a minute. 0 means any number. answered are the times of the calls
+	// in the last minute.
 	perMinute int
 	answered  []time.Time
-	// forgets is true while the cloud says that there is no instance at all.
+	// forgets reports whether the cloud reports no instance at all.
 	forgets bool
-	// silent is the image whose kubelets never register, flapping the one whose kubelets register, are never Ready and
-	// report another condition every flapEvery.
+	// silent is the image whose kubelets never register. flapping is the image whose kubelets register, are never Ready,
+	// and change another condition every flapEvery.
 	silent, flapping string
-	// madeSilent is how many instances were made of the image silent that the cloud does not give up by itself, the first
-	// of them at silentSince.
+	// madeSilent is the number of instances that were created with the image silent and that the cloud does not give up.
+	// The first one was created at silentSince.
 	madeSilent  int
 	silentSince time.Time
-	// mostSilent is how many instances of the image silent may be created; 0 is any number.
+	// mostSilent is how many instances with the image silent may be created. 0 means any number.
 	mostSilent int
-	// withdrawn is true after the script took back a request for more machines than the quota allows. inVain are the
-	// machines that were refused an instance since.
+	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain are the
+	// machines that were refused an instance after that.
 	withdrawn bool
 	inVain    map[uid]bool
-	// byAddress is true where the cloud names hosts after their addresses, and gives an address away again at once.
+	// byAddress reports whether the cloud names hosts after their addresses, and assigns a free address again at once.
 	byAddress bool
-	// refused is when each machine was refused an instance, throttled when a call was.
+	// refused are the times at which each machine was refused an instance. throttled are the times at which calls were
+	// refused.
 	refused   map[uid][]time.Time
 	throttled []time.Time
-	// stripped are the machines that somebody removed although their instances were there.
+	// stripped are the machines that were removed although their instances existed.
 	stripped map[uid]bool
 	deletes  refusedDeletes
-	// otherIDs is true where the cloud controller is a distribution's, which gives Nodes IDs of its own.
+	// otherIDs reports whether a distribution's cloud controller sets its own provider IDs on Nodes.
 	otherIDs bool
 }
 
@@ -71,10 +73,10 @@ func (t troubles) clone() troubles {
 	return t
 }
 
-// flapEvery is how often a condition of a Node changes that flaps.
+// flapEvery is how often a flapping condition of a Node changes.
 const flapEvery = 20 * time.Second
 
-// trouble changes what is wrong with the cloud.
+// trouble changes the troubles of the cloud.
 func trouble(name string, change func(*troubles)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		change(&w.cloud.troubles)
@@ -82,16 +84,16 @@ func trouble(name string, change func(*troubles)) Action {
 	}}
 }
 
-// under gives the cloud semantics, beside those that the run has.
+// under adds semantics to those of the cloud.
 func under(all ...Semantics) Action {
-	name := fmt.Sprintf("the cloud becomes %v", all)
+	name := fmt.Sprintf("the cloud gets the semantics %v", all)
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.past.habits = slices.Concat(w.cloud.past.habits, all)
 		return nil
 	}}
 }
 
-// bootAtOnce has instances run as soon as they are made.
+// bootAtOnce lets instances run as soon as they are created.
 func bootAtOnce() Action {
 	return Action{Name: "instances boot at once", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.Boot = 0
@@ -99,10 +101,10 @@ func bootAtOnce() Action {
 	}}
 }
 
-// lasting lets n times ten minutes pass in which people watch.
+// lasting lets ten minutes pass n times.
 func lasting(n int) []Action { return slices.Repeat([]Action{wait(10 * time.Minute)}, n) }
 
-// full refuses an instance more than the quota has.
+// full refuses an instance beyond the quota.
 func (c *Cloud) full(id uid) error {
 	t := &c.troubles
 	if t.quota == 0 || len(c.instances) < t.quota {
@@ -121,7 +123,7 @@ func (c *Cloud) full(id uid) error {
 	return provider.Errorf(provider.ResourceExhausted, "%d of %d instances are used", len(c.instances), t.quota)
 }
 
-// tooMany refuses a call more than the cloud answers in a minute.
+// tooMany refuses a call beyond the cloud's rate limit.
 func (c *Cloud) tooMany() error {
 	t := &c.troubles
 	if t.perMinute == 0 {
@@ -137,7 +139,7 @@ func (c *Cloud) tooMany() error {
 	return provider.Errorf(provider.Throttled, "more than %d calls in a minute", t.perMinute)
 }
 
-// hostname is the name of the next host of a cloud that names them after their addresses.
+// hostname returns the name of the next host, which may depend on its address.
 func (c *Cloud) hostname(machine string) string {
 	if !c.troubles.byAddress {
 		return machine
@@ -150,12 +152,12 @@ func (c *Cloud) hostname(machine string) string {
 	}
 }
 
-// of reports whether an instance is of an image.
+// of reports whether an instance has an image.
 func (in *instance) of(image string) bool {
 	return image != "" && strings.Contains(in.spec, fmt.Sprintf("%q:%q", "image", image))
 }
 
-// flaps returns the change of a condition of a Node that flaps, if it is due; nil if it does not.
+// flaps returns the next change of a flapping condition of a Node if it is due, otherwise nil.
 func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 	if !in.of(w.cloud.troubles.flapping) || w.clock.Since(in.flapped) < flapEvery {
 		return nil
@@ -175,7 +177,7 @@ func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 	}
 }
 
-// nextFlap returns when the next condition changes.
+// nextFlap returns when the next flapping condition changes.
 func (w *World) nextFlap() (at time.Time, any bool) {
 	for _, in := range w.cloud.instances {
 		if in.registered && in.of(w.cloud.troubles.flapping) && in.flapped.Add(flapEvery).After(w.clock.at) &&
@@ -186,14 +188,14 @@ func (w *World) nextFlap() (at time.Time, any bool) {
 	return at, any
 }
 
-// joinsWithin gives a deployment's machines a time to join.
+// joinsWithin sets the time that a deployment's machines have to join.
 func joinsWithin(d time.Duration) func(*v1beta1.MachineDeployment) {
 	return func(o *v1beta1.MachineDeployment) {
 		o.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: d}
 	}
 }
 
-// inOrder is a script that is the same in each run.
+// inOrder returns a script that is the same in each run.
 func inOrder(parts ...[]Action) func(*rand.Rand) []Action {
 	return func(*rand.Rand) []Action { return slices.Concat(parts...) }
 }

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Incidents of Cluster API, its infrastructure providers and OpenShift's machine API: fleets that grew without end,
-// shrank too far or could not go on.
+// This file has incidents of Cluster API, its infrastructure providers and the machine API of OpenShift: fleets that
+// grew without end, shrank too far or got stuck.
 
 func clusterAPIIncidents() []Scenario {
 	all := slices.Concat(fleetIncidents(), nodeIncidents())
@@ -44,23 +44,25 @@ func fleetIncidents() []Scenario {
 	}
 }
 
-// relabelled is a policy engine that changes the labels by which a set knows its machines, until somebody notices.
+// relabelled is a policy engine that changes the labels by which a set selects its machines, until an administrator
+// stops it.
 func relabelled(r *rand.Rand) []Action {
-	const most = 2*2 + 1 + 10 + 1 // The ceiling of a set of 2 with a surge of 1, and one that a former leader was making.
+	// most is the ceiling of a set of 2 with a surge of 1, plus one machine that a former leader was creating.
+	const most = 2*2 + 1 + 10 + 1
 	actions := []Action{
-		always("a set makes no machines without end while others take its machines from it", func(w *World) string {
+		always("a set does not create machines without end while another controller takes its machines", func(w *World) string {
 			if n := w.liveMachines(); n > most {
-				return fmt.Sprintf("there are %d machines, for 2 that are wanted", n)
+				return fmt.Sprintf("there are %d machines, want 2", n)
 			}
 			return ""
 		}),
-		happens("a policy engine begins to label machines", func(w *World) { w.outside.meddles = true }), scale(2),
+		changeWorld("a policy engine begins to label machines", func(w *World) { w.outside.relabels = true }), scale(2),
 	}
 	return append(actions, wait(3*time.Minute),
-		happens("the policy engine is mended", func(w *World) { w.outside.meddles = false }),
+		changeWorld("the policy engine is fixed", func(w *World) { w.outside.relabels = false }),
 		Action{Name: "delete the machines without a set", Wait: some(r, time.Minute), After: func(w *World) bool {
 			return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
-				return owned(m) != "nobody" && m.Labels["app"] != deployment
+				return owned(m) != "unowned" && m.Labels["app"] != deployment
 			})
 		}, Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.withoutOwners() {
@@ -72,18 +74,18 @@ func relabelled(r *rand.Rand) []Action {
 		}})
 }
 
-// neverReady is a rollout to an image whose nodes are never ready, under a health check that replaces them sooner than
-// they fail by themselves, for most of an hour. People go back once the deployment has said that the revision fails.
+// neverReady is a rollout to an image whose nodes are never ready, for most of an hour. A health check replaces them
+// before their join timeout. The rollout is reverted after the deployment has reported that the revision fails.
 func neverReady(r *rand.Rand) []Action {
 	actions := []Action{
-		happens("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
-		always("a broken image costs a few machines", func(w *World) string {
+		changeWorld("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
+		always("a broken image costs only a few machines", func(w *World) string {
 			if n := w.everMade() - 3; n > 12 {
-				return fmt.Sprintf("%d machines of it were made", n)
+				return fmt.Sprintf("%d machines of the broken image were created", n)
 			}
 			return ""
 		}),
-		always("the machines of the image before stay", func(w *World) string {
+		always("the machines of the previous image stay", func(w *World) string {
 			n := 0
 			for _, m := range w.machines() {
 				if m.DeletionTimestamp.IsZero() && m.Spec.ClassRef.Name == "a" {
@@ -91,17 +93,17 @@ func neverReady(r *rand.Rand) []Action {
 				}
 			}
 			if n < 3 {
-				return fmt.Sprintf("%d of 3 are left", n)
+				return fmt.Sprintf("%d of 3 machines are left", n)
 			}
 			return ""
 		}),
 		roll("b"),
 	}
 	actions = append(actions, lasting(3+r.IntN(2))...)
-	return append(actions, roll("a").once("the deployment says that the revision fails", revisionFails))
+	return append(actions, roll("a").once("the deployment reports that the revision fails", revisionFails))
 }
 
-// revisionFails reports whether the deployment has the reason RevisionFailing for its newest revision.
+// revisionFails reports whether the deployment has the reason RevisionFailing.
 func revisionFails(w *World) bool {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		for _, c := range o.(*v1beta1.MachineDeployment).Status.Conditions {
@@ -113,7 +115,7 @@ func revisionFails(w *World) bool {
 	return false
 }
 
-// withoutWebhook is people who change a fleet while each write of a machine fails.
+// withoutWebhook is changes of a fleet while each write of a machine fails.
 func withoutWebhook(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(2)), roll("b")}
 	r.Shuffle(len(change), func(i, j int) { change[i], change[j] = change[j], change[i] })
@@ -121,7 +123,7 @@ func withoutWebhook(r *rand.Rand) []Action {
 	down := webhookDown(length)
 	down.Wait = []time.Duration{0, 2 * time.Second, 15 * time.Second}[r.IntN(3)]
 	return []Action{
-		always("writes that fail are tried again ever more slowly", func(w *World) string {
+		always("failed writes are repeated at growing intervals", func(w *World) string {
 			if w.outside.refused > 150 {
 				return fmt.Sprintf("%d writes were refused", w.outside.refused)
 			}
@@ -137,13 +139,13 @@ func scaledBack(r *rand.Rand) []Action {
 		edit(fmt.Sprintf("delete policy %s", policy), func(d *v1beta1.MachineDeployment) {
 			d.Spec.DeletePolicy = policy
 		}),
-		always("one machine less is one machine", func(w *World) string {
-			// A former leader may have been making one, which then is one too many.
+		always("scaling down by one deletes one machine", func(w *World) string {
+			// A former leader may have been creating a machine, which is then surplus.
 			if n := w.everMade(); n > 5+w.deposed {
-				return fmt.Sprintf("%d machines were made for 5", n)
+				return fmt.Sprintf("%d machines were created, want 5", n)
 			}
 			if n := w.deletedBy(Manager); n > 1+w.deposed {
-				return fmt.Sprintf("%d machines were deleted for 1", n)
+				return fmt.Sprintf("%d machines were deleted, want 1", n)
 			}
 			return ""
 		}),
@@ -153,17 +155,17 @@ func scaledBack(r *rand.Rand) []Action {
 
 // rolledSlowly is a rollout in which each drain takes longer than a new machine needs.
 func rolledSlowly(*rand.Rand) []Action {
-	return []Action{always("a rollout takes no more instances than its strategy allows", func(w *World) string {
-		// replicas + maxSurge are live, and as many more are being deleted as the strategy lets go at a time. A former leader
-		// may have created one more.
+	return []Action{always("a rollout uses no more instances than its strategy allows", func(w *World) string {
+		// Up to replicas + maxSurge machines are live, and as many more are being deleted as the strategy deletes at a time.
+		// A former leader may have created one more.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
-			return fmt.Sprintf("there are %d instances for 3", n)
+			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}
 		return ""
 	}), roll("b")}
 }
 
-// rolledSilent is a rollout of a fleet none of whose nodes reports any more.
+// rolledSilent is a rollout of a fleet whose nodes are all silent.
 func rolledSilent(r *rand.Rand) []Action {
 	var actions []Action
 	for range 3 {
@@ -178,18 +180,18 @@ func surgeInPercent(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = &surge, &unavailable
 }
 
-// rolledInPercent is a rollout whose surge is a share that is rounded up to two machines.
+// rolledInPercent is a rollout with a percentage as surge, which is rounded up to two machines.
 func rolledInPercent(r *rand.Rand) []Action {
 	return []Action{always("a rollout deletes each old machine once", func(w *World) string {
 		if n := w.everMade(); n > 3+3 {
-			return fmt.Sprintf("%d machines were made for 3 old and 3 new ones", n)
+			return fmt.Sprintf("%d machines were created, want 3 old and 3 new ones", n)
 		}
 		return ""
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restored is a control cluster that is restored from a backup whose tool drops owner references: the manager starts
-// after that, in the middle of it or once it had begun.
+// restored is a control cluster that is restored from a backup by a tool that drops owner references. The manager
+// starts after the restore.
 func restored(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
@@ -209,9 +211,9 @@ func restored(r *rand.Rand) []Action {
 		}
 		return nil
 	}}
-	return []Action{always("a fleet that is restored keeps its machines", func(w *World) string {
+	return []Action{always("a restored fleet keeps its machines", func(w *World) string {
 		if n := w.everMade(); n > 4 {
-			return fmt.Sprintf("%d machines were made although 4 are there", n-4)
+			return fmt.Sprintf("%d machines were created although 4 exist", n-4)
 		}
 		if n := w.deletedBy(Manager); n > 0 {
 			return fmt.Sprintf("%d machines were deleted", n)
@@ -220,8 +222,8 @@ func restored(r *rand.Rand) []Action {
 	}), restore, bringUp(Manager, r.IntN(6)).after(some(r, time.Minute))}
 }
 
-// deletedUnseen is a deployment that is deleted, with all that belongs to it, while the manager is down. It starts
-// from lists that lack most of it.
+// deletedUnseen is a deployment that is deleted, with everything that it owns, while the manager is down. The manager
+// then starts from lists that lack most of this.
 func deletedUnseen(r *rand.Rand) []Action {
 	policy := []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
 		metav1.DeletePropagationBackground}[r.IntN(2)]
@@ -237,9 +239,9 @@ func deletedUnseen(r *rand.Rand) []Action {
 			d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 			return client.IgnoreNotFound(c.Delete(ctx, d, client.PropagationPolicy(policy)))
 		}}
-	return []Action{always("no machine is made for a deployment that is being deleted", func(w *World) string {
+	return []Action{always("no machine is created for a deployment that is being deleted", func(w *World) string {
 		if n := w.everMade(); n > 3 {
-			return fmt.Sprintf("%d machines were made", n-3)
+			return fmt.Sprintf("%d machines were created", n-3)
 		}
 		return ""
 	}), unseen}

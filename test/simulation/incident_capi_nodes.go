@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Incidents of Cluster API, its infrastructure providers and OpenShift's machine API about single machines: Nodes that
-// come late or go early, clouds that say little, certificates and drains that never end.
+// This file has incidents of Cluster API, its infrastructure providers and the machine API of OpenShift about single
+// machines. Nodes come late or are deleted early, clouds report little, and certificates and drains never finish.
 
 func nodeIncidents() []Scenario {
 	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
@@ -37,12 +37,12 @@ func nodeIncidents() []Scenario {
 	}
 }
 
-// addressesLate is machines whose cloud reports their addresses a while after their kubelets ask for certificates to
-// serve under them.
+// addressesLate is machines whose addresses the cloud reports only after their kubelets have requested serving
+// certificates.
 func addressesLate(r *rand.Rand) []Action {
 	const after, most = time.Minute, 3 * time.Minute
 	return []Action{
-		happens("instances get addresses late", func(w *World) { w.cloud.outside.addressesAfter = after }),
+		changeWorld("instances get addresses late", func(w *World) { w.cloud.outside.addressesAfter = after }),
 		always("a certificate is approved soon after the cloud reports the addresses", func(w *World) string {
 			for _, in := range w.cloud.instances {
 				csr := w.requestNamed(in.serveName())
@@ -51,7 +51,7 @@ func addressesLate(r *rand.Rand) []Action {
 					continue
 				}
 				if waited := w.clockSteadySince(since); waited > most {
-					return fmt.Sprintf("%s waits for %s", csr.Name, waited)
+					return fmt.Sprintf("%s has waited for %s", csr.Name, waited)
 				}
 			}
 			return ""
@@ -60,9 +60,9 @@ func addressesLate(r *rand.Rand) []Action {
 	}
 }
 
-// floodOfRequests is more requests for certificates that nobody answers than an approver might think there can be.
+// floodOfRequests creates more unanswered certificate requests than an approver might expect.
 func floodOfRequests() Action {
-	return Action{Name: "120 requests for certificates come from nobody", Do: func(ctx context.Context, w *World,
+	return Action{Name: "120 unknown requesters request certificates", Do: func(ctx context.Context, w *World,
 		_ client.Client) error {
 		for i := range 120 {
 			asked := identity{user: "system:bootstrap:abcdef", groups: []string{"system:bootstrappers"},
@@ -80,7 +80,7 @@ func floodOfRequests() Action {
 }
 
 // nodesDeleted is Nodes that an administrator deletes while their kubelets run. Machines that are exempt from
-// remediation stay, and take the Node that registers again at once or in time. Others are replaced at once.
+// remediation stay, and get the Node that registers again at once or later. Other machines are replaced at once.
 func nodesDeleted(r *rand.Rand) []Action {
 	switch r.IntN(3) {
 	case 0:
@@ -92,7 +92,7 @@ func nodesDeleted(r *rand.Rand) []Action {
 	return []Action{steadily(), deleteNode(r.IntN(3), false), replacedSoon()}
 }
 
-// exemptAll has an administrator exempt all machines from remediation.
+// exemptAll exempts all machines from remediation.
 func exemptAll(n int) Action {
 	return Action{Name: "exempt all machines from remediation",
 		After: func(w *World) bool { return len(w.machines()) == n },
@@ -108,34 +108,34 @@ func exemptAll(n int) Action {
 		}}
 }
 
-// replacedSoon says that a machine whose Node was deleted does not wait for the timeout of its health policy.
+// replacedSoon requires that a machine whose Node was deleted is replaced before the timeout of its health policy.
 func replacedSoon() Action {
 	const most = 3 * time.Minute
-	return always("a machine without its Node is replaced soon", func(w *World) string {
+	return always("a machine whose Node is gone is replaced soon", func(w *World) string {
 		for _, m := range w.machines() {
 			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
 			if c == nil || c.Reason != v1beta1.ReasonNodeGone || !m.DeletionTimestamp.IsZero() {
 				continue
 			}
 			if waited := w.clockSteadySince(c.LastTransitionTime.Time); waited > most {
-				return fmt.Sprintf("%s waits for %s", m.Name, waited)
+				return fmt.Sprintf("machine %s has waited for %s", m.Name, waited)
 			}
 		}
 		return ""
 	})
 }
 
-// keepsMachines says that each machine stays.
+// keepsMachines requires that each machine stays.
 func keepsMachines(n int) Action {
-	return always("no machine is exchanged", func(w *World) string {
+	return always("no machine is replaced", func(w *World) string {
 		if made, deleted := w.everMade(), w.deletedBy(Manager); made > n || deleted > 0 {
-			return fmt.Sprintf("%d machines were made and %d deleted", made-n, deleted)
+			return fmt.Sprintf("%d machines were created and %d deleted", made-n, deleted)
 		}
 		return ""
 	})
 }
 
-// nodeThenMachine is somebody who deletes a Node and then its machine.
+// nodeThenMachine deletes a Node and then its machine.
 func nodeThenMachine(r *rand.Rand) []Action {
 	again := r.IntN(2) == 0
 	return []Action{deleteNode(0, again),
@@ -150,10 +150,10 @@ func nodeThenMachine(r *rand.Rand) []Action {
 		}}}
 }
 
-// joinsLate is machines that are deleted before they are nodes, at a cloud that takes its time: their kubelets register
-// in the middle of it.
+// joinsLate is machines that are deleted before they have Nodes, in a slow cloud. Their kubelets register during the
+// deletion.
 func joinsLate(r *rand.Rand) []Action {
-	slow := happens("instances run on until they are gone", func(w *World) {
+	slow := changeWorld("kubelets work until their instances are gone", func(w *World) {
 		w.cloud.outside.lingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
 	})
 	goes := Action{Name: "delete the machines without a node", After: func(w *World) bool { return len(w.cloud.instances) > 1 },
@@ -173,13 +173,15 @@ func joinsLate(r *rand.Rand) []Action {
 	return []Action{slow, scale(3), scale(1).onceThereIs(2, "instance")}
 }
 
-// twoVanish is most of a small fleet that loses its instances, under a check that lets fewer be unhealthy.
+// twoVanish is a small fleet that loses most of its instances, under a health check that allows fewer unhealthy
+// machines.
 func twoVanish(r *rand.Rand) []Action {
 	return []Action{steadily(), check("40%"), breakInstance(r.IntN(3)),
 		breakInstance(r.IntN(2)).after(some(r, 30*time.Second))}
 }
 
-// silentUnderBudgets is a machine that is deleted after its node fell silent, with pods that no budget lets go.
+// silentUnderBudgets is a machine that is deleted after its node became silent, with pods that no budget allows to
+// evict.
 func silentUnderBudgets(*rand.Rand) []Action {
 	const most = drainTime + detachTime + 3*time.Minute
 	return []Action{
@@ -189,7 +191,7 @@ func silentUnderBudgets(*rand.Rand) []Action {
 					continue
 				}
 				if waited := w.clockSteadySince(m.DeletionTimestamp.Time); waited > most {
-					return fmt.Sprintf("machine %s is being deleted for %s: %s", m.Name, waited,
+					return fmt.Sprintf("machine %s has been in deletion for %s: %s", m.Name, waited,
 						meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDeleting).Reason)
 				}
 			}

@@ -2,13 +2,14 @@ package simulation
 
 import "testing"
 
-// Runs in which Machinist did, when it first met them here, what was reported of others.
+// TestIncidentsDoNotHappen runs scenarios in which Machinist, when it first met them here, failed in the same way as
+// other systems.
 //
 // Rule: adopt-only-when-missing.
 // Rule: orphaned-set-adopted.
 // Rule: released-count-towards-ceiling.
 // Rule: serving-certificate-for-known-addresses.
-func TestIncidentsDoNotHappenHere(t *testing.T) {
+func TestIncidentsDoNotHappen(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]int{"incident-restored-without-owners": 60, "incident-policy-relabels": 2,
 		"incident-addresses-come-late": 4} {
@@ -28,7 +29,7 @@ func TestIncidentsDoNotHappenHere(t *testing.T) {
 				t.Errorf("scenario %s, %s", f.Scenario, f)
 			}
 			if int(report.Runs) != runs {
-				t.Errorf("%d runs, not %d", report.Runs, runs)
+				t.Errorf("got %d runs, want %d", report.Runs, runs)
 			}
 		})
 	}

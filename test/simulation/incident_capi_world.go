@@ -14,19 +14,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside is what goes wrong around the processes in the scenarios of incidents. Its zero value is nothing.
+// outside is what goes wrong outside the processes in the scenarios of incidents. Its zero value means nothing.
 type outside struct {
 	// statements must hold after each step.
 	statements []statement
-	// meddles says that a policy engine gives each machine labels of its own.
-	meddles bool
-	// webhookUntil is until when a webhook that is down lets no write of a Machine's specification or metadata through.
-	// refused counts the writes of processes that it refused.
+	// relabels reports whether a policy engine changes the labels of each machine.
+	relabels bool
+	// webhookUntil is until when an unavailable webhook blocks all writes of a Machine's specification or metadata.
+	// refused counts the writes of processes that it blocked.
 	webhookUntil time.Time
 	refused      int
 }
 
-// statement is what must be true of a run beside the rules of all runs. It says what is wrong, "" if nothing is.
+// statement is a requirement of a run in addition to the rules of all runs. wrong returns what is wrong, "" if nothing
+// is.
 type statement struct {
 	about string
 	wrong func(*World) string
@@ -37,17 +38,17 @@ func (o outside) clone() outside {
 	return o
 }
 
-// cloudOutside is what goes wrong at the cloud in the scenarios of incidents. Its zero value is nothing.
+// cloudOutside is what goes wrong in the cloud in the scenarios of incidents. Its zero value means nothing.
 type cloudOutside struct {
 	// addressesAfter is how long after its creation an instance gets its addresses.
 	addressesAfter time.Duration
-	// lingers lets kubelets go on until their instances are gone.
+	// lingers lets kubelets work until their instances are gone.
 	lingers bool
-	// brokenClass is the class whose kubelets never are ready; "" is none.
+	// brokenClass is the class whose kubelets are never ready, "" for none.
 	brokenClass string
 }
 
-// always has something be true from now on.
+// always adds a statement that must hold from now on.
 func always(about string, wrong func(*World) string) Action {
 	return Action{Name: "from now on " + about, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.outside.statements = append(slices.Clip(w.outside.statements), statement{about, wrong})
@@ -64,17 +65,17 @@ func (w *World) checkStatements() {
 	}
 }
 
-// happens is an action that changes what goes wrong.
-func happens(name string, do func(w *World)) Action {
+// happens returns an action that changes the world outside the processes.
+func changeWorld(name string, do func(w *World)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		do(w)
 		return nil
 	}}
 }
 
-// outsideChoices returns what happens around the processes.
+// outsideChoices returns what may happen outside the processes.
 func (w *World) outsideChoices() (out []choice) {
-	if !w.outside.meddles {
+	if !w.outside.relabels {
 		return nil
 	}
 	for _, m := range w.machines() {
@@ -92,21 +93,21 @@ func (w *World) outsideChoices() (out []choice) {
 	return out
 }
 
-// relabelledAs is what a policy engine makes of a machine.
+// relabelledAs is the label value that the policy engine sets.
 const relabelledAs = "unknown"
 
-// outsideDue returns when something around the processes ends by itself.
+// outsideDue returns when the outage of the webhook ends.
 func (w *World) outsideDue() (at time.Time, any bool) {
 	return w.outside.webhookUntil, w.outside.webhookUntil.After(w.clock.at)
 }
 
-// webhookRefuses answers a write of a Machine while a webhook is down that must be asked about it.
+// webhookRefuses returns the error of a write of a Machine while a required webhook is down.
 func (w *World) webhookRefuses(e Effect) error {
 	if !w.clock.at.Before(w.outside.webhookUntil) || e.Reads || e.Cloud || e.Kind != "Machine" {
 		return nil
 	}
 	if e.Verb != "create" && e.Verb != "update" && e.Verb != "patch" {
-		return nil // It is asked neither about deletions nor about the status.
+		return nil // The webhook is called neither for deletions nor for the status.
 	}
 	w.outside.refused++
 	w.disturbed, w.stepsAtFault = w.clock.at, w.steps
@@ -114,15 +115,15 @@ func (w *World) webhookRefuses(e Effect) error {
 		"machines.policy.example.com"))
 }
 
-// webhookDown lets a webhook for Machines be down for a time.
+// webhookDown makes a webhook for Machines unavailable for a time.
 func webhookDown(d time.Duration) Action {
-	return happens(fmt.Sprintf("a webhook for machines is down for %s", d), func(w *World) {
+	return changeWorld(fmt.Sprintf("a webhook for machines is down for %s", d), func(w *World) {
 		w.outside.webhookUntil = w.clock.at.Add(d)
 	})
 }
 
-// deleteNode deletes the Node of one of the instances that are Ready nodes. Its kubelet makes it anew, or is silent
-// until somebody starts it again.
+// deleteNode deletes the i-th Ready Node of those that exist then. Its kubelet creates it again, or is silent until it
+// is restarted.
 func deleteNode(i int, again bool) Action {
 	return Action{Name: fmt.Sprintf("delete a node, registers again at once: %t", again),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -137,20 +138,20 @@ func deleteNode(i int, again bool) Action {
 				return nil
 			}
 			in := candidates[i%len(candidates)]
-			w.logf("it is %s", in.NodeName)
+			w.logf("the node is %s", in.NodeName)
 			in.registered, in.hung = false, !again
 			return client.IgnoreNotFound(w.hand(w.target).Delete(ctx, w.node(in.NodeName).DeepCopy()))
 		}}
 }
 
-// postponeAddresses takes from a new instance the addresses that it gets later.
+// postponeAddresses removes from a new instance the addresses that it gets later.
 func (c *Cloud) postponeAddresses(in *instance) {
 	if c.outside.addressesAfter > 0 {
 		in.later, in.Addresses, in.addressed = in.Addresses, nil, in.born.Add(c.outside.addressesAfter)
 	}
 }
 
-// giveAddresses gives an instance its addresses when their time has come.
+// giveAddresses sets the addresses of an instance when they are due.
 func (c *Cloud) giveAddresses(in *instance) {
 	if in.later != nil && !c.now().Before(in.addressed) {
 		in.Addresses, in.later = in.later, nil
@@ -165,7 +166,7 @@ func (w *World) runsOn(in *instance) bool {
 // neverReady reports whether the kubelet on an instance is never ready.
 func (w *World) neverReady(in *instance) bool { return in.of(w.cloud.outside.brokenClass) }
 
-// everMade is how many machines there have been, but for those that only a former leader made.
+// everMade returns how many machines have existed, except those that only a former leader created.
 func (w *World) everMade() (n int) {
 	for id := range w.oracle.history {
 		if !w.oracle.surplus[id] {
@@ -175,7 +176,7 @@ func (w *World) everMade() (n int) {
 	return n
 }
 
-// deletedBy counts the machines that an actor has asked to go.
+// deletedBy counts the machines that an actor has deleted.
 func (w *World) deletedBy(actor string) (n int) {
 	for _, versions := range w.oracle.history {
 		for i := range versions {
@@ -187,7 +188,7 @@ func (w *World) deletedBy(actor string) (n int) {
 	return n
 }
 
-// liveMachines counts the machines that nobody deletes.
+// liveMachines counts the machines that are not being deleted.
 func (w *World) liveMachines() (n int) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp.IsZero() {
@@ -197,10 +198,10 @@ func (w *World) liveMachines() (n int) {
 	return n
 }
 
-// withoutOwners returns the live machines that no set has.
+// withoutOwners returns the live machines without a set.
 func (w *World) withoutOwners() (found []*v1beta1.Machine) {
 	for _, m := range w.machines() {
-		if m.DeletionTimestamp.IsZero() && owned(m) == "nobody" {
+		if m.DeletionTimestamp.IsZero() && owned(m) == "unowned" {
 			found = append(found, m)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// troubledClouds are those whose cause is at the cloud: quotas, limits, and what it says of its instances.
+// troubledClouds are scenarios with a cause in the cloud: quotas, rate limits, and wrong reports about instances.
 func troubledClouds() []Scenario {
 	return []Scenario{
 		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
@@ -23,7 +23,7 @@ func troubledClouds() []Scenario {
 	}
 }
 
-// quotas is a rollout that needs an instance more than the cloud has left, or one that frees it first.
+// quotas is a rollout that needs one instance more than the quota allows, or a rollout that frees one first.
 func quotas(r *rand.Rand) []Action {
 	change := strategy(1, 0)
 	if r.IntN(2) == 0 {
@@ -34,8 +34,8 @@ func quotas(r *rand.Rand) []Action {
 		lasting(4), []Action{trouble("the quota is raised", func(t *troubles) { t.quota = 0 })}, lasting(1))
 }
 
-// retriesBesideCollection is a machine whose first calls are refused and whose next one succeeds and is not answered,
-// while the collection of orphans looks for instances without a machine.
+// retriesBesideCollection is a machine whose first creations are refused, and whose next one succeeds without an
+// answer. Meanwhile, the orphan collection looks for instances without a machine.
 func retriesBesideCollection(r *rand.Rand) []Action {
 	return []Action{
 		trouble("the quota is used up", func(t *troubles) { t.quota = 2 }), scale(3),
@@ -45,8 +45,7 @@ func retriesBesideCollection(r *rand.Rand) []Action {
 	}
 }
 
-// bursts is many machines that are asked for, and given up before most of them are there, at a cloud that loses
-// answers.
+// bursts is many machines that are requested, and withdrawn before most of them exist, in a cloud that loses answers.
 func bursts(r *rand.Rand) []Action {
 	return []Action{
 		bootAtOnce(), under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
@@ -54,23 +53,23 @@ func bursts(r *rand.Rand) []Action {
 	}
 }
 
-// forgetting is a cloud that says for a while that there is no instance of ours, as one does whose index is lost or
-// that was asked in another account. All Nodes are Ready, but one whose kubelet is started anew.
+// forgetting is a cloud that reports no instances for a while, as after the loss of its index or in another account.
+// All Nodes are Ready, except one whose kubelet restarts.
 func forgetting(r *rand.Rand) []Action {
 	return []Action{steadily(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
 		silence(r.IntN(4)).after(some(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
 		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
 }
 
-// mostRefused is how often a machine is refused an instance in the time that a quota is used up: a wait grows from a
-// minute to ten, and what goes wrong may shorten a few. mostThrottled is how many calls of a few machines are refused
-// in a minute: their waits grow from a second.
+// mostRefused is how often a machine may be refused an instance while the quota is used up. Its waits grow from one
+// minute to ten, and faults may shorten a few. mostThrottled is how many calls of a few machines may be refused in a
+// minute. Their waits grow from one second.
 const (
 	mostRefused   = 15
 	mostThrottled = 60
 )
 
-// mayInsist judges how often a cloud is asked that has said no.
+// mayInsist checks how often the processes repeat calls that the cloud has refused.
 func (o *oracle) mayInsist() {
 	t := &o.world.cloud.troubles
 	for id, all := range t.refused {
@@ -79,20 +78,20 @@ func (o *oracle) mayInsist() {
 			if m := o.machines[id]; m != nil {
 				name = m.Name
 			}
-			o.breach("quota", "machine %s has asked %d times for an instance that the quota does not allow", name, len(all))
+			o.breach("quota", "machine %s has requested %d times an instance that the quota does not allow", name, len(all))
 		}
 	}
 	if len(t.throttled) > mostThrottled {
-		o.breach("stampede", "%d calls were too many in one minute", len(t.throttled))
+		o.breach("stampede", "%d calls were throttled in one minute", len(t.throttled))
 	}
 }
 
-// mayBeFailedByLimit judges that a machine is Failed: one whose cloud only has asked to come later is not.
+// mayBeFailedByLimit checks that a machine does not fail only because the cloud throttles its calls.
 func (o *oracle) mayBeFailedByLimit(before, m *v1beta1.Machine) {
 	c := o.world.cloud
 	if c.troubles.perMinute > 0 && len(c.past.habits) == 0 && m.Status.FailureReason != "" &&
 		before.Status.FailureReason == "" {
-		o.breach("stampede", "machine %s is failed (%s) while the cloud only asks to come later", m.Name,
+		o.breach("stampede", "machine %s has failed (%s) although the cloud only throttles calls", m.Name,
 			m.Status.FailureReason)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// lostFleets are those in which a fleet was lost, or its drains did not end.
+// lostFleets are scenarios in which other systems lost a fleet, or in which drains did not finish.
 func lostFleets() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
@@ -25,7 +25,7 @@ func lostFleets() []Scenario {
 			Script: restartsInOutage},
 		{Name: "finalizer-stripped", Group: Incidents, Controllers: Orphans, Base: fleet(3, "a"), Age: 10 * time.Minute,
 			Script: func(r *rand.Rand) []Action {
-				return []Action{strip(r.IntN(3)), wait(9 * orphanPeriod), letGo("a"), wait(4 * orphanPeriod)}
+				return []Action{removeWithoutFinalizers(r.IntN(3)), wait(9 * orphanPeriod), letGo("a"), wait(4 * orphanPeriod)}
 			}},
 		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {
@@ -44,7 +44,7 @@ func lostFleets() []Scenario {
 	}
 }
 
-// restartsInOutage is a provider that ends while the control cluster is unreachable, and begins again with lists that
+// restartsInOutage is a provider that stops while the control cluster is unreachable. It starts again with lists that
 // lack the last changes, among them machines.
 func restartsInOutage(r *rand.Rand) []Action {
 	actions := []Action{outage(toControl, r.IntN(2) == 0), back(toControl).after(20*time.Second + some(r, 4*time.Minute)),
@@ -55,9 +55,9 @@ func restartsInOutage(r *rand.Rand) []Action {
 	return append(actions, wait(10*orphanPeriod))
 }
 
-// strip has a person remove one of the machines without its finalizers, whichever is the i-th then: nobody is asked to
-// remove its instance.
-func strip(i int) Action {
+// removeWithoutFinalizers removes the i-th machine of those that exist then together with its finalizers, so that no
+// controller deletes its instance.
+func removeWithoutFinalizers(i int) Action {
 	const name = "remove a machine without its finalizers"
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.machines()
@@ -65,7 +65,7 @@ func strip(i int) Action {
 			return nil
 		}
 		m := machines[i%len(machines)]
-		w.logf("it is %s", m.Name)
+		w.logf("the machine is %s", m.Name)
 		if w.cloud.troubles.stripped == nil {
 			w.cloud.troubles.stripped = map[uid]bool{}
 		}
@@ -79,23 +79,24 @@ func strip(i int) Action {
 	}}
 }
 
-// surgeOfSilence is how many machines a rollout to an image that never joins may have beside the old ones.
+// surgeOfSilence is how many machines a rollout to an image that never joins may have in addition to the old ones.
 const surgeOfSilence = 3
 
-// mayGoOnFailing judges how many instances are made of an image that never joins: those of the surge, one at a time in
-// place of one that has had its time to join, and one each that a former leader was making and was replacing.
+// mayGoOnFailing checks how many instances are created with an image that never joins. Allowed are those of the surge,
+// one at a time in place of one whose time to join has passed, and one each that a former leader was creating and was
+// replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {
 		return
 	}
 	d := o.world.clock.Since(t.silentSince)
-	// Machines are up to a second older by their time of creation, which has no fractions.
+	// By their creation time, which has no fractions, machines are up to a second older.
 	if most := surgeOfSilence + 2 + int((d+time.Second)/impatience); t.madeSilent > most {
-		o.breach("stampede", "%d instances were made of image %s in %s, none of which has joined: at most %d may be",
+		o.breach("stampede", "%d instances of image %s were created in %s, and none has joined: want at most %d",
 			t.madeSilent, t.silent, d, most)
 	}
 }
 
-// stripped reports whether somebody removed a machine although its instance was there.
+// stripped reports whether a machine was removed although its instance existed.
 func (o *oracle) stripped(m *v1beta1.Machine) bool { return o.world.cloud.troubles.stripped[m.UID] }

@@ -11,18 +11,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// impatience is the time that machines have to join in scenarios where none does.
+// impatience is the time in which machines must join in scenarios in which none of them joins.
 const impatience = 8 * time.Minute
 
-// troubledNodes are those whose cause is at nodes: names that come back, conditions that flap, kubelets that are late.
+// troubledNodes returns the scenarios whose cause is at the nodes: a node name is used again, conditions flap, or a
+// kubelet is late.
 func troubledNodes() []Scenario {
 	return []Scenario{
 		{Name: "addresses-reused", Group: Incidents, Variants: 2, Script: reusedAddresses, MayDiffer: passedRevisions},
 		{Name: "flapping-join", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
 			trouble("the network of image c does not come up", func(t *troubles) { t.flapping = "c" }),
 			create(fleet(1, "c", joinsWithin(impatience))),
-		}, lasting(4), []Action{trouble("the network is mended", func(t *troubles) { t.flapping = "" })}, lasting(1),
-			[]Action{scale(0)})},
+		}, lasting(4), []Action{
+			trouble("the network of image c works again", func(t *troubles) { t.flapping = "" }),
+		}, lasting(1), []Action{scale(0)})},
 		{Name: "slow-boot", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
 			create(fleet(1, "with-token", joinsWithin(9*time.Hour))), delayJoins().onceThereIs(1, "instance"),
 		}, lasting(37), []Action{revive(0)})},
@@ -31,8 +33,9 @@ func troubledNodes() []Scenario {
 	}
 }
 
-// reusedAddresses is instances that end by themselves at a cloud that gives the name of a host to the next one as soon
-// as it is free, while the Node of that name is there and its machine does not know yet.
+// reusedAddresses returns actions in a cloud that reuses the name of a host as soon as it is free. Instances end
+// without a request, and their names are given to new instances while the old Nodes still exist and the machines do
+// not know yet.
 func reusedAddresses(r *rand.Rand) []Action {
 	actions := []Action{
 		trouble("hosts are named after their addresses", func(t *troubles) { t.byAddress = true }),
@@ -47,7 +50,8 @@ func reusedAddresses(r *rand.Rand) []Action {
 		deleteMachine(r.IntN(2)).after(some(r, time.Minute)))
 }
 
-// deletedNodes is a Node that somebody deletes while the provider is not there. Its kubelet does not make another one.
+// deletedNodes returns actions that delete a Node while the provider is not running or cut off. The kubelet does not
+// create the Node again.
 func deletedNodes(r *rand.Rand) []Action {
 	actions := []Action{steadily(), removeNode(r.IntN(3))}
 	if r.IntN(2) == 0 {
@@ -57,7 +61,8 @@ func deletedNodes(r *rand.Rand) []Action {
 	return append(actions, wait(healthTimeout))
 }
 
-// removeNode has a person delete the Node of one of the machines, whichever is the i-th then.
+// removeNode returns an action in which an administrator deletes a Node: the i-th one at that time, modulo the number
+// of Nodes.
 func removeNode(i int) Action {
 	return Action{Name: "delete a node", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		nodes := w.target.Snapshot(nodeKind)
@@ -65,14 +70,15 @@ func removeNode(i int) Action {
 			return nil
 		}
 		node := nodes[i%len(nodes)]
-		w.logf("it is %s", node.GetName())
+		w.logf("the node is %s", node.GetName())
 		return client.IgnoreNotFound(w.hand(w.target).Delete(ctx, node.DeepCopyObject().(*corev1.Node)))
 	}}
 }
 
-// mayWaitOn judges that a machine whose Node is never Ready, however often it changes, has its time and no more: three
-// times that over processes that follow each other, and what goes wrong beside.
-func (o *oracle) mayWaitOn() {
+// mayWaitForNode checks that a machine whose Node never becomes Ready fails within its timeout, however often the
+// Node changes. The limit is three times the timeout, because processes may be restarted and other faults may delay
+// it.
+func (o *oracle) mayWaitForNode() {
 	t := &o.world.cloud.troubles
 	if t.flapping == "" && t.silent == "" {
 		return
@@ -84,7 +90,7 @@ func (o *oracle) mayWaitOn() {
 			continue
 		}
 		if age := o.world.clock.Since(m.CreationTimestamp.Time); age > 3*impatience+patience/2 {
-			o.breach("join", "machine %s waits for a node that is not Ready for %s, and has %s", m.Name, age,
+			o.breach("join", "machine %s has waited for its node to become Ready for %s, want at most %s", m.Name, age,
 				m.Spec.Timeouts.CreationOrDefault())
 		}
 	}

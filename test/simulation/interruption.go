@@ -13,17 +13,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A spot market: instances whose end is announced by a taint of their node, and that are removed then.
+// A spot market: the cloud announces the end of an instance by a taint of its Node, and removes the instance later.
 
 const (
 	spotTaint = "aws-node-termination-handler/spot-itn"
-	// noticeLead is how long before its end an instance's node shows the taint.
+	// noticeLead is the time between the taint of an instance's Node and the end of the instance.
 	noticeLead = 2 * time.Minute
-	// noticeMargin is by how much a drain ends before the instance does, in whole seconds of the API.
+	// noticeMargin is how long before the end of its instance a drain must end, because API times are in whole seconds.
 	noticeMargin = 6 * time.Second
 )
 
-// reclaim is the end of an instance that was announced; the zero value is none.
+// reclaim is the announced end of an instance. The zero value means that no end is announced.
 type reclaim struct{ announced, takenAt time.Time }
 
 func (r reclaim) due(now time.Time) bool { return !r.takenAt.IsZero() && !now.Before(r.takenAt) }
@@ -53,9 +53,9 @@ func interruptionScenarios() []Scenario {
 	}
 }
 
-// interrupt announces the end of one of the instances that are Ready nodes.
+// interrupt returns an action that announces the end of one of the instances whose Nodes are Ready.
 func interrupt(i int) Action {
-	return Action{Name: "the cloud announces that it takes an instance back",
+	return Action{Name: "the cloud announces the end of an instance",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			var candidates []*instance
 			for _, in := range w.recorded() {
@@ -69,7 +69,7 @@ func interrupt(i int) Action {
 				return nil
 			}
 			in := candidates[i%len(candidates)]
-			w.logf("it is %s of %s", in.ProviderID, in.MachineKey)
+			w.logf("the instance is %s of %s", in.ProviderID, in.MachineKey)
 			in.reclaim = reclaim{announced: w.clock.at, takenAt: w.clock.at.Add(noticeLead)}
 			node := w.node(in.NodeName)
 			tainted := node.DeepCopy()
@@ -79,9 +79,9 @@ func interrupt(i int) Action {
 		}}
 }
 
-// withdrawInterruptions takes back what was announced of instances that are there.
+// withdrawInterruptions returns an action that withdraws the announcements for all instances that still exist.
 func withdrawInterruptions() Action {
-	return Action{Name: "the cloud withdraws what it announced",
+	return Action{Name: "the cloud withdraws its announcements",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			for _, in := range w.cloud.instances {
 				in.reclaim = reclaim{}
@@ -89,9 +89,10 @@ func withdrawInterruptions() Action {
 				if node == nil || !tainted(node) {
 					continue
 				}
-				clean := node.DeepCopy()
-				clean.Spec.Taints = slices.DeleteFunc(clean.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
-				if err := w.hand(w.target).Patch(ctx, clean,
+				untainted := node.DeepCopy()
+				untainted.Spec.Taints = slices.DeleteFunc(untainted.Spec.Taints,
+					func(t corev1.Taint) bool { return t.Key == spotTaint })
+				if err := w.hand(w.target).Patch(ctx, untainted,
 					client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 					return err
 				}
@@ -104,7 +105,8 @@ func tainted(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
 }
 
-// freezeSets keeps sets from replacing machines, so that those stay whose notice may be withdrawn; thawSets ends that.
+// freezeSets returns an action that keeps sets from replacing machines, so that the machines whose notice may be
+// withdrawn stay. thawSets ends that.
 func freezeSets() Action {
 	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
 }
@@ -127,19 +129,19 @@ func labelSets(name string, change func(map[string]string)) Action {
 	}}
 }
 
-// interrupted reports whether a machine says that its instance is about to be removed.
+// interrupted reports whether a machine's condition states that its instance will be removed soon.
 func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether a node is about to lose its instance, or its machine reports it, or did when the pass
-// began in which something is done about it.
+// announced reports whether the end of a node's instance is announced: by the node's taint, by the machine now, or by
+// the machine when the current pass began.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
-	return tainted(node) || interrupted(m) || interrupted(o.whenBegun(m))
+	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }
 
-// whenBegun returns the machine as it was when the pass of whoever acts began.
-func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
+// atPassStart returns the machine as it was when the current pass began.
+func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 	f, then := o.world.top(), m
 	for _, v := range o.history[m.UID] {
 		if f != nil && v.machine != nil && v.revision <= f.revision {
@@ -149,9 +151,9 @@ func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
 	return then
 }
 
-// drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that
-// was announced. That it was taken back counts when it is written down. Where a timeout was shorter a moment ago, it
-// still is for a process that has not seen the change.
+// drainEnds returns the earliest time at which a drain that began at start may end. An announced end of the instance
+// brings it forward, and a withdrawal counts once the machine's status shows it. A timeout that was shorter a moment
+// ago also counts, because a process may not have seen the change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
 	for _, believed := range o.believed(m.UID) {
@@ -160,16 +162,16 @@ func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 		}
 	}
 	end := start.Add(timeout)
-	before := func(takenAt time.Time) {
+	endBefore := func(takenAt time.Time) {
 		if early := takenAt.Add(-noticeMargin); early.Before(end) {
 			end = early
 		}
 	}
 	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && !in.takenAt.IsZero() {
-		before(in.takenAt)
+		endBefore(in.takenAt)
 	}
-	if then := o.whenBegun(m); interrupted(then) && then.Status.InterruptionTime != nil {
-		before(then.Status.InterruptionTime.Time)
+	if then := o.atPassStart(m); interrupted(then) && then.Status.InterruptionTime != nil {
+		endBefore(then.Status.InterruptionTime.Time)
 	}
 	return end
 }

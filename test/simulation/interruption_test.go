@@ -9,11 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Two minutes are enough for pods that a budget lets go one after the other, and nothing waits for the end of the
-// instance to make another one.
-//
-// Rules: interruption-drains-at-once, interrupted-replaced-at-once.
-func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
+// Two minutes are enough to evict the pods one after another, as their budget requires. The replacement is created at
+// once, not at the end of the instance.
+func TestInterruptedNodeDrainsBeforeItsInstanceEnds(t *testing.T) {
 	t.Parallel()
 	var scenario Scenario
 	for _, s := range interruptionScenarios() {
@@ -64,10 +62,10 @@ func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
 			}
 		}
 		if took := replaced.Sub(announced); replaced.IsZero() || took > 5*time.Second {
-			t.Errorf("seed %d: its replacement was made after %s", seed, took)
+			t.Errorf("seed %d: the replacement was created after %s, want at most 5s", seed, took)
 		}
 		if left := announced.Add(noticeLead).Sub(emptied); emptied.IsZero() || left < time.Second {
-			t.Errorf("seed %d: its pods were gone %s before its end", seed, left)
+			t.Errorf("seed %d: the pods were gone %s before the end of the instance, want at least 1s", seed, left)
 		}
 	}
 }

@@ -7,16 +7,18 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// Two leaders. The fence lets nothing pass once the lease is not surely ours, so that what a former leader still does
-// is what it had sent before, or what the doc of package fence concedes: a host that was suspended takes itself for
-// the leader until its renew deadline is over, and goes on to read for as long as work that was cancelled is waited
-// for. Here the former life of a process goes on as that allows, under another actor's name: a rule that is about
-// what a leader knew (I3) judges the leader.
+// Two leaders at the same time. The fence rejects every action once a process may no longer hold the Lease. Two kinds
+// of action by a former leader remain. It sent the request before the fence closed, or its host was suspended and it
+// considers itself the leader until the renew deadline (see package fence). A former leader also continues to read
+// for as long as the process waits for cancelled work.
+//
+// Here a former life of a process continues within these limits, under the name of another actor. A rule about the
+// knowledge of a leader (I3) therefore judges only the current leader.
 
-// Former is added to the name of a process for the actor that its former life is.
+// Former is appended to the name of a process to get the name of the actor for its former life.
 const Former = " (former)"
 
-// depose makes a life of a process the former one: another one begins, as it does after a restart.
+// depose turns a life of a process into a former one, and starts the next life as after a restart.
 func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
@@ -24,8 +26,8 @@ func (w *World) depose(p *Process) {
 	w.deposed++
 	w.logf("%s is deposed", p.name)
 	if w.safety.links[toControl].down() {
-		// Nobody is elected before it is back.
-		w.processes = append(w.processes, w.awaited(p.name, p.clock))
+		// No process is elected until the control cluster answers again.
+		w.processes = append(w.processes, w.unelected(p.name, p.clock))
 		return
 	}
 	successor, err := w.start(p.name, p.clock.behind, w.lateness(p))
@@ -37,8 +39,8 @@ func (w *World) depose(p *Process) {
 	w.processes = append(w.processes, successor)
 }
 
-// awaited is a process that is yet to be elected.
-func (w *World) awaited(name string, clock *wallClock) *Process {
+// unelected returns a process that is not elected yet.
+func (w *World) unelected(name string, clock *wallClock) *Process {
 	return &Process{world: w, name: name, dead: true, clock: clock, control: &cache{}, target: &cache{}}
 }
 
@@ -48,25 +50,25 @@ func (p *Process) actAsFormer() {
 	}
 }
 
-// fence is what a process asks before it changes anything.
+// fence returns an error if a process must not change anything any more. The process checks it before each change.
 func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()
 	}
 	if p.former && !p.suspended && !p.until.IsZero() && !p.world.clock.at.Before(p.until) {
-		return fmt.Errorf("%w: the lease of the former %s is over", fence.ErrFenced, p.name)
+		return fmt.Errorf("%w: the lease of the former %s has expired", fence.ErrFenced, p.name)
 	}
 	return nil
 }
 
-// mayCall is the rule of the fence: behind it nothing is sent to the cloud that changes something.
+// mayCall checks the fence: a process whose fence is closed sends no change to the cloud.
 func (o *oracle) mayCall(p *Process, verb, name string) {
 	if p.fence() != nil {
-		o.breach("fence", "the former %s asks the cloud to %s instance of %s, and its lease is over", p.name, verb, name)
+		o.breach("fence", "the former %s asks the cloud to %s instance of %s after its lease expired", p.name, verb, name)
 	}
 }
 
-// meanwhile lets others act for a time while a process stands in the middle of an effect.
+// meanwhile lets other actors act for a time while a process waits in the middle of an effect.
 func (w *World) meanwhile(p *Process, d time.Duration) {
 	p.suspended = true
 	defer func() { p.suspended = false }()
@@ -89,8 +91,8 @@ func (w *World) meanwhile(p *Process, d time.Duration) {
 	}
 }
 
-// retire ends former lives whose lease is certainly over, and forgets those that have ended.
-func (w *World) retire() {
+// removeFormer ends former lives whose lease has certainly expired, and removes those that have ended.
+func (w *World) removeFormer() {
 	for i := 0; i < len(w.processes); i++ {
 		p := w.processes[i]
 		if !p.former || p.suspended || !p.dead && (p.until.IsZero() || w.clock.at.Before(p.until.Add(fencedWait))) {
@@ -100,7 +102,7 @@ func (w *World) retire() {
 			w.logf("the former %s ends", p.name)
 			p.die()
 		}
-		w.disturbed, w.stepsAtFault = w.clock.at, w.steps // It ran until now.
+		w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The former life could act until now.
 		w.processes = append(w.processes[:i:i], w.processes[i+1:]...)
 		i--
 	}

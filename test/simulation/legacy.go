@@ -20,31 +20,31 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// legacy is another system with a fleet, and its scripted controller: it acts while its pod exists and it holds its
-// Lease, or lost that a moment ago. Each of its steps is one write or one call of the cloud. The zero pointer is a
-// world without one.
+// legacy is another system with a fleet, and its scripted controller. The controller acts while its pod exists and it
+// holds its Lease, or lost the Lease a moment ago. Each of its steps is one write or one call of the cloud. A nil
+// pointer stands for a world without another system.
 type legacy struct {
 	world  *World
 	system source.System
-	// role says that its instances carry a tag by which it collects those without a machine.
+	// role is true if the system's instances have a tag by which it collects instances without a machine.
 	role bool
-	// lost is when it lost its Lease, zero while it has it.
+	// lost is when the controller lost its Lease, zero while it holds the Lease.
 	lost time.Time
-	// retry is when it goes on after a rejection; stopping is when its pod began to end.
+	// retry is when the controller continues after a rejection. stopping is when its pod began to stop.
 	retry, stopping time.Time
-	// coming are the creations that it asked the cloud for and that are yet to take effect.
-	coming []coming
-	serial int
+	// pending are the instance creations that the controller requested and that have not taken effect.
+	pending []pendingCreation
+	serial  int
 }
 
-// coming is a creation under way.
-type coming struct {
+// pendingCreation is a requested instance that does not exist yet.
+type pendingCreation struct {
 	at   time.Time
 	name string
 	uid  types.UID
 }
 
-// legacyTags are what it puts on an instance.
+// legacyTags are the tags that the old controller sets on an instance.
 type legacyTags struct {
 	machine string
 	uid     types.UID
@@ -52,16 +52,17 @@ type legacyTags struct {
 }
 
 const (
-	// oldController is the actor, and the name of its workload; oldNamespace is that of its objects.
+	// oldController is the name of the old controller, both as an actor and as a workload. oldNamespace is the namespace
+	// of its objects.
 	oldController = "old-controller"
 	oldNamespace  = "old"
-	// elsewhere is a namespace with a machine that nobody migrates.
-	elsewhere = "elsewhere"
-	// oldLease is for how long it leads without renewing, oldShutdown how long its pod takes to end.
+	// otherNamespace is a namespace with an old machine that is not migrated.
+	otherNamespace = "elsewhere"
+	// oldLease is how long the old controller leads without a renewal. oldShutdown is how long its pod takes to stop.
 	oldLease    = 15 * time.Second
 	oldShutdown = 4 * time.Second
 	oldRetry    = 2 * time.Second
-	// settleOfMigrations is how long a creation may be under way in worlds with an old system.
+	// settleOfMigrations is how long a creation may be pending in worlds with an old system.
 	settleOfMigrations = 20 * time.Second
 )
 
@@ -70,19 +71,19 @@ func (l *legacy) clone(w *World) *legacy {
 		return nil
 	}
 	f := *l
-	f.world, f.coming = w, slices.Clone(l.coming)
+	f.world, f.pending = w, slices.Clone(l.pending)
 	return &f
 }
 
 func (l *legacy) client() client.Client { return l.world.control.Client(oldController) }
 
-// kind returns the kind of the objects with a role.
+// kind returns the kind of the objects that have a role.
 func (l *legacy) kind(role source.Role) source.Kind {
 	kinds := l.system.Kinds()
 	return kinds[slices.IndexFunc(kinds, func(k source.Kind) bool { return k.Role == role })]
 }
 
-// objects returns the objects with a role, of all namespaces.
+// objects returns the objects that have a role, in all namespaces.
 func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	for _, o := range l.world.control.Snapshot(l.kind(role).GroupVersionKind) {
 		all = append(all, o.(*apiserver.Custom))
@@ -90,7 +91,7 @@ func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	return all
 }
 
-// editable returns an object as a client writes it.
+// editable returns an object without content, as the argument of a client's write.
 func (l *legacy) editable(role source.Role, o *apiserver.Custom) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(l.kind(role).GroupVersionKind)
@@ -132,13 +133,13 @@ func (l *legacy) lease() *coordinationv1.Lease {
 	return nil
 }
 
-// mayAct reports whether the controller takes itself for the leader.
+// mayAct reports whether the controller considers itself the leader.
 func (l *legacy) mayAct() bool {
 	return l.pod() != nil && (l.lost.IsZero() || l.world.clock.at.Before(l.lost.Add(oldLease)))
 }
 
-// follow takes note of who holds the Lease.
-func (l *legacy) follow(c apiserver.Change) {
+// followLease notes when the controller loses or gets the Lease.
+func (l *legacy) followLease(c apiserver.Change) {
 	lease, ok := c.New.(*coordinationv1.Lease)
 	if !ok || lease.Name != l.system.Leases()[0].Name {
 		return
@@ -165,23 +166,23 @@ func (l *legacy) possible() []choice {
 	case workload == nil:
 		return nil
 	case *workload.Spec.Replicas > 0 && pod == nil:
-		add("its pod starts", func(ctx context.Context) error {
+		add("the pod starts", func(ctx context.Context) error {
 			l.stopping = time.Time{}
 			return l.world.control.Client("kubernetes").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: oldNamespace, Name: oldController, Labels: workload.Spec.Selector.MatchLabels}})
 		})
 	case *workload.Spec.Replicas == 0 && pod != nil && l.stopping.IsZero():
-		add("its pod is being ended", func(context.Context) error {
+		add("the pod is being stopped", func(context.Context) error {
 			l.stopping = l.world.clock.at.Add(oldShutdown)
 			return nil
 		})
 	case *workload.Spec.Replicas == 0 && pod != nil && !l.world.clock.at.Before(l.stopping):
-		add("its pod ends", func(ctx context.Context) error {
+		add("the pod ends", func(ctx context.Context) error {
 			return l.world.control.Client("kubernetes").Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))
 		})
 	}
 	if pod != nil && lease == nil {
-		add("it takes its Lease", func(ctx context.Context) error { return l.client().Create(ctx, l.newLease()) })
+		add("acquires its Lease", func(ctx context.Context) error { return l.client().Create(ctx, l.newLease()) })
 	}
 	if l.mayAct() {
 		l.work(add)
@@ -195,7 +196,7 @@ func (l *legacy) newLease() *coordinationv1.Lease {
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}}
 }
 
-// do does one step. What is refused is tried again after a while.
+// do carries out one step. A rejected step is retried later.
 func (l *legacy) do(name string, do func(context.Context) error) error {
 	err := do(context.Background())
 	l.world.logf("old system: %s (%v)", name, err)
@@ -206,13 +207,13 @@ func (l *legacy) do(name string, do func(context.Context) error) error {
 	return nil
 }
 
-// next returns when something is due.
+// next returns when the next action is due.
 func (l *legacy) next() (at time.Time, any bool) {
 	if l == nil {
 		return at, false
 	}
 	times := []time.Time{l.retry, l.stopping}
-	for _, c := range l.coming {
+	for _, c := range l.pending {
 		times = append(times, c.at)
 	}
 	for _, t := range times {
@@ -223,27 +224,27 @@ func (l *legacy) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse lets creations take effect that are due.
+// elapse creates the instances of pending creations that are due.
 func (l *legacy) elapse() {
 	if l == nil {
 		return
 	}
-	left := l.coming[:0:0]
-	for _, c := range l.coming {
+	left := l.pending[:0:0]
+	for _, c := range l.pending {
 		if c.at.After(l.world.clock.at) {
 			left = append(left, c)
 			continue
 		}
-		l.bring(c.name, c.uid)
+		l.createInstance(c.name, c.uid)
 	}
-	l.coming = left
+	l.pending = left
 }
 
-// bring makes the instance of an old machine.
-func (l *legacy) bring(name string, id types.UID) {
+// createInstance creates the instance of an old machine.
+func (l *legacy) createInstance(name string, id types.UID) {
 	w := l.world
 	l.serial++
-	w.logf("cloud: the instance of old machine %s is made", name)
+	w.logf("cloud: created the instance of old machine %s", name)
 	w.cloud.instances = append(w.cloud.instances, &instance{
 		born: w.clock.at, visible: w.clock.at, legacy: legacyTags{name, id, l.role},
 		Instance: provider.Instance{
@@ -253,8 +254,8 @@ func (l *legacy) bring(name string, id types.UID) {
 	})
 }
 
-// of returns the instance of an old machine.
-func (l *legacy) of(id types.UID) *instance {
+// instanceOf returns the instance of an old machine, or nil.
+func (l *legacy) instanceOf(id types.UID) *instance {
 	for _, in := range l.world.cloud.instances {
 		if in.legacy.uid == id {
 			return in
@@ -263,14 +264,14 @@ func (l *legacy) of(id types.UID) *instance {
 	return nil
 }
 
-func (l *legacy) isComing(id types.UID) bool {
-	return slices.ContainsFunc(l.coming, func(c coming) bool { return c.uid == id })
+func (l *legacy) isPending(id types.UID) bool {
+	return slices.ContainsFunc(l.pending, func(c pendingCreation) bool { return c.uid == id })
 }
 
-// mark is the annotation that it puts on Nodes.
-func (l *legacy) mark() string { return l.system.NodeTraces().Annotations[0] }
+// nodeMark returns the annotation that the old system sets on Nodes.
+func (l *legacy) nodeMark() string { return l.system.NodeTraces().Annotations[0] }
 
-// work adds what the controller does for its objects.
+// work adds the steps that the controller may take for its objects.
 func (l *legacy) work(add func(string, func(context.Context) error)) {
 	w := l.world
 	machines := l.objects(source.RoleMachine)
@@ -280,48 +281,48 @@ func (l *legacy) work(add func(string, func(context.Context) error)) {
 	known := map[types.UID]bool{}
 	for _, m := range machines {
 		known[m.UID] = true
-		in := l.of(m.UID)
+		in := l.instanceOf(m.UID)
 		switch {
 		case m.DeletionTimestamp != nil && in != nil && in.dying.IsZero():
-			add("it deletes the instance of "+m.Name, func(context.Context) error { return l.end(in) })
+			add("deletes the instance of "+m.Name, func(context.Context) error { return l.deleteInstance(in) })
 		case m.DeletionTimestamp != nil && in == nil && len(m.Finalizers) > 0:
-			add("it lets go machine "+m.Name, func(ctx context.Context) error {
+			add("removes the finalizers of machine "+m.Name, func(ctx context.Context) error {
 				return l.client().Patch(ctx, l.editable(source.RoleMachine, m),
 					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			})
-		case m.DeletionTimestamp != nil || in == nil && l.isComing(m.UID):
+		case m.DeletionTimestamp != nil || in == nil && l.isPending(m.UID):
 		case in == nil:
-			add("it asks for the instance of "+m.Name, func(context.Context) error {
-				l.acts("asks for the instance of " + m.Name)
-				l.coming = append(l.coming, coming{w.clock.at.Add(w.cloud.Settle * 3 / 4), m.Name, m.UID})
+			add("requests the instance of "+m.Name, func(context.Context) error {
+				l.checkCall("requests the instance of " + m.Name)
+				l.pending = append(l.pending, pendingCreation{w.clock.at.Add(w.cloud.Settle * 3 / 4), m.Name, m.UID})
 				return nil
 			})
 		default:
 			node := w.node(in.NodeName)
-			if node == nil || node.Annotations[l.mark()] != "" || node.Spec.ProviderID != in.ProviderID {
+			if node == nil || node.Annotations[l.nodeMark()] != "" || node.Spec.ProviderID != in.ProviderID {
 				break
 			}
-			add("it marks node "+node.Name, func(ctx context.Context) error {
+			add("marks node "+node.Name, func(ctx context.Context) error {
 				return w.target.Client(oldController).Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, l.mark())))
+					fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, l.nodeMark())))
 			})
 		}
 	}
 	for _, in := range w.cloud.instances {
 		if in.legacy.role && !known[in.legacy.uid] && in.dying.IsZero() {
-			add("it collects "+in.ProviderID, func(context.Context) error { return l.end(in) })
+			add("collects "+in.ProviderID, func(context.Context) error { return l.deleteInstance(in) })
 		}
 	}
 }
 
-// end deletes an instance.
-func (l *legacy) end(in *instance) error {
-	l.acts("deletes instance " + in.ProviderID)
+// deleteInstance starts the deletion of an instance.
+func (l *legacy) deleteInstance(in *instance) error {
+	l.checkCall("deletes instance " + in.ProviderID)
 	in.State, in.dying = provider.StateTerminating, l.world.clock.at
 	return nil
 }
 
-// keepSet gives a set the replicas of its deployment, and as many machines as it has replicas.
+// keepSet adds the steps that give a set the replicas of its deployment, and as many machines as it has replicas.
 func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	add func(string, func(context.Context) error)) {
 	if set.DeletionTimestamp != nil {
@@ -332,7 +333,7 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 		for _, d := range l.objects(source.RoleDeployment) {
 			if d.UID == owner.UID && replicasOf(d) != want {
 				n := replicasOf(d)
-				add(fmt.Sprintf("it scales set %s to %d", set.Name, n), func(ctx context.Context) error {
+				add(fmt.Sprintf("scales set %s to %d", set.Name, n), func(ctx context.Context) error {
 					return l.client().Patch(ctx, l.editable(source.RoleSet, set), client.RawPatch(types.MergePatchType,
 						fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)))
 				})
@@ -347,17 +348,17 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	}
 	switch {
 	case len(own) < want:
-		add("it makes a machine of set "+set.Name, func(ctx context.Context) error {
+		add("creates a machine of set "+set.Name, func(ctx context.Context) error {
 			return l.client().Create(ctx, l.newMachine(set, fmt.Sprintf("%s-%d", set.Name, len(own)+1)))
 		})
 	case len(own) > want:
-		add("it deletes a machine of set "+set.Name, func(ctx context.Context) error {
+		add("deletes a machine of set "+set.Name, func(ctx context.Context) error {
 			return l.client().Delete(ctx, l.editable(source.RoleMachine, own[len(own)-1]))
 		})
 	}
 }
 
-// newMachine returns the machine that a set makes.
+// newMachine returns the machine that a set creates.
 func (l *legacy) newMachine(set *apiserver.Custom, name string) *unstructured.Unstructured {
 	template, _, _ := unstructured.NestedMap(set.Content, "spec", "template")
 	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")

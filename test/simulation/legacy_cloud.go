@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The cloud's part in migrations. It implements provider.Importer.
+// The part of the cloud in migrations, which implements provider.Importer.
 
 var _ provider.Importer = driver{}
 
@@ -33,7 +33,8 @@ func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.
 func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	var old struct{ Image, Token string }
 	if err := json.Unmarshal(req.Legacy.Spec.Reveal(), &old); err != nil {
-		return provider.Imported{}, provider.Errorf(provider.InvalidArgument, "it is no description of an instance")
+		return provider.Imported{}, provider.Errorf(provider.InvalidArgument,
+			"the legacy specification does not describe an instance")
 	}
 	if token, found := req.Legacy.Credentials.Get("token"); found {
 		old.Token = string(token.Reveal())
@@ -42,7 +43,7 @@ func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 
-// retag is a change of tags that was asked for: to release or to disown an instance.
+// retag is a requested change of tags: to release or to disown an instance.
 type retag struct {
 	disown     bool
 	machine    provider.Machine
@@ -79,7 +80,7 @@ func (c *Cloud) retag(r retag) error {
 	case err != nil:
 		return err
 	case in.OwnedBy(clusterID, r.machine) != nil:
-		return provider.Errorf(provider.FailedPrecondition, "instance %s is another one's", r.providerID)
+		return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to another machine", r.providerID)
 	case r.disown:
 		in.ClusterID, in.MachineUID, in.MachineKey, in.spec = "", "", "", ""
 	default:

@@ -18,17 +18,17 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// OldSystem is a system whose fleet is taken over in a scenario.
+// OldSystem is a system whose fleet is migrated in a scenario.
 type OldSystem struct {
 	// Group is the API group of its machines: provider.SourceClusterK8s or provider.SourceGardener.
 	Group string
-	// Role says that its instances carry a tag by which it collects them.
+	// Role is true if its instances have a tag by which the system collects instances without a machine.
 	Role bool
 }
 
-// install gives a world an old system with a fleet that runs, and a migrator: a deployment with one machine, a set with
-// one, and one machine alone.
-func (w *World) install(old OldSystem) error {
+// installOldSystem adds a migrator and an old system with a running fleet to a world. The fleet consists of a
+// deployment with one machine, a set with one machine, and a single machine.
+func (w *World) installOldSystem(old OldSystem) error {
 	l := &legacy{world: w, system: source.Systems()[old.Group], role: old.Role}
 	w.legacy, w.cloud.Settle = l, settleOfMigrations
 	ctx, c := context.Background(), l.client()
@@ -59,11 +59,11 @@ func (w *World) install(old OldSystem) error {
 			return err
 		}
 	}
-	if err := l.adoptDependents(ctx, c); err != nil {
+	if err := l.createDependents(ctx, c); err != nil {
 		return err
 	}
 	for _, m := range l.objects(source.RoleMachine) {
-		l.bring(m.Name, m.UID)
+		l.createInstance(m.Name, m.UID)
 	}
 	migrator, err := w.start(Migrator, 0, func() int { return 0 })
 	if err != nil {
@@ -91,7 +91,7 @@ func (l *legacy) object(role source.Role, name string, spec map[string]any) *uns
 	return o
 }
 
-// machineSpec describes one machine, as templates do.
+// machineSpec returns the specification of one machine, as in templates.
 func (l *legacy) machineSpec() map[string]any {
 	if l.system.Group() == provider.SourceGardener {
 		return map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "pool"}}
@@ -103,9 +103,9 @@ func (l *legacy) machineSpec() map[string]any {
 	}}}
 }
 
-// fleet returns the old objects, without what refers to UIDs.
+// fleet returns those old objects that do not refer to the UIDs of others.
 func (l *legacy) fleet() (all []client.Object) {
-	selected := func(name string) map[string]any {
+	specFor := func(name string) map[string]any {
 		return map[string]any{"replicas": int64(1),
 			"selector": map[string]any{"matchLabels": map[string]any{"pool": name}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": name}},
@@ -119,14 +119,14 @@ func (l *legacy) fleet() (all []client.Object) {
 		class.SetFinalizers(l.machineFinalizers())
 		all = append(all, class)
 	}
-	deployment := l.object(source.RoleDeployment, "web", selected("web"))
+	deployment := l.object(source.RoleDeployment, "web", specFor("web"))
 	deployment.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
-	return append(all, deployment, l.object(source.RoleSet, "web-1", selected("web")),
-		l.object(source.RoleSet, "alone", selected("alone")))
+	return append(all, deployment, l.object(source.RoleSet, "web-1", specFor("web")),
+		l.object(source.RoleSet, "alone", specFor("alone")))
 }
 
-// adoptDependents gives the deployment its set, and makes the machines.
-func (l *legacy) adoptDependents(ctx context.Context, c client.Client) error {
+// createDependents makes the deployment the owner of its set, and creates the machines.
+func (l *legacy) createDependents(ctx context.Context, c client.Client) error {
 	controller := true
 	deployment := l.objects(source.RoleDeployment)[0]
 	for _, set := range l.objects(source.RoleSet) {

@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// lifecycleScenarios are small fleets to which one thing happens: they are made for trying each fault at each effect.
+// lifecycleScenarios returns scenarios in which one thing happens to a small fleet. They exist to try each fault at
+// each effect.
 func lifecycleScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return slices.Clone(actions) }
@@ -28,7 +29,7 @@ func lifecycleScenarios() []Scenario {
 	class.Name, credentials.Name = "a", "credentials"
 	next := &v1beta1.MachineClass{}
 	next.Name = "b"
-	hasNamespace := theNamespace()
+	namespaceExists := createNamespace()
 	own := secretOf("own")
 	return []Scenario{
 		{Name: "ids-come-later", Group: Lifecycle, Controllers: CloudController, Base: one,
@@ -42,41 +43,42 @@ func lifecycleScenarios() []Scenario {
 		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofFirstVersion),
 			Script: script(upgrade("v1.36.4"))},
 		{Name: "in-place-withdrawn", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofFirstVersion),
-			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).once("an instance has v1.36.4", func(w *World) bool {
-				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.version == "v1.36.4" })
-			}))},
+			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).once("an instance has version v1.36.4",
+				func(w *World) bool {
+					return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.version == "v1.36.4" })
+				}))},
 		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
 		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
 		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},
 		{Name: "class-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(class, remove())},
 		{Name: "class-applied-again-with-its-fleet", Group: Lifecycle, Base: one, Script: script(vanish(class, false),
-			remove(), create(two).once("there is no deployment", hasNone("MachineDeployment")), applyClassAgain(class.Name))},
+			remove(), create(two).once("the deployment is gone", hasNone("MachineDeployment")), applyClassAgain(class.Name))},
 		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
 		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
 		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},
-		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"),
+		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(createSecret("own"), createInline("m", "own"),
 			vanish(own, false).onceProtected("own"), deleteNamed("m").after(30*time.Second))},
-		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(hasNamespace, deleteNamespace())},
-		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(hasNamespace, create(two),
+		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(namespaceExists, deleteNamespace())},
+		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(namespaceExists, create(two),
 			deleteNamespace().onceMade(1))},
 		{Name: "namespace-deleted-in-a-roll", Group: Lifecycle, Base: one,
-			Script: script(hasNamespace, roll("b"), deleteNamespace().onceMade(2))},
+			Script: script(namespaceExists, roll("b"), deleteNamespace().onceMade(2))},
 		{Name: "hooks", Group: Lifecycle, Base: one, Apps: pods, Script: script(setHooks(), deleteMachine(0),
-			dropHooks("preDrain", v1beta1.ReasonWaitingForPreDrainHook),
-			dropHooks("preTerminate", v1beta1.ReasonWaitingForPreTerminateHook))},
+			removeHooks("preDrain", v1beta1.ReasonWaitingForPreDrainHook),
+			removeHooks("preTerminate", v1beta1.ReasonWaitingForPreTerminateHook))},
 		{Name: "paused-deletion", Group: Lifecycle, Base: one, Apps: pods, Script: script(pauseMachines(), deleteMachine(0),
 			unpauseMachines())},
 	}
 }
 
-// onceMade lets a action wait until there were so many machines, those of the beginning included.
+// onceMade delays an action until so many machines have been created, including those of the base fleet.
 func (d Action) onceMade(n int) Action {
-	d.Name += fmt.Sprintf(" once machine %d was made", n)
+	d.Name += fmt.Sprintf(" once machine %d was created", n)
 	d.After = func(w *World) bool { return len(w.oracle.history) >= n }
 	return d
 }
 
-// onceProtected lets a action wait until a Secret is held.
+// onceProtected delays an action until a Secret has the in-use finalizer.
 func (d Action) onceProtected(secret string) Action {
 	d.After = func(w *World) bool {
 		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")),
@@ -87,27 +89,28 @@ func (d Action) onceProtected(secret string) Action {
 	return d
 }
 
-// vanishing lets an object vanish before, while or after something else happens, held or not by what uses it, and come
-// back.
+// vanishing returns a script that deletes an object before or after another action, with or without its finalizers,
+// and creates the object again.
 func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}
 		if r.IntN(2) == 0 {
 			slices.Reverse(actions)
 		}
-		return append(actions, comeBack(object).after([]time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]))
+		return append(actions, createAgain(object).after([]time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]))
 	}
 }
 
-// vanish deletes an object that machines are made from, with force if not even finalizers must hold it.
+// vanish returns an action that deletes an object that machines depend on. With force, it also removes the
+// finalizers.
 func vanish(o client.Object, force bool) Action {
 	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
-			return end(ctx, c, o, force)
+			return deleteObject(ctx, c, o, force)
 		}}
 }
 
-func end(ctx context.Context, c client.Client, o client.Object, force bool) error {
+func deleteObject(ctx context.Context, c client.Client, o client.Object, force bool) error {
 	found := o.DeepCopyObject().(client.Object)
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); err != nil {
 		return client.IgnoreNotFound(err)
@@ -122,16 +125,17 @@ func end(ctx context.Context, c client.Client, o client.Object, force bool) erro
 	return client.IgnoreNotFound(c.Update(ctx, found))
 }
 
-// comeBack makes an object anew that vanished, also one that has yet to go.
-func comeBack(o client.Object) Action {
-	return Action{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()),
+// createAgain returns an action that creates a deleted object again, after removing an old one that is still being
+// deleted.
+func createAgain(o client.Object) Action {
+	return Action{Name: fmt.Sprintf("create %T %s again", o, o.GetName()),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
 			found := o.DeepCopyObject().(client.Object)
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); {
 			case err == nil && found.GetDeletionTimestamp().IsZero():
 				return nil
 			case err == nil:
-				if err := end(ctx, c, o, true); err != nil {
+				if err := deleteObject(ctx, c, o, true); err != nil {
 					return err
 				}
 			case !apierrors.IsNotFound(err):
@@ -164,15 +168,15 @@ func classOf(name, userData string) *v1beta1.MachineClass {
 	return o
 }
 
-func makeSecret(name string) Action {
-	return Action{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+func createSecret(name string) Action {
+	return Action{Name: "create secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return c.Create(ctx, secretOf(name))
 	}}
 }
 
-// makeInline makes a Machine that has no class.
-func makeInline(name, credentials string) Action {
-	return Action{Name: "make machine " + name + " of the inline form",
+// createInline returns an action that creates a Machine without a class.
+func createInline(name, credentials string) Action {
+	return Action{Name: "create machine " + name + " without a class",
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
 			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 			m.Spec.Provider, m.Spec.ProviderSpec = providerName, classOf("inline", "").Spec.ProviderSpec
@@ -181,9 +185,9 @@ func makeInline(name, credentials string) Action {
 		}}
 }
 
-// theNamespace makes the Namespace that all is in, so that it can be deleted.
-func theNamespace() Action {
-	return Action{Name: "make the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
+// createNamespace returns an action that creates the Namespace of all objects, so that it can be deleted.
+func createNamespace() Action {
+	return Action{Name: "create the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}}
 }
@@ -194,7 +198,7 @@ func deleteNamespace() Action {
 	}}
 }
 
-// unsettledNamespaces says which Namespaces are being deleted and are still there.
+// unsettledNamespaces returns which Namespaces are still being deleted.
 func (w *World) unsettledNamespaces() (missing []string) {
 	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Namespace")) {
 		if !o.GetDeletionTimestamp().IsZero() {
@@ -204,7 +208,7 @@ func (w *World) unsettledNamespaces() (missing []string) {
 	return missing
 }
 
-// setHooks has the deletion of machines wait twice.
+// setHooks returns an action that adds two hooks to all machines, each of which delays the deletion.
 func setHooks() Action {
 	return changeMachines("set hooks", func(m *v1beta1.Machine) {
 		hook := func(name string) []v1beta1.LifecycleHook {
@@ -215,13 +219,13 @@ func setHooks() Action {
 	})
 }
 
-// dropHooks takes hooks off the machine that says that it waits for them.
-func dropHooks(which, reason string) Action {
+// removeHooks returns an action that removes the hooks of the machine whose condition states that it waits for them.
+func removeHooks(which, reason string) Action {
 	waits := func(m *v1beta1.Machine) bool {
 		c := findCondition(m, v1beta1.ConditionDeleting)
 		return c != nil && c.Reason == reason
 	}
-	d := changeMachines("drop hooks: "+which, func(m *v1beta1.Machine) {
+	d := changeMachines("remove hooks: "+which, func(m *v1beta1.Machine) {
 		switch {
 		case !waits(m):
 		case which == "preDrain":
@@ -248,7 +252,7 @@ func unpauseMachines() Action {
 	return d
 }
 
-// changeMachines changes all machines as a person does.
+// changeMachines returns an action in which an administrator changes all machines.
 func changeMachines(name string, change func(*v1beta1.Machine)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, m := range w.machines() {

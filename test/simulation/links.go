@@ -16,31 +16,31 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// link is the way from the processes to the API server of a cluster.
+// link is the connection from the processes to the API server of a cluster.
 type link struct {
-	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is
-	// unreachable.
-	cut      time.Time
-	everyone bool
-	// refuses says that it is not away, but does not accept the credentials of the processes.
+	// cut is since when the connection is down, zero if it is up. forAll is true if the API server itself is
+	// unreachable, so that the outage affects all clients.
+	cut    time.Time
+	forAll bool
+	// refuses is true if the API server answers but rejects the credentials of the processes.
 	refuses bool
-	// step is the number of steps until it was cut.
+	// step is the number of steps until the outage began.
 	step int
-	// restored is when the last outage ended that was long enough to be noticed by everybody.
+	// restored is when the last outage ended that was long enough for all processes to notice.
 	restored time.Time
 }
 
-// The positions of the links.
+// The indexes of the links.
 const (
 	toControl = iota
 	toTarget
 )
 
 const (
-	// noticed is how long an outage takes at most until every process knows of it.
-	noticed = 70 * time.Second
-	// leaseLost is how long without an answer a process goes on that cannot renew its lease.
-	leaseLost = 10 * time.Second
+	// noticedAfter is how long it takes at most until all processes have noticed an outage.
+	noticedAfter = 70 * time.Second
+	// leaseLostAfter is how long a process that cannot renew its lease continues without an answer.
+	leaseLostAfter = 10 * time.Second
 )
 
 func (l link) down() bool { return !l.cut.IsZero() }
@@ -53,14 +53,14 @@ func (w *World) linkTo(server *apiserver.Server) *link {
 	return &w.safety.links[toControl]
 }
 
-// outage lets one of the clusters be unreachable for a time.
-func outage(to int, everyone bool) Action {
-	return Action{Name: fmt.Sprintf("%s becomes unreachable, for everybody: %t",
-		[...]string{"the control cluster", "the target cluster"}[to], everyone),
+// outage returns an action that makes one of the clusters unreachable until back.
+func outage(to int, forAll bool) Action {
+	return Action{Name: fmt.Sprintf("%s becomes unreachable, for all clients: %t",
+		[...]string{"the control cluster", "the target cluster"}[to], forAll),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			for _, p := range w.processes {
 				for i := range p.probes {
-					// It was seen last at some time in the last period.
+					// The last successful probe was at some time in the last period.
 					p.probes[i].at = w.clock.at
 				}
 				p.probeDue()
@@ -68,16 +68,16 @@ func outage(to int, everyone bool) Action {
 					p.probes[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
 				}
 			}
-			w.safety.links[to].cut, w.safety.links[to].everyone = w.clock.at, everyone
+			w.safety.links[to].cut, w.safety.links[to].forAll = w.clock.at, forAll
 			return nil
 		}}
 }
 
-// back ends an outage.
+// back returns an action that ends an outage.
 func back(to int) Action {
-	return Action{Name: "it is back", Do: func(_ context.Context, w *World, _ client.Client) error {
+	return Action{Name: "the cluster is reachable again", Do: func(_ context.Context, w *World, _ client.Client) error {
 		l := &w.safety.links[to]
-		if l.down() && w.clock.Since(l.cut) >= noticed {
+		if l.down() && w.clock.Since(l.cut) >= noticedAfter {
 			l.restored = w.clock.at
 			w.safety.past[to] = append(slices.Clip(w.safety.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
 		}
@@ -86,13 +86,13 @@ func back(to int) Action {
 	}}
 }
 
-// severing returns what follows from outages and may happen now.
-func (w *World) severing() (out []choice) {
+// outageChoices returns the consequences of outages that may happen now.
+func (w *World) outageChoices() (out []choice) {
 	control := w.safety.links[toControl]
 	for _, p := range w.processes {
 		switch {
 		case p.dead:
-		case control.down() && w.clock.Since(control.cut) >= leaseLost:
+		case control.down() && w.clock.Since(control.cut) >= leaseLostAfter:
 			out = append(out, choice{p.name + " loses its lease", func() error { p.die(); return nil }})
 		case !w.safety.links[toTarget].down() && !p.target.synced():
 			out = append(out, choice{p.name + " lists the target cluster", p.fillTarget})
@@ -101,16 +101,16 @@ func (w *World) severing() (out []choice) {
 	return out
 }
 
-// nextSevering returns when something follows from an outage.
-func (w *World) nextSevering() (at time.Time, any bool) {
+// nextLeaseLoss returns when an outage makes processes lose their leases.
+func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	if control := w.safety.links[toControl]; control.down() {
-		at = control.cut.Add(leaseLost)
+		at = control.cut.Add(leaseLostAfter)
 		return at, at.After(w.clock.at)
 	}
 	return time.Time{}, false
 }
 
-// fillTarget fills the caches of a target cluster that was unreachable when the process began.
+// fillTarget fills the caches of a target cluster that was unreachable when the process started.
 func (p *Process) fillTarget() error {
 	for _, v := range p.target.views {
 		if err := v.fill(0); err != nil {
@@ -129,7 +129,7 @@ func (p *Process) fillTarget() error {
 // unreachable returns an error while the cluster is unreachable.
 func (l *link) unreachable() error {
 	if l != nil && l.down() && l.refuses {
-		return errRefused
+		return errCredentialsRefused
 	}
 	if l != nil && l.down() {
 		return errors.New("the API server does not answer: i/o timeout")
@@ -137,7 +137,7 @@ func (l *link) unreachable() error {
 	return nil
 }
 
-// synced reports whether the cache was filled.
+// synced reports whether the cache is filled.
 func (c *cache) synced() bool {
 	for _, v := range c.views {
 		if v.unfilled {
@@ -147,7 +147,7 @@ func (c *cache) synced() bool {
 	return true
 }
 
-// reach returns a client of a server that gets no answer while that is unreachable.
+// reach returns a client of a server whose calls fail while the server is unreachable.
 func (w *World) reach(server *apiserver.Server, actor string) client.Client {
 	if w.safety.optionalReconcilers == 0 {
 		return server.Client(actor)
@@ -271,7 +271,7 @@ func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguratio
 	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }
 
-// ticking is a clock for those who also want timers, which nobody sets here.
+// ticking adds timers to a passive clock, for code that requires them. No timer is ever set here.
 type ticking struct {
 	clocks.WithTicker
 	clocks.PassiveClock

@@ -12,19 +12,19 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// The controllers' memory is copied from outside: production code does not know that it is simulated.
+// The memory of controllers is copied from outside: production code does not know that it is simulated.
 //
-// A new controller is made with the options of its new process, and then gets a deep copy of what another one knows.
-// What connects a controller with its process stays as New made it: options, functions, channels, interfaces (such as
-// clients and queues), locks and metrics. Everything else is memory. Memory that cannot be copied, such as a function
-// in a map, panics when its type is met first, so that no new field is forgotten.
+// A new controller is created with the options of its new process, and then gets a deep copy of another controller's
+// memory. Whatever connects a controller with its process stays as New created it: options, functions, channels,
+// interfaces (such as clients and queues), locks and metrics. Everything else is memory. If a type of memory cannot
+// be copied, such as a function in a map, its first use panics, so that no new field is forgotten.
 
-// inherit gives a new controller the memory of another one, between two passes of both.
+// inherit gives a new controller the memory of another one. Neither may be in a pass.
 func inherit[T any](into, from *T) {
 	copyMemory(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem())
 }
 
-// copyMemory copies what is memory in a part of a controller, in place: who points to that part already sees it.
+// copyMemory copies the memory in a part of a controller in place, so that pointers to that part stay valid.
 func copyMemory(into, from reflect.Value) {
 	t := into.Type()
 	switch {
@@ -45,39 +45,39 @@ func copyMemory(into, from reflect.Value) {
 		return
 	}
 	into.Set(from)
-	if separate := separatorOf(t); separate != nil {
-		separate(into)
+	if unshare := unsharerOf(t); unshare != nil {
+		unshare(into)
 	}
 }
 
-// separator gives a value, which is a shallow copy, its own copy of everything that it refers to.
-type separator func(reflect.Value)
+// unsharer replaces everything that a shallow copy refers to by a copy of its own.
+type unsharer func(reflect.Value)
 
-// separators has the separator of each type that was met, nil for one that refers to nothing that changes.
-var separators sync.Map
+// unsharers contains the unsharer of each known type, nil for a type that refers to nothing mutable.
+var unsharers sync.Map
 
-func separatorOf(t reflect.Type) separator {
-	if known, ok := separators.Load(t); ok {
-		return known.(separator)
+func unsharerOf(t reflect.Type) unsharer {
+	if known, ok := unsharers.Load(t); ok {
+		return known.(unsharer)
 	}
-	made := makeSeparator(t)
-	separators.Store(t, made)
+	made := newUnsharer(t)
+	unsharers.Store(t, made)
 	return made
 }
 
-func makeSeparator(t reflect.Type) separator {
+func newUnsharer(t reflect.Type) unsharer {
 	switch t.Kind() {
 	case reflect.Map:
-		return separateMap(t)
+		return unshareMap(t)
 	case reflect.Slice:
-		return separateSlice(t)
+		return unshareSlice(t)
 	case reflect.Struct:
-		return separateStruct(t)
+		return unshareStruct(t)
 	case reflect.Pointer:
 		if isImmutable(t.Elem()) {
 			return nil
 		}
-		element := separatorOf(t.Elem())
+		element := unsharerOf(t.Elem())
 		return func(v reflect.Value) {
 			if v.IsNil() {
 				return
@@ -90,22 +90,22 @@ func makeSeparator(t reflect.Type) separator {
 			v.Set(own)
 		}
 	case reflect.Array:
-		if separatorOf(t.Elem()) != nil {
-			panic(fmt.Sprintf("a controller remembers a %s, of which no copy can be made", t))
+		if unsharerOf(t.Elem()) != nil {
+			panic(fmt.Sprintf("a controller stores a %s, which cannot be copied", t))
 		}
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer, reflect.Interface:
-		if t == reflect.TypeFor[error]() { // What an error says never changes.
+		if t == reflect.TypeFor[error]() { // Errors are immutable.
 			return nil
 		}
-		panic(fmt.Sprintf("a controller remembers a %s, of which no copy can be made", t))
+		panic(fmt.Sprintf("a controller stores a %s, which cannot be copied", t))
 	}
 	return nil
 }
 
-func separateMap(t reflect.Type) separator {
-	element := separatorOf(t.Elem())
-	if separatorOf(t.Key()) != nil {
-		panic(fmt.Sprintf("a controller remembers a %s, whose keys refer to something", t))
+func unshareMap(t reflect.Type) unsharer {
+	element := unsharerOf(t.Elem())
+	if unsharerOf(t.Key()) != nil {
+		panic(fmt.Sprintf("a controller stores a %s, whose keys contain references", t))
 	}
 	return func(v reflect.Value) {
 		if v.IsNil() {
@@ -124,8 +124,8 @@ func separateMap(t reflect.Type) separator {
 	}
 }
 
-func separateSlice(t reflect.Type) separator {
-	element := separatorOf(t.Elem())
+func unshareSlice(t reflect.Type) unsharer {
+	element := unsharerOf(t.Elem())
 	return func(v reflect.Value) {
 		if v.IsNil() {
 			return
@@ -141,27 +141,27 @@ func separateSlice(t reflect.Type) separator {
 	}
 }
 
-func separateStruct(t reflect.Type) separator {
+func unshareStruct(t reflect.Type) unsharer {
 	if isImmutable(t) {
 		return nil
 	}
-	fields := map[int]separator{}
+	fields := map[int]unsharer{}
 	for i := range t.NumField() {
-		if separate := separatorOf(t.Field(i).Type); separate != nil {
-			fields[i] = separate
+		if unshare := unsharerOf(t.Field(i).Type); unshare != nil {
+			fields[i] = unshare
 		}
 	}
 	if len(fields) == 0 {
 		return nil
 	}
 	return func(v reflect.Value) {
-		for i, separate := range fields {
-			separate(accessible(v.Field(i)))
+		for i, unshare := range fields {
+			unshare(accessible(v.Field(i)))
 		}
 	}
 }
 
-// isConnection reports whether a part of a controller belongs to its process rather than to its memory.
+// isConnection reports whether a part of a controller belongs to its process and not to its memory.
 func isConnection(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
@@ -176,20 +176,20 @@ func isConnection(t reflect.Type) bool {
 	return false
 }
 
-// isOurs reports whether a type is one of the controllers' own, and not of the API or of what providers say.
+// isOurs reports whether a type belongs to the controllers, and not to the API or to the answers of providers.
 func isOurs(t reflect.Type) bool {
 	of, ours := strings.CutPrefix(t.PkgPath(), "machinist.dev/machinist/")
 	return ours && !strings.HasPrefix(of, "api/") && !strings.HasPrefix(of, "pkg/")
 }
 
-// isImmutable reports whether nobody changes a value of the type once it is remembered: a time, a budget as it was
-// understood, an API object or a part of one, and what a provider has said.
+// isImmutable reports whether values of a type never change once they are stored: a time, a parsed budget, an API
+// object or a part of one, and an answer of a provider.
 func isImmutable(t reflect.Type) bool {
 	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() ||
 		t.Kind() == reflect.Struct && !isOurs(t)
 }
 
-// accessible returns a field, which is addressable, so that it can be read and set although its name is private.
+// accessible returns an addressable field so that it can be read and set although it is unexported.
 func accessible(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }

@@ -13,39 +13,39 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// rememberer is built as controllers are.
-type rememberer struct {
-	remembererOptions
+// testController has the structure of a controller.
+type testController struct {
+	testOptions
 	notify func()
-	state  *rememberedState
+	state  *testState
 	slots  *queueing.Slots
 }
 
-type remembererOptions struct{ Name string }
+type testOptions struct{ Name string }
 
-type rememberedState struct {
-	machines map[string]*remembered
+type testState struct {
+	machines map[string]*testEntry
 	counts   map[string]map[string]int
 	names    []string
 	since    time.Time
 	hash     [2]byte
 }
 
-type remembered struct {
+type testEntry struct {
 	uids    []types.UID
 	err     error
 	machine *v1beta1.Machine
 }
 
-func newRememberer(name string) *rememberer {
-	return &rememberer{remembererOptions: remembererOptions{name}, notify: func() {}, state: &rememberedState{},
+func newTestController(name string) *testController {
+	return &testController{testOptions: testOptions{name}, notify: func() {}, state: &testState{},
 		slots: queueing.NewSlots(1)}
 }
 
-func TestInheritedMemoryIsEqualAndSeparate(t *testing.T) {
-	fill := func(r *rememberer, machine *v1beta1.Machine) *rememberer {
-		*r.state = rememberedState{
-			machines: map[string]*remembered{"a": {[]types.UID{"1", "2"}, errors.ErrUnsupported, machine}, "none": nil},
+func TestInheritCopiesMemory(t *testing.T) {
+	fill := func(r *testController, machine *v1beta1.Machine) *testController {
+		*r.state = testState{
+			machines: map[string]*testEntry{"a": {[]types.UID{"1", "2"}, errors.ErrUnsupported, machine}, "none": nil},
 			counts:   map[string]map[string]int{"a": {"b": 1}, "none": nil},
 			names:    []string{"a"}, since: time.Unix(7, 0), hash: [2]byte{1, 2},
 		}
@@ -54,36 +54,36 @@ func TestInheritedMemoryIsEqualAndSeparate(t *testing.T) {
 		return r
 	}
 	machine := &v1beta1.Machine{}
-	origin, heir := fill(newRememberer("origin"), machine), newRememberer("heir")
-	state := heir.state
-	inherit(heir, origin)
-	if heir.state != state || heir.Name != "heir" || heir.notify == nil {
-		t.Error("what connects the heir with its process was exchanged")
+	origin, successor := fill(newTestController("origin"), machine), newTestController("successor")
+	state := successor.state
+	inherit(successor, origin)
+	if successor.state != state || successor.Name != "successor" || successor.notify == nil {
+		t.Error("inherit replaced what connects the successor with its process")
 	}
-	if !reflect.DeepEqual(heir.state, origin.state) || !reflect.DeepEqual(heir.slots, origin.slots) {
-		t.Errorf("the heir knows\n%+v, its origin\n%+v", heir.state, origin.state)
+	if !reflect.DeepEqual(successor.state, origin.state) || !reflect.DeepEqual(successor.slots, origin.slots) {
+		t.Errorf("got memory\n%+v, want that of the origin\n%+v", successor.state, origin.state)
 	}
-	if heir.state.machines["a"].machine != machine {
-		t.Error("an API object, which nobody changes, was copied")
+	if successor.state.machines["a"].machine != machine {
+		t.Error("an API object was copied although it is immutable")
 	}
-	if !errors.Is(heir.state.machines["a"].err, errors.ErrUnsupported) {
+	if !errors.Is(successor.state.machines["a"].err, errors.ErrUnsupported) {
 		t.Error("an error was not copied")
 	}
-	heir.state.machines["a"].uids[0], heir.state.machines["b"] = "changed", &remembered{}
-	heir.state.counts["a"]["b"], heir.state.names[0] = 9, "changed"
-	heir.slots.Release(types.NamespacedName{Name: "a"})
-	if want := fill(newRememberer("origin"), machine); !reflect.DeepEqual(origin.state, want.state) ||
+	successor.state.machines["a"].uids[0], successor.state.machines["b"] = "changed", &testEntry{}
+	successor.state.counts["a"]["b"], successor.state.names[0] = 9, "changed"
+	successor.slots.Release(types.NamespacedName{Name: "a"})
+	if want := fill(newTestController("origin"), machine); !reflect.DeepEqual(origin.state, want.state) ||
 		!reflect.DeepEqual(origin.slots, want.slots) {
-		t.Errorf("the origin changed with its heir: %+v", origin.state)
+		t.Errorf("the origin changed together with its successor: %+v", origin.state)
 	}
 }
 
-// A new field that cannot be copied must not be shared silently.
-func TestMemoryThatCannotBeCopiedPanics(t *testing.T) {
+// The first use of a new field that cannot be copied must panic: two controllers must not share the field unnoticed.
+func TestInheritPanicsForMemoryThatCannotBeCopied(t *testing.T) {
 	type controller struct{ calls map[string]func() }
 	defer func() {
-		if got, want := fmt.Sprint(recover()), "a controller remembers a func(), of which no copy can be made"; got != want {
-			t.Errorf("panic: %s, want %s", got, want)
+		if got, want := fmt.Sprint(recover()), "a controller stores a func(), which cannot be copied"; got != want {
+			t.Errorf("got panic %q, want %q", got, want)
 		}
 	}()
 	inherit(&controller{}, &controller{calls: map[string]func(){}})

@@ -20,14 +20,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Migrations is fleets of other systems that are taken over.
+// Migrations is the group of scenarios in which fleets of other systems are migrated.
 const Migrations Group = "migrations"
 
 // migrationTiming is short, so that a run has few passes in which nothing happens.
 var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second, LeaseMargin: 5 * time.Second,
 	EmptyFor: 5 * time.Second, FormerLeader: 2 * leaseDuration, Poll: 6 * time.Second, Replan: 15 * time.Second}
 
-// migrator makes what the process of migrations consists of.
+// migrator creates the controllers of the migrator process.
 func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 	if err := p.cached([]process.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
 		return nil, err
@@ -40,21 +40,21 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Control:   live, Target: p.live(p.target),
 		Fresh:  func() (client.Client, error) { return fresh, nil },
 		User:   func(context.Context) (string, error) { return Migrator, nil },
-		Clock:  w.clock, // What it waits for it measures by the monotonic clock.
+		Clock:  w.clock, // The migrator measures waiting times by the monotonic clock.
 		Timing: migrationTiming, Parallel: 1,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
 		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil
 }
 
-// phases are those of a migration that is not aborted, in their order.
+// phases are the phases of a migration that is not aborted, in order.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
 const migrationName = "over"
 
-// migrationScenarios are fleets that are taken over, or given back.
+// migrationScenarios returns scenarios in which a fleet is migrated, or given back to the old system.
 func migrationScenarios() []Scenario {
 	k := &OldSystem{Group: provider.SourceClusterK8s}
 	g := &OldSystem{Group: provider.SourceGardener, Role: true}
@@ -66,14 +66,14 @@ func migrationScenarios() []Scenario {
 	}
 }
 
-// beginMigration is what people do until a migration runs: shortly before, the old system is asked for a machine more.
-// Its controller may be one that cannot be scaled to 0, and may have a machine that stays behind.
+// beginMigration returns the actions until a migration runs. Shortly before, the old deployment is scaled up. The old
+// controller may be one that cannot be scaled to 0, and may have a machine that is not migrated.
 func beginMigration(r *rand.Rand) []Action {
 	actions := []Action{scaleOld(2)}
 	if r.IntN(2) == 0 {
-		actions = append(actions, leaveBehind())
+		actions = append(actions, createUnmigrated())
 	}
-	return append(actions, migrate(r.IntN(3) > 0), agree())
+	return append(actions, migrate(r.IntN(3) > 0), acceptPlan())
 }
 
 func commitMigration(r *rand.Rand) []Action {
@@ -94,22 +94,24 @@ func scaleOld(n int) Action {
 		}}
 }
 
-// leaveBehind makes an old machine in a namespace that is not migrated.
-func leaveBehind() Action {
-	return Action{Name: "make an old machine elsewhere", Do: func(ctx context.Context, w *World, c client.Client) error {
+// createUnmigrated returns an action that creates an old machine in a namespace that is not migrated.
+func createUnmigrated() Action {
+	return Action{Name: "create an old machine in another namespace", Do: func(ctx context.Context, w *World,
+		c client.Client) error {
 		if w.legacy.system.Group() == provider.SourceGardener {
 			return nil // It would need a class of its own.
 		}
-		m := w.legacy.object(source.RoleMachine, elsewhere, w.legacy.machineSpec())
-		m.SetNamespace(elsewhere)
+		m := w.legacy.object(source.RoleMachine, otherNamespace, w.legacy.machineSpec())
+		m.SetNamespace(otherNamespace)
 		m.SetFinalizers(w.legacy.machineFinalizers())
 		return c.Create(ctx, m)
 	}}
 }
 
-// migrate makes the Migration. Where the old controller cannot be stopped, only its Lease and the policy keep it off.
+// migrate returns an action that creates the Migration. If the old controller cannot be stopped, only its Lease and
+// the policy keep it from acting.
 func migrate(stops bool) Action {
-	return Action{Name: fmt.Sprintf("make the migration, whose old controller can be stopped: %t", stops),
+	return Action{Name: fmt.Sprintf("create the migration, the old controller can be stopped: %t", stops),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migrationName}}
 			m.Spec.Source, m.Spec.SourceNamespace, m.Spec.Provider = w.legacy.system.Group(), oldNamespace, providerName
@@ -130,7 +132,7 @@ func (w *World) migration() *v1beta1.Migration {
 	return nil
 }
 
-// phase returns that of the migration, empty where there is none.
+// phase returns the phase of the migration, empty without one.
 func (w *World) phase() v1beta1.MigrationPhase {
 	if m := w.migration(); m != nil {
 		return m.Status.Phase
@@ -138,9 +140,9 @@ func (w *World) phase() v1beta1.MigrationPhase {
 	return ""
 }
 
-// agree accepts the plan and its losses.
-func agree() Action {
-	return Action{Name: "agree to the plan",
+// acceptPlan returns an action that accepts the plan of the migration and its losses.
+func acceptPlan() Action {
+	return Action{Name: "accept the plan",
 		After: func(w *World) bool {
 			m := w.migration()
 			return m != nil && m.Status.PlanHash != "" && !slices.ContainsFunc(m.Status.Findings,
@@ -158,9 +160,9 @@ func agree() Action {
 		}}
 }
 
-// stage sets the stage when the migration is in a phase or one after it.
+// stage returns an action that sets the stage once the migration is in a phase or a later one.
 func stage(s v1beta1.MigrationStage, since v1beta1.MigrationPhase) Action {
-	return Action{Name: fmt.Sprintf("set the stage %s at %s", s, since),
+	return Action{Name: fmt.Sprintf("set the stage %s in phase %s", s, since),
 		After: func(w *World) bool {
 			return slices.Index(phases, w.phase()) >= slices.Index(phases, since)
 		},

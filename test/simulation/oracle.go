@@ -20,50 +20,52 @@ import (
 
 type uid = types.UID
 
-// oracle judges each write against the state that it was applied to.
+// oracle checks each write against the state to which it was applied. Its methods named may... report a breach of a
+// rule.
 type oracle struct {
 	world *World
-	// judged is how much of each cluster's log was.
+	// judgedControl and judgedTarget are the revisions up to which the clusters' logs have been checked.
 	judgedControl, judgedTarget int64
 	machines                    map[uid]*v1beta1.Machine
-	// history has the versions of each machine that ever was.
+	// history contains the versions of each machine that ever existed.
 	history map[uid][]version
-	// reported is when the manager reported a set how many machines to have: what the set does then is judged by what
-	// could be known at that time.
+	// instructions are the changes of replicas that the manager wrote to each set. The oracle checks the set's following
+	// actions against what was known when the change was written.
 	instructions map[uid][]instruction
-	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
-	// leads.
-	knew map[string]int64
-	sets map[uid]*invariants.Owner
+	// managerSeen is the revision of each kind that the manager had seen at its last write. No later leader starts from
+	// less.
+	managerSeen map[string]int64
+	sets        map[uid]*invariants.Owner
 	// cordoned is when providers cordoned Nodes.
 	cordoned    map[uid]time.Time
 	deployments map[uid]*invariants.Owner
-	// owed is how many machines of a deployment, or of a set without one, may go because people want fewer.
-	owed map[uid]int
-	// surplus are the machines that a former leader made: they may be one too many, until the leader sees them.
+	// scaleDowns is how many machines of a deployment, or of a standalone set, may be deleted because users scaled it
+	// down.
+	scaleDowns map[uid]int
+	// surplus contains the machines that a former leader created. There may be one too many until the leader sees them.
 	surplus map[uid]bool
 	err     error
 }
 
-// instruction is a set reported how many machines to have, by somebody who had seen so much of each kind.
+// instruction is a change of a set's replicas by the manager, which had then seen the given revision of each kind.
 type instruction struct {
 	revision int64
 	seen     map[string]int64
 }
 
-// version is a machine from a revision on, until the next one.
+// version is the state of a machine from a revision on, until the next one.
 type version struct {
 	revision int64
-	// machine is nil once it is gone.
+	// machine is nil after the deletion.
 	machine *v1beta1.Machine
 	actor   string
 }
 
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
-		instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{},
-		owed: map[uid]int{},
-		sets: map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
+		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{}, surplus: map[uid]bool{},
+		scaleDowns: map[uid]int{},
+		sets:       map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -72,7 +74,7 @@ func (o *oracle) begin(w *World) {
 	}
 }
 
-// broken notes the first breach.
+// broken stores the first breach.
 func (o *oracle) broken(err error) {
 	if o.err == nil {
 		o.err = err
@@ -89,7 +91,7 @@ func (o *oracle) breach(rule, format string, args ...any) {
 
 func (o *oracle) failure() error { return o.err }
 
-// check checks what was written since it was last called.
+// check checks all writes since its last call.
 func (w *World) check() {
 	o := &w.oracle
 	if revision := w.control.Revision(); revision > o.judgedControl {
@@ -114,7 +116,7 @@ func (w *World) check() {
 	w.legacy.check()
 	w.checkStatements()
 	o.mayInsist()
-	o.mayWaitOn()
+	o.mayWaitForNode()
 	o.mayGoOnFailing()
 	o.mayFillRequests()
 	o.mayRetry()
@@ -129,7 +131,7 @@ func (o *oracle) control(c apiserver.Change) {
 	o.checkControlChange(c)
 	if c.Actor == Manager {
 		for kind, revision := range o.seen() {
-			o.knew[kind] = max(o.knew[kind], revision)
+			o.managerSeen[kind] = max(o.managerSeen[kind], revision)
 		}
 	}
 	if m, ok := c.New.(*v1beta1.Machine); ok {
@@ -141,8 +143,8 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayBeGone(m)
 			if known && before.DeletionTimestamp.IsZero() {
 				o.mayDelete(c, before)
-				o.mayTakeOut(c, before)
-				o.mayEndKeeping(c, before)
+				o.mayDisruptByDelete(c, before)
+				o.mayDeletePreserved(c, before)
 			}
 			delete(o.machines, m.UID)
 			o.history[m.UID] = append(o.history[m.UID], version{c.Revision, nil, c.Actor})
@@ -156,8 +158,8 @@ func (o *oracle) control(c apiserver.Change) {
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
-			o.mayTakeOut(c, before)
-			o.mayEndKeeping(c, before)
+			o.mayDisruptByDelete(c, before)
+			o.mayDeletePreserved(c, before)
 		case known:
 			o.mayHandOver(c, before, m)
 			o.mayUpdate(c, before, m)
@@ -182,7 +184,7 @@ func (o *oracle) control(c apiserver.Change) {
 	}
 }
 
-// take takes note of an object.
+// take adds a version of an object.
 func (o *oracle) take(revision int64, object client.Object) {
 	switch x := object.(type) {
 	case *v1beta1.Machine:
@@ -204,41 +206,41 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 	known.Note(revision, object, b)
 }
 
-// mayBeGone is I1: a Machine is gone only when its instance is.
+// mayBeGone checks I1: a Machine is deleted only after its instance.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if o.stripped(m) || o.leftByForce(m) {
 		return
 	}
 	if found := o.world.cloud.of(m.UID); len(found) > 0 {
-		o.breach("I1", "machine %s is gone, its instance %s is not", m.Name, found[0].ProviderID)
+		o.breach("I1", "machine %s is gone, but its instance %s exists", m.Name, found[0].ProviderID)
 	}
 	if o.world.cloud.leftOf(provider.DeleteRequest{Machine: provider.Machine{UID: m.UID}}) {
-		o.breach("I1", "machine %s is gone, parts of its instance are not", m.Name)
+		o.breach("I1", "machine %s is gone, but parts of its instance are left", m.Name)
 	}
 	for _, l := range o.world.cloud.late {
 		if _, spent := o.world.cloud.tokens[l.req.Token]; l.req.Machine.UID == m.UID && !spent {
-			o.breach("I1", "machine %s is gone, and its instance is yet to come (%s)", m.Name, l.req.Token)
+			o.breach("I1", "machine %s is gone, but the creation of its instance is pending (%s)", m.Name, l.req.Token)
 		}
 	}
 	for _, l := range o.world.cloud.tagging {
 		in := o.world.cloud.byID(l.req.ProviderID)
 		if l.retag == nil && l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
-			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
+			o.breach("I1", "machine %s is gone, but its tags on %s are pending", m.Name, in.ProviderID)
 		}
 	}
 }
 
-// mayCallVanished judges that the instance of a machine is said to be gone.
+// mayCallVanished checks that a machine is marked as InstanceVanished only if its instance does not exist.
 func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || before.Status.FailureReason == m.Status.FailureReason {
 		return
 	}
 	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && in.dying.IsZero() {
-		o.breach("vanished", "machine %s is said to have lost its instance %s, which is there", m.Name, in.ProviderID)
+		o.breach("vanished", "machine %s is marked as InstanceVanished, but its instance %s exists", m.Name, in.ProviderID)
 	}
 }
 
-// mayCreate is the first half of I3.
+// mayCreate checks the first half of I3: there are never more machines than allowed.
 func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -246,8 +248,8 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	set := o.sets[owner.UID]
 	seen := o.seen()
-	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most+o.exchanging(owner.UID) {
-		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name,
+	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most+o.replacementSurge(owner.UID) {
+		o.breach("I3", "%s created machine %s: set %s now has %d, want at most %d", c.Actor, m.Name, owner.Name,
 			o.live(owner.UID), most)
 	}
 	deployment := o.deployments[set.Controller]
@@ -261,13 +263,14 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 		}
 	}
 	if most, _ := deployment.Within(o.since(owner.UID, "MachineDeployment")); live > most {
-		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name,
-			live, most)
+		o.breach("I3", "%s created machine %s of set %s: the deployment now has %d, want at most %d", c.Actor, m.Name,
+			owner.Name, live, most)
 	}
 }
 
-// exchanging is how many machines a set without a deployment may have beyond its replicas: one, to exchange another.
-func (o *oracle) exchanging(set uid) int {
+// replacementSurge returns how many machines a standalone set may have beyond its replicas: one, if a machine is
+// marked for replacement.
+func (o *oracle) replacementSurge(set uid) int {
 	if o.sets[set].Controller != "" {
 		return 0
 	}
@@ -278,19 +281,19 @@ func (o *oracle) exchanging(set uid) int {
 	}))
 }
 
-// mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as
-// available: a machine's own failure is unassigned write. The decision is the manager's pass or, where that carries
-// out what a deployment has reported the set, the telling.
+// mayDelete checks the second half of I3: enough machines stay available. A machine that became unavailable without
+// the manager still counts as available if that happened after the decision could know it. The decision is the
+// manager's current pass.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
 	set := o.sets[owner.UID]
-	who, bounds, kind := "set "+owner.Name, set, "MachineSet"
+	ownerName, bounds, kind := "set "+owner.Name, set, "MachineSet"
 	members := func(id uid) bool { return id == owner.UID }
 	if deployment := o.deployments[set.Controller]; deployment != nil {
-		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
+		ownerName, bounds, kind = "the deployment", deployment, "MachineDeployment"
 		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Controller == set.Controller }
 	}
 	seen, minReady := o.seen(), bounds.Last().MinReadySeconds
@@ -305,13 +308,13 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 		}
 	}
 	if _, least := bounds.Within(seen[kind]); n < least {
-		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name,
-			who, n, least)
+		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available, want at least %d", c.Actor, m.Name, owner.Name,
+			ownerName, n, least)
 	}
 }
 
-// since is from when on versions of a kind count for what a set does: those that its controller had not seen, and those
-// that whoever reported it how many to have, in words that it had seen, had not.
+// since returns the revision from which on versions of a kind count for the actions of a set. This is what the set's
+// controller had seen, or what the manager had seen when it wrote the set's replicas, whichever is older.
 func (o *oracle) since(set uid, kind string) int64 {
 	seen := o.seen()
 	instructed := o.sets[set].Versions[0].Position
@@ -323,8 +326,8 @@ func (o *oracle) since(set uid, kind string) int64 {
 	return min(seen[kind], instructed)
 }
 
-// availableSince reports whether a machine of the members is available, or was at or after a revision until something
-// other than the manager's own write changed that.
+// availableSince reports whether a machine of the members is available, or was available at or after a revision until
+// something other than the manager's own write changed that.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
@@ -337,7 +340,7 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 	}, revision)
 }
 
-// seen is what whoever acts now had seen when its pass began.
+// seen returns the revision of each kind that the current pass's process had seen when the pass began.
 func (o *oracle) seen() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen
@@ -345,14 +348,15 @@ func (o *oracle) seen() map[string]int64 {
 	return nil
 }
 
-// live counts the machines of a set that nobody deletes, but for those that others than the leader made.
+// live counts the machines of a set that are not being deleted, without those that other actors than the leader
+// created.
 func (o *oracle) live(set uid) int {
 	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
-// extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for
-// them need not be one of them.
-func (o *oracle) extra(set uid) int {
+// countSurplus counts the machines of a set that are not being deleted and that a former leader created. The set may
+// delete other machines instead of these.
+func (o *oracle) countSurplus(set uid) int {
 	return o.count(set, func(m uid) bool { return o.surplus[m] })
 }
 
@@ -368,12 +372,12 @@ func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 
 func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
 
-// endsAt reports whether a version is the first one that is being deleted or gone.
+// endsAt reports whether a version is the first one in which the machine is being deleted or is gone.
 func endsAt(versions []version, i int) bool {
 	return i > 0 && deleted(versions[i]) && !deleted(versions[i-1])
 }
 
-// of reports whether the machine is there and belongs to one of the sets.
+// of reports whether the machine exists and belongs to one of the sets.
 func (v version) of(members func(set uid) bool) bool {
 	if v.machine == nil {
 		return false
@@ -382,23 +386,23 @@ func (v version) of(members func(set uid) bool) bool {
 	return owner != nil && members(owner.UID)
 }
 
-// target judges what happens to Nodes: one goes after its instance, never before.
+// target checks changes in the target cluster. A Node is deleted after its instance, never before.
 func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
 	o.drains(c)
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.owner() == "" && c.Actor == Provider {
-		o.breach("adoption", "%s %s node %s, whose instance is unassigned", c.Actor, c.Verb, node.Name)
+		o.breach("adoption", "%s did %s of node %s, whose instance belongs to no machine", c.Actor, c.Verb, node.Name)
 	}
 	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {
 		return
 	}
 	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {
-		o.breach("order", "node %s is gone, its instance %s is not", node.Name, in.ProviderID)
+		o.breach("order", "node %s is gone, but its instance %s exists", node.Name, in.ProviderID)
 	}
 }
 
-// last names what was written after two revisions.
+// last lists up to five writes after two revisions.
 func (o *oracle) last(control, target int64) string {
 	var out []string
 	for _, c := range append(o.world.control.Changes(control), o.world.target.Changes(target)...) {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayApprove judges an approval: a kubelet gets what is its own as long as its Machine is wanted, and nobody else
-// anything.
+// mayApprove checks an approval: a kubelet gets its own certificate while its Machine is not being deleted. All other
+// requests are denied.
 func (o *oracle) mayApprove(c apiserver.Change) {
 	after, ok := c.New.(*certificatesv1.CertificateSigningRequest)
 	before, was := c.Old.(*certificatesv1.CertificateSigningRequest)
@@ -18,19 +18,20 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	}
 	asked, ok := o.world.safety.requests[after.Name]
 	if !ok {
-		o.breach("approval", "%s approved %s of %s", c.Actor, after.Name, after.Spec.Username)
+		o.breach("approval", "%s approved request %s of %s", c.Actor, after.Name, after.Spec.Username)
 		return
 	}
 	if versions := o.history[asked.machine]; !asked.joins && len(versions) > 0 &&
 		versions[len(versions)-1].machine != nil {
-		return // A node that is drained still serves.
+		return // The node still serves while it is drained.
 	}
 	if ended := o.endOf(asked.machine); !ended.IsZero() && ended.Before(o.passBegan()) {
-		o.breach("approval", "%s approved %s, whose machine is deleted since %s", c.Actor, after.Name, ended.Sub(epoch))
+		o.breach("approval", "%s approved request %s, whose machine was marked for deletion at %s", c.Actor, after.Name,
+			ended.Sub(epoch))
 	}
 }
 
-// endOf returns since when a machine is deleted, or gone; zero if it is not.
+// endOf returns when a machine was marked for deletion or removed, zero if it was not.
 func (o *oracle) endOf(machine uid) time.Time {
 	versions := o.history[machine]
 	if len(versions) == 0 {
@@ -40,7 +41,7 @@ func (o *oracle) endOf(machine uid) time.Time {
 	case last != nil && last.DeletionTimestamp.IsZero():
 		return time.Time{}
 	case last != nil:
-		return last.DeletionTimestamp.Add(time.Second) // Times are kept in seconds.
+		return last.DeletionTimestamp.Add(time.Second) // API times are in whole seconds.
 	}
 	for i := len(versions) - 1; i >= 0; i-- {
 		if m := versions[i].machine; m != nil && !m.DeletionTimestamp.IsZero() {
@@ -50,7 +51,7 @@ func (o *oracle) endOf(machine uid) time.Time {
 	return epoch
 }
 
-// passBegan is when the pass began that acts now.
+// passBegan returns when the current pass began.
 func (o *oracle) passBegan() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.began

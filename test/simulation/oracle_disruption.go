@@ -17,12 +17,12 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// The rules of disruption budgets: each write of the manager by which a machine goes out of service is judged for every
-// budget that it had to ask. The machines are counted as the API server has them, and only what the manager could not
-// know by then is left out: what others did, and it had not seen when its pass began.
+// The rules of disruption budgets. Each write of the manager that takes a machine out of service is checked against
+// every budget that applies. Machines are counted as the API server has them. Only changes by others count from when
+// the manager has seen them.
 
-// mayTakeOut judges that the manager deletes a machine.
-func (o *oracle) mayTakeOut(c apiserver.Change, m *v1beta1.Machine) {
+// mayDisruptByDelete checks a deletion of a machine by the manager.
+func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || metav1.GetControllerOfNoCopy(m) == nil {
 		return
 	}
@@ -31,7 +31,7 @@ func (o *oracle) mayTakeOut(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mayUpdate judges that the manager hands a machine over to another set, and so has its instance changed in place.
+// mayUpdate checks a hand-over of a machine to another set by the manager, which changes the instance in place.
 func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil {
@@ -39,15 +39,15 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	}
 }
 
-// mayDisrupt judges that a machine goes out of service for one of some reasons. The oracle cannot always find out for
-// which one.
+// mayDisrupt checks that a machine may go out of service for one of the given reasons. The oracle cannot always find
+// out which reason applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
-	unfit := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
-	if slices.ContainsFunc(versions, unfit) {
-		return // Nobody has to ask for it.
+	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
+	if slices.ContainsFunc(versions, needsNoBudget) {
+		return // No budget has to be asked for this machine.
 	}
-	from, to := o.judgedTime()
+	from, to := o.decisionTime()
 	if !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return !exemptUntil(v, to) }) {
 		o.breach("exempt", "%s disrupted machine %s (%v), which must not be disrupted", c.Actor, m.Name, reasons)
 	}
@@ -63,13 +63,13 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 			}
 			used, most := o.used(b, m.UID)
 			if used == most {
-				o.mayGoFirst(c, m, b, reasons, len(budgets))
+				o.mayTakeLastSlot(c, m, b, reasons, len(budgets))
 			}
 			if used <= most {
 				break
 			}
-			over = fmt.Sprintf("%s disrupted machine %s (%v): budget %s allows %d, now it is %d", c.Actor, m.Name, reasons,
-				b.Name, most, used)
+			over = fmt.Sprintf("%s disrupted machine %s (%v): budget %s allows %d, now %d are disrupted", c.Actor, m.Name,
+				reasons, b.Name, most, used)
 		}
 		if over != "" {
 			o.breach("budget", "%s", over)
@@ -77,8 +77,8 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 	}
 }
 
-// judgedTime returns the times between which the decision fell that is carried out now, by the clock of its process.
-func (o *oracle) judgedTime() (from, to time.Time) {
+// decisionTime returns the times between which the current decision was made, by the clock of its process.
+func (o *oracle) decisionTime() (from, to time.Time) {
 	from, to = o.world.clock.at, o.world.clock.at
 	f := o.world.top()
 	if f == nil {
@@ -87,13 +87,13 @@ func (o *oracle) judgedTime() (from, to time.Time) {
 	behind := f.controller.process.clock.behind
 	from, to = f.began.Add(-behind), to.Add(-behind)
 	if behind > 0 {
-		to = to.Add(setBack) // It may have been set back only in the middle of the pass.
+		to = to.Add(setBack) // The clock may have been set back in the middle of the pass.
 	}
 	return from, to
 }
 
-// mustBeAsked reports whether a budget is about a machine, in force all the time, and has to be asked whichever the
-// reason is.
+// mustBeAsked reports whether a budget selects a machine, was in force the whole time, and applies to all of the
+// reasons.
 func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
 	reasons []v1beta1.DisruptionReason, from, to time.Time) bool {
 	for _, m := range machine {
@@ -123,7 +123,8 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// used returns how many of the machines that a budget selects are out of service once one more is, and how many may be.
+// used returns how many of the machines that a budget selects are out of service once one more is, and how many may
+// be.
 func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
@@ -154,7 +155,7 @@ func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most 
 	return used, max(1, selected*percent/100)
 }
 
-// knownDisrupted reports whether a machine is out of service, and the manager itself did that or has seen it.
+// knownDisrupted reports whether a machine is out of service, and the manager caused this or has seen it.
 func (o *oracle) knownDisrupted(id uid) bool {
 	versions := o.history[id]
 	i := len(versions)
@@ -164,13 +165,13 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
 }
 
-// serves reports whether pods may run on a machine: whether its instance exists, whatever the Machine says of it.
+// serves reports whether pods may run on a machine: whether its instance exists, whatever the Machine's status is.
 func (o *oracle) serves(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
 
-// isDisrupted reports whether a machine that serves is going, though not by an autoscaler's choice, or its instance
-// is not what its spec asks for.
+// isDisrupted reports whether a machine that serves is being deleted, though not by an autoscaler's choice, or its
+// instance differs from its specification.
 func (o *oracle) isDisrupted(m *v1beta1.Machine) bool {
 	if !o.serves(m) {
 		return false
@@ -192,15 +193,15 @@ func annotated(m *v1beta1.Machine, key string) bool {
 	return has
 }
 
-// exemptUntil reports whether people have exempted a machine until after a time.
+// exemptUntil reports whether a user has exempted a machine until after a time.
 func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	value, exempt := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	until, err := time.Parse(time.RFC3339, value)
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine that whoever acts may go by: the one that it had seen, and later ones; nil
-// stands for none.
+// believed returns the versions of a machine that the current pass may be based on: the one that its process had
+// seen, and later ones. nil stands for a machine that does not exist.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {
@@ -239,7 +240,7 @@ func believedVersions[T interface {
 			continue
 		}
 		if len(by[c.New.GetUID()]) == 0 {
-			add(c.New.GetUID(), none) // It is gone.
+			add(c.New.GetUID(), none) // The object is gone.
 		}
 		before, _ := c.Old.(T)
 		add(c.New.GetUID(), before)

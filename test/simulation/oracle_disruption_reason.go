@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Why the manager deletes a machine is not written anywhere. It follows from how many there are and may be, as far as
-// the manager could know that, and from what people have asked for.
+// The reason for a deletion by the manager is not recorded. It follows from the number of machines, from the allowed
+// number, as far as the manager could know both, and from the requests of users.
 
-// reasonsToDelete returns the reasons for one of which the manager may have deleted a machine, all of which have to ask
-// budgets. It returns none if there is one that has not: people want fewer machines, or the instance is lost anyway.
+// reasonsToDelete returns the possible reasons why the manager deleted a machine, all of which must ask budgets. It
+// returns none if a reason without a budget is possible: a scale-down, or the loss of the instance.
 func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.DisruptionReason) {
 	id := metav1.GetControllerOfNoCopy(m).UID
 	set := o.sets[id]
@@ -44,13 +44,13 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	if mostLive <= leastReplicas {
 		return reasons
 	}
-	// There may be too many in the set.
+	// The set may have too many machines.
 	if o.scaledDown(id, mostLive) {
 		return nil
 	}
-	exchanged := func(v *v1beta1.Machine) bool { return annotated(v, v1beta1.AnnotationReplace) }
+	toBeReplaced := func(v *v1beta1.Machine) bool { return annotated(v, v1beta1.AnnotationReplace) }
 	switch surely, maybe := o.outdated(id); {
-	case every(exchanged):
+	case every(toBeReplaced):
 		for _, v := range versions {
 			reason := v1beta1.DisruptionReplace
 			if v.Annotations[v1beta1.AnnotationReplace] == expiredMark {
@@ -60,7 +60,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 				reasons = append(reasons, reason)
 			}
 		}
-	case some(exchanged), maybe && !surely, !maybe:
+	case some(toBeReplaced), maybe && !surely, !maybe:
 		return nil
 	}
 	if _, maybe := o.outdated(id); maybe {
@@ -72,7 +72,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 // expiredMark is the value of the annotation on machines that are replaced because of their age.
 const expiredMark = "expired"
 
-// liveBetween returns how many machines of some sets are not being deleted, at least and at most by what may be known.
+// liveBetween returns the least and the greatest number of live machines of some sets that the current pass may know.
 func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	for id := range o.history {
 		surely, maybe := true, false
@@ -90,8 +90,9 @@ func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	return least, most
 }
 
-// scaledDown reports whether a machine may go because people want fewer, or since there are more than a rollout may
-// have, and takes note of that. live is how many the set has.
+// scaledDown reports whether a machine may be deleted because users want fewer machines, or because there are more
+// than a rollout allows. It deducts the machine from the remaining scale-down. live is the number of machines of the
+// set.
 func (o *oracle) scaledDown(set uid, live int) bool {
 	owner, kind := o.deployments[o.sets[set].Controller], "MachineDeployment"
 	id := o.sets[set].Controller
@@ -100,23 +101,22 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 	} else {
 		_, live = o.liveBetween(func(of uid) bool { return o.sets[of] != nil && o.sets[of].Controller == id })
 	}
-	replicas, most := leastOf(owner, o.seen()[kind])
+	replicas, most := lowestBounds(owner, o.seen()[kind])
 	if kind == "MachineSet" {
-		most++ // For an exchange.
+		most++ // For a replacement.
 	}
 	if live > most {
 		return true
 	}
-	if o.owed[id] = min(o.owed[id], max(0, live-replicas)); o.owed[id] > 0 {
-		o.owed[id]--
+	if o.scaleDowns[id] = min(o.scaleDowns[id], max(0, live-replicas)); o.scaleDowns[id] > 0 {
+		o.scaleDowns[id]--
 		return true
 	}
 	return false
 }
 
-// leastOf returns the least replicas of versions of an owner that may be known, and the least number of machines that
-// there may be.
-func leastOf(owner *invariants.Owner, since int64) (replicas, most int) {
+// lowestBounds returns the lowest replicas, and the lowest maximum of machines, among the versions that may be known.
+func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
 	replicas, most = owner.Last().Replicas, owner.Last().Most
 	for i, v := range owner.Versions {
 		if i+1 == len(owner.Versions) || owner.Versions[i+1].Position > since {
@@ -126,7 +126,7 @@ func leastOf(owner *invariants.Owner, since int64) (replicas, most int) {
 	return replicas, most
 }
 
-// followScaleDown takes note that people want fewer machines than before, or more again.
+// followScaleDown counts by how many machines users scale down, and up again.
 func (o *oracle) followScaleDown(c apiserver.Change) {
 	if c.Actor == Manager || c.Actor == Manager+Former || c.Old == nil {
 		return
@@ -139,11 +139,11 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 		by = invariants.Replicas(c.Old.(*v1beta1.MachineSet).Spec.Replicas) - invariants.Replicas(after.Spec.Replicas)
 	}
 	if by != 0 {
-		o.owed[c.New.GetUID()] = max(0, o.owed[c.New.GetUID()]+by)
+		o.scaleDowns[c.New.GetUID()] = max(0, o.scaleDowns[c.New.GetUID()]+by)
 	}
 }
 
-// outdated reports whether a set surely, or maybe, is of an old revision of its deployment, by what may be known.
+// outdated reports whether a set surely, or maybe, belongs to an old revision of its deployment, as far as is known.
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)
@@ -178,15 +178,16 @@ func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	return slices.Max(own) < least, slices.Min(own) < most
 }
 
-// longBroken is how long a machine must be replaced, and everybody knows, until nothing else may go before it.
-const longBroken = 3 * time.Minute
+// longUnhealthy is how long a machine must be marked as unhealthy, and known as such, before no other machine may be
+// disrupted first.
+const longUnhealthy = 3 * time.Minute
 
-// mayGoFirst judges that a machine takes the last place in a budget which a broken machine waits for. That is only
-// judged where there is one budget.
-func (o *oracle) mayGoFirst(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
+// mayTakeLastSlot checks that a machine does not take the last slot of a budget for which an unhealthy machine waits.
+// It checks only machines with a single budget.
+func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
 	reasons []v1beta1.DisruptionReason, budgets int) {
 	if budgets > 1 || slices.Contains(reasons, v1beta1.DisruptionRemediation) ||
-		o.world.clockSteadySince(o.leading()) < longBroken {
+		o.world.clockSteadySince(o.leaderSince()) < longUnhealthy {
 		return
 	}
 	for _, x := range o.machines {
@@ -196,11 +197,11 @@ func (o *oracle) mayGoFirst(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.M
 		}
 		marked := meta.FindStatusCondition(x.Status.Conditions, v1beta1.ConditionRemediationRequested)
 		node, known := o.world.safety.nodes[x.Status.NodeRef.UID]
-		if !known || node.well || o.world.clockSteadySince(marked.LastTransitionTime.Time) < longBroken ||
-			o.world.clockSteadySince(o.world.lastFault) < longBroken {
+		if !known || node.healthy || o.world.clockSteadySince(marked.LastTransitionTime.Time) < longUnhealthy ||
+			o.world.clockSteadySince(o.world.lastFault) < longUnhealthy {
 			continue
 		}
-		o.breach("order", "%s disrupted machine %s (%v), and machine %s waits since %s, which is broken", c.Actor, m.Name,
-			reasons, x.Name, marked.LastTransitionTime.Sub(epoch))
+		o.breach("order", "%s disrupted machine %s (%v) before the unhealthy machine %s, which has waited since %s", c.Actor,
+			m.Name, reasons, x.Name, marked.LastTransitionTime.Sub(epoch))
 	}
 }

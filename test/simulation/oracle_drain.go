@@ -14,24 +14,24 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// I7: what a provider may do to pods, and when it may take away what they run on.
+// I7: what a provider may do to pods, and when it may remove their instance or volumes.
 
-// drains judges what happens to Nodes and pods in the target cluster.
+// drains checks changes of Nodes and pods in the target cluster.
 func (o *oracle) drains(c apiserver.Change) {
 	switch x := c.New.(type) {
 	case *corev1.Node:
 		o.mayPutOutOfService(c, x)
 		o.mayCordon(c, x)
 		o.mayPutBack(c, x)
-		o.mayDropNode(c, x)
+		o.mayDeleteNode(c, x)
 	case *corev1.Pod:
 		if before, ok := c.Old.(*corev1.Pod); ok && c.Actor == Provider && before != nil {
-			o.mayEnd(c, before, x)
+			o.mayEndPod(c, before, x)
 		}
 	}
 }
 
-// machineOn returns the machine that a Node belongs to, nil if there is none.
+// machineOn returns the machine of a Node, nil without one.
 func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
 	if node != nil && ofDistribution(node) {
 		if in := o.world.hostOf(node); in != nil {
@@ -47,7 +47,7 @@ func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
 	return nil
 }
 
-// stays reports whether a pod stays on its node until that goes.
+// stays reports whether a pod stays on its node until the node is deleted.
 func stays(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
@@ -68,42 +68,42 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	return reason
 }
 
-// mayEnd judges the eviction or deletion of a pod.
-func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
-	instructed := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
+// mayEndPod checks the eviction or deletion of a pod.
+func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
+	starts := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
 	gone := c.Type == watch.Deleted
 	shorter := !before.DeletionTimestamp.IsZero() && !gone &&
 		*after.DeletionGracePeriodSeconds < *before.DeletionGracePeriodSeconds
-	if !instructed && !gone && !shorter {
+	if !starts && !gone && !shorter {
 		return
 	}
 	node := o.world.node(before.Spec.NodeName)
 	m := o.machineOn(node)
 	switch {
 	case stays(before):
-		o.breach("I7", "%s ends pod %s, which is bound to its node", c.Actor, before.Name)
+		o.breach("I7", "%s deletes pod %s, which must stay on its node", c.Actor, before.Name)
 		return
 	case gone && !ended(before):
-		o.breach("I7", "%s removes pod %s without any grace", c.Actor, before.Name)
+		o.breach("I7", "%s removes pod %s without a grace period", c.Actor, before.Name)
 		return
 	case node == nil:
-		return // It went a moment ago.
+		return // The Node was deleted a moment ago.
 	case o.wasToBeDrained(m):
-		return // The reason went while the request was on its way.
+		return // The reason ended while the request was on its way.
 	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.announced(m, node):
-		o.breach("I7", "%s ends pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
+		o.breach("I7", "%s deletes pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return
 	case !node.Spec.Unschedulable:
-		o.breach("I7", "%s ends pod %s on node %s, which is in service", c.Actor, before.Name, node.Name)
+		o.breach("I7", "%s deletes pod %s on node %s, which is not cordoned", c.Actor, before.Name, node.Name)
 	case blockedBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)):
-		o.breach("hooks", "%s ends pod %s of machine %s, whose hooks hold the drain", c.Actor, before.Name, m.Name)
+		o.breach("hooks", "%s deletes pod %s of machine %s, whose hooks block the drain", c.Actor, before.Name, m.Name)
 	}
 	if c.Verb != "delete" {
 		return
 	}
 	start, known := o.drainBegan(m)
 	if !known {
-		// Until it is written down, only its process knows since when; but not before the node was cordoned.
+		// Until the start of the drain is recorded, only its process knows it. The drain cannot be older than the cordon.
 		if start, known = o.cordoned[node.UID]; !known {
 			return
 		}
@@ -114,19 +114,18 @@ func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
 		o.breach("I7", "%s deletes pod %s %s before its time", c.Actor, before.Name, moment.Sub(o.world.clock.at))
 	}
 	given := time.Duration(*after.DeletionGracePeriodSeconds) * time.Second
-	if left := min(asked, end.Sub(o.world.clock.at)).Truncate(time.Second); instructed && given < max(left, time.Second) {
-		o.breach("I7", "%s gives pod %s %s to end, which has %s", c.Actor, before.Name, given, left)
+	if left := min(asked, end.Sub(o.world.clock.at)).Truncate(time.Second); starts && given < max(left, time.Second) {
+		o.breach("I7", "%s gives pod %s a grace period of %s, want %s", c.Actor, before.Name, given, left)
 	}
 }
 
-// updating reports whether a machine is being changed in place, or has yet to notice that it no longer is.
+// updating reports whether a machine is being changed in place, or has not noticed that the change was withdrawn.
 func updating(m *v1beta1.Machine) bool {
 	updated := findCondition(m, v1beta1.ConditionUpToDate)
 	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
 }
 
-// drainBegan returns since when a machine is drained, by what was written down or, before that, not before its
-// deletion.
+// drainBegan returns since when a machine is drained: the recorded time or, before that, the time of the deletion.
 func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	versions := o.history[m.UID]
 	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
@@ -140,7 +139,7 @@ func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	return m.DeletionTimestamp.Time, true
 }
 
-// whenDeleted returns the machine as it was when it was asked to go, nil if it was not.
+// whenDeleted returns the machine as it was when its deletion was requested, nil if it was not.
 func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, v := range o.history[m.UID] {
 		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
@@ -150,7 +149,7 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// blockedBy reports whether hooks hold a machine that was asked to go when it had them already.
+// blockedBy reports whether hooks block a machine whose deletion was requested. then is the machine at that time.
 func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }
@@ -165,11 +164,11 @@ func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
 	}
 	o.cordoned[node.UID] = o.world.clock.at.Truncate(time.Second)
 	if m := o.machineOn(node); m != nil && blockedBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)) {
-		o.breach("hooks", "%s cordons the node of machine %s, whose hooks hold the drain", c.Actor, m.Name)
+		o.breach("hooks", "%s cordons the node of machine %s, whose hooks block the drain", c.Actor, m.Name)
 	}
 }
 
-// hasEver reports whether a machine had an annotation at any time.
+// hasEver reports whether a machine had one of the annotations at any time.
 func (o *oracle) hasEver(id uid, keys ...string) bool {
 	return slices.ContainsFunc(o.history[id], func(v version) bool {
 		return v.machine != nil && slices.ContainsFunc(keys, func(key string) bool {
@@ -179,25 +178,26 @@ func (o *oracle) hasEver(id uid, keys ...string) bool {
 	})
 }
 
-// mayDisturb judges what is about to be done to an instance: its pods have gone, and their volumes, or their time is
-// over.
+// mayDisturb checks a change or a deletion of an instance: its pods are gone and their volumes detached, or the
+// timeout for that has passed.
 func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	m := o.machines[id]
 	if m == nil || !does || in.owner() != id {
 		return
 	}
-	o.mayEndUnseen(in, m)
+	o.mayDeleteUnseen(in, m)
 	then := o.whenDeleted(m)
 	if blockedBy(m.Spec.LifecycleHooks.PreTerminate, then) || blockedBy(m.Spec.LifecycleHooks.PreDrain, then) {
-		o.breach("hooks", "instance %s of machine %s is disturbed, which its hooks hold", in.ProviderID, m.Name)
+		o.breach("hooks", "instance %s of machine %s is disturbed although its hooks block this", in.ProviderID, m.Name)
 	}
 	if _, paused := m.Annotations[v1beta1.AnnotationPaused]; paused && then != nil {
 		if _, was := then.Annotations[v1beta1.AnnotationPaused]; was {
-			o.breach("pause", "instance %s of machine %s is removed, which is paused", in.ProviderID, m.Name)
+			o.breach("pause", "instance %s of machine %s is removed although the machine is paused", in.ProviderID, m.Name)
 		}
 	}
 	node := o.world.node(in.NodeName)
-	if node == nil || o.world.hostOf(node) != in || node.Spec.ProviderID == "" || o.hasEver(id, v1beta1.AnnotationForceDelete) {
+	if node == nil || o.world.hostOf(node) != in || node.Spec.ProviderID == "" ||
+		o.hasEver(id, v1beta1.AnnotationForceDelete) {
 		return
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
@@ -208,7 +208,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 				!o.world.comesBack(p, start)
 		})
 		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {
-			o.breach("I7", "instance %s of machine %s is disturbed, and pod %s runs there", in.ProviderID, m.Name, left[0].Name)
+			o.breach("I7", "instance %s of machine %s is disturbed while pod %s runs there", in.ProviderID, m.Name, left[0].Name)
 		}
 	}
 	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
@@ -218,12 +218,12 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 	if drained == nil || drained.Status != metav1.ConditionTrue ||
 		o.world.clock.at.Before(drained.LastTransitionTime.Add(m.Spec.Timeouts.VolumeDetachOrDefault())) {
-		o.breach("volumes", "instance %s of machine %s is disturbed, and %s is attached to it", in.ProviderID,
+		o.breach("volumes", "instance %s of machine %s is disturbed while %s is attached to it", in.ProviderID,
 			m.Name, attached)
 	}
 }
 
-// attachedTo returns one of the volumes that are attached to a node, "" if there is none.
+// attachedTo returns one of the volumes that are attached to a node, "" without one.
 func (o *oracle) attachedTo(node *corev1.Node) string {
 	found := o.world.attachments(func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name })
 	if len(found) == 0 {
@@ -232,9 +232,8 @@ func (o *oracle) attachedTo(node *corev1.Node) string {
 	return *found[0].Spec.Source.PersistentVolumeName
 }
 
-// mayDropNode judges that a Node is deleted: that of one that did not report only when its volumes are detached, or
-// have had their time.
-func (o *oracle) mayDropNode(c apiserver.Change, node *corev1.Node) {
+// mayDeleteNode checks the deletion of a Node: its volumes must be detached, or the timeout for that has passed.
+func (o *oracle) mayDeleteNode(c apiserver.Change, node *corev1.Node) {
 	m := o.machineOn(node)
 	attached := o.attachedTo(node)
 	if c.Type != watch.Deleted || c.Actor != Provider || m == nil || attached == "" ||
@@ -243,10 +242,10 @@ func (o *oracle) mayDropNode(c apiserver.Change, node *corev1.Node) {
 	}
 	detached := findCondition(m, v1beta1.ConditionVolumesDetached)
 	if detached != nil && detached.Status == metav1.ConditionTrue {
-		return // They had their time before the instance went.
+		return // The timeout passed before the instance was deleted.
 	}
 	timeout := m.Spec.Timeouts.VolumeDetachOrDefault()
 	if detached == nil || o.world.clock.at.Before(detached.LastTransitionTime.Add(timeout)) {
-		o.breach("volumes", "node %s is gone, and %s is attached to it", node.Name, attached)
+		o.breach("volumes", "node %s is gone while %s is attached to it", node.Name, attached)
 	}
 }

@@ -16,19 +16,19 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// wellness is how a Node fares, for all that is true and not only known.
-type wellness struct {
-	well bool
-	// since is since when, and illSince since when it was not well before that.
+// nodeHealth is the actual health of a Node, whether or not a process knows it.
+type nodeHealth struct {
+	healthy bool
+	// since is when the current state began, illSince when the last unhealthy period began.
 	since, illSince time.Time
-	// revision is that of the change to how it is.
+	// revision is the revision of the last change of the state.
 	revision int64
 }
 
-// wellKnown is how long a truth takes at most until processes that are late know it.
-const wellKnown = longestBehind + time.Second
+// healthKnownAfter is how long it takes at most until late processes know the state of a Node.
+const healthKnownAfter = longestBehind + time.Second
 
-// follow takes note of how Nodes fare.
+// follow updates the health of a Node after a change.
 func (g *safetyState) follow(w *World, c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if !ok || g.nodes == nil {
@@ -36,41 +36,41 @@ func (g *safetyState) follow(w *World, c apiserver.Change) {
 	}
 	now := w.clock.at
 	before, known := g.nodes[node.UID]
-	well := c.Type != watch.Deleted && readiness(node) == corev1.ConditionTrue
+	healthy := c.Type != watch.Deleted && readiness(node) == corev1.ConditionTrue
 	switch {
 	case !known:
-		g.nodes[node.UID] = wellness{well, now, now, c.Revision}
-	case before.well && !well:
-		g.nodes[node.UID] = wellness{false, now, now, c.Revision}
-	case !before.well && well:
-		g.nodes[node.UID] = wellness{true, now, before.illSince, c.Revision}
+		g.nodes[node.UID] = nodeHealth{healthy, now, now, c.Revision}
+	case before.healthy && !healthy:
+		g.nodes[node.UID] = nodeHealth{false, now, now, c.Revision}
+	case !before.healthy && healthy:
+		g.nodes[node.UID] = nodeHealth{true, now, before.illSince, c.Revision}
 	}
-	g.followMelting(w)
+	g.followMeltdown(w)
 }
 
-// followMelting takes note of when most nodes are ill, and for how long.
-func (g *safetyState) followMelting(w *World) {
-	ill, all := w.oracle.ill(0)
-	switch melts := all >= 3 && ill*100 > healthThreshold*all; {
-	case melts && g.melting.IsZero():
-		g.melting = w.clock.at
-	case !melts && !g.melting.IsZero():
-		if w.clock.Since(g.melting) > wellKnown {
-			g.melted = w.clock.at
+// followMeltdown notes when most nodes become unhealthy, and when that ends.
+func (g *safetyState) followMeltdown(w *World) {
+	ill, all := w.oracle.countUnhealthy(0)
+	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
+	case meltdown && g.meltdownSince.IsZero():
+		g.meltdownSince = w.clock.at
+	case !meltdown && !g.meltdownSince.IsZero():
+		if w.clock.Since(g.meltdownSince) > healthKnownAfter {
+			g.meltdownEnded = w.clock.at
 		}
-		g.melting = time.Time{}
+		g.meltdownSince = time.Time{}
 	}
 }
 
-// ill counts the machines with a Node, and those of them whose Node is ill for longer than a time.
-func (o *oracle) ill(longer time.Duration) (ill, all int) {
+// countUnhealthy counts the machines with a Node, and those whose Node has been unhealthy for longer than a time.
+func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	for _, m := range o.machines {
 		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
 			m.Status.Phase != v1beta1.MachineRunning && m.Status.Phase != v1beta1.MachineUnhealthy {
-			continue // One that has yet to become Ready does not count.
+			continue // A machine that was never Ready does not count.
 		}
 		all++
-		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.well &&
+		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.healthy &&
 			o.world.clockSteadySince(node.since) >= longer {
 			ill++
 		}
@@ -78,8 +78,8 @@ func (o *oracle) ill(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince is how long ago something was, but for the time that jumped: nobody could come to know anything in
-// it.
+// clockSteadySince returns how long ago something happened, without the time jumps since then: no process could learn
+// anything during a jump.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -90,7 +90,7 @@ func (w *World) clockSteadySince(t time.Time) time.Duration {
 	return d
 }
 
-// mayRemediate is I6, and the rules of remediation: judged is each write of the manager to a Machine.
+// mayRemediate checks I6 and the rules of remediation for each write of the manager to a Machine.
 func (o *oracle) mayRemediate(c apiserver.Change) {
 	w := o.world
 	after, ok := c.New.(*v1beta1.Machine)
@@ -99,13 +99,13 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 	before, _ := c.Old.(*v1beta1.Machine)
 	if c.Actor == Provider && before != nil {
-		o.mayGiveUp(before, after)
+		o.mayFailToJoin(before, after)
 	}
 	if c.Actor != Manager {
 		return
 	}
 	if before == nil {
-		o.mayActInOutage(c, "made")
+		o.mayActInOutage(c, "created")
 		return
 	}
 	if requested(after) && !requested(before) {
@@ -122,25 +122,26 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.sets[owner.UID] == nil {
 		return
 	}
-	live := o.live(owner.UID) + o.extra(owner.UID)
+	live := o.live(owner.UID) + o.countSurplus(owner.UID)
 	if _, least := o.sets[owner.UID].Within(o.world.control.Revision()); live <= least {
-		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name,
+		o.breach("health", "%s deleted machine %s, which was not found unhealthy: %d of %d are left", c.Actor, before.Name,
 			live-1, least)
 	}
 }
 
-// mayGiveUp judges that a machine takes too long to become a node: the time in which nobody could is not its fault.
-func (o *oracle) mayGiveUp(before, after *v1beta1.Machine) {
+// mayFailToJoin checks that a machine fails to become a Node only after its timeout. An outage of the target cluster
+// does not count as waiting time.
+func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	w := o.world
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
 	began, _ := reachability.ExcludeOutages(w.safety.past[toTarget], after.CreationTimestamp.Time, time.Time{})
-	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticed {
-		o.breach("I6", "machine %s failed to join the target cluster, which is unreachable since %s", after.Name,
+	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
+		o.breach("I6", "machine %s failed to join the target cluster, which has been unreachable since %s", after.Name,
 			l.cut.Sub(epoch))
 	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
-		o.breach("I6", "machine %s failed to join within %s, outages left out", after.Name, age)
+		o.breach("I6", "machine %s failed to join after only %s without outages", after.Name, age)
 	}
 }
 
@@ -148,34 +149,35 @@ func requested(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node
-// is well again, or had time to since, as when it jumped. Where clocks differ nobody can show that it is well only
-// now.
+// markedInGoodFaith reports whether a machine is marked as unhealthy, and the process could not yet know that its
+// Node is healthy again. This is so if the process had not seen the Node's change, if time has jumped since, or if
+// clocks differ.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
 	}
 	node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
 	clockSteady := o.world.clockSteadySince(node.since)
-	asleep := clockSteady < wellKnown && clockSteady < o.world.clock.Since(node.since)
-	differ := clockSteady < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool {
+	asleep := clockSteady < healthKnownAfter && clockSteady < o.world.clock.Since(node.since)
+	differ := clockSteady < healthKnownAfter && slices.ContainsFunc(o.world.processes, func(p *Process) bool {
 		return p.clock.behind != 0
 	})
-	return known && node.well && (node.revision > o.seen()["Node"] || asleep || differ)
+	return known && node.healthy && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
-// mayActInOutage lets nothing be added, exchanged or remediated while a cluster is unreachable and everybody knows.
-// What was decided before it may just have been known is under way at most for one pass, in which no time passes.
+// mayActInOutage checks that no machine is added, replaced or remediated while a cluster is unreachable and all
+// processes know it. A decision from before then may still be carried out for at most one pass, in which no time
+// passes.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
-		if l.down() && o.passBegan().Sub(l.cut) > noticed {
-			o.breach("I6", "%s %s machine %s while %s is unreachable since %s", c.Actor, what, c.Key.Name,
+		if l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
+			o.breach("I6", "%s %s machine %s while %s has been unreachable since %s", c.Actor, what, c.Key.Name,
 				[...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
 		}
 	}
 }
 
-// mayMark judges that a machine must be replaced since its Node is not well.
+// mayMark checks that a machine is marked for replacement only because its Node is unhealthy.
 func (o *oracle) mayMark(m *v1beta1.Machine) {
 	w := o.world
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -186,46 +188,50 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		return // The Node is gone.
 	}
 	node, known := w.safety.nodes[m.Status.NodeRef.UID]
-	if !known || node.well && node.since.Before(o.passBegan()) {
-		o.breach("I6", "machine %s is marked as unhealthy, and its node is well since %s", m.Name, node.since.Sub(epoch))
+	if !known || node.healthy && node.since.Before(o.passBegan()) {
+		o.breach("I6", "machine %s is marked as unhealthy, but its node has been healthy since %s", m.Name,
+			node.since.Sub(epoch))
 		return
 	}
-	// No clock runs from before any of these, but that a leader who was not there then, or not for long enough to see
-	// it, goes by what is written down of what has lasted for three timeouts.
+	// The health timeout starts again at each of these times. There is one exception: a leader that was not there then,
+	// or not long enough to see it, may use the recorded time of a state that has lasted for three timeouts.
 	began := node.illSince
-	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored, w.safety.melted,
-		w.oracle.leading()} {
-		if unseen := !t.After(w.oracle.leading().Add(wellKnown)); unseen &&
+	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
+		w.safety.meltdownEnded, w.oracle.leaderSince()} {
+		if unseen := !t.After(w.oracle.leaderSince().Add(healthKnownAfter)); unseen &&
 			w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {
-			t = w.oracle.leading().Add(healthTimeout/10 - healthTimeout)
+			t = w.oracle.leaderSince().Add(healthTimeout/10 - healthTimeout)
 		}
 		if t.After(began) {
 			began = t
 		}
 	}
-	// The API keeps times in seconds.
+	// API times are in whole seconds.
 	if due := began.Truncate(time.Second).Add(healthTimeout); w.clock.at.Before(due) {
-		o.breach("I6", "machine %s is marked as unhealthy %s after its clock began, at %s", m.Name, w.clock.Since(began),
-			began.Sub(epoch))
+		o.breach("I6", "machine %s is marked as unhealthy only %s after its health timeout began, at %s", m.Name,
+			w.clock.Since(began), began.Sub(epoch))
 	}
-	ill, all := o.ill(wellKnown)
+	ill, all := o.countUnhealthy(healthKnownAfter)
 	if all >= 3 && ill*100 > healthThreshold*all {
-		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d are", m.Name, ill, all)
+		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d machines are unhealthy", m.Name,
+			ill, all)
 	}
 	if most := o.mostUnhealthy(); ill > most {
-		o.breach("health", "machine %s is marked as unhealthy although %d of %d are, more than %d", m.Name, ill, all, most)
+		o.breach("health", "machine %s is marked as unhealthy although %d of %d are unhealthy, want at most %d", m.Name, ill,
+			all, most)
 	}
 }
 
-// leading is since when the manager's process that acts now does.
-func (o *oracle) leading() time.Time {
+// leaderSince returns when the manager process of the current pass started.
+func (o *oracle) leaderSince() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.controller.process.began
 	}
 	return time.Time{}
 }
 
-// mostUnhealthy is how many machines may be unhealthy for any to be replaced, as far as anybody may think.
+// mostUnhealthy returns how many machines may be unhealthy while machines are still replaced, in the view of any
+// process.
 func (o *oracle) mostUnhealthy() int {
 	all := 1
 	for _, m := range o.machines {
@@ -239,13 +245,13 @@ func (o *oracle) mostUnhealthy() int {
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, all, false)
 	if err != nil {
-		o.broken(fmt.Errorf("maxUnhealthy is %s: %w", limit.String(), err))
+		o.broken(fmt.Errorf("maxUnhealthy %s is invalid: %w", limit.String(), err))
 	}
 	return max(n, 1)
 }
 
-// freezesMissing says what is still frozen.
-func (w *World) freezesMissing() (missing []string) {
+// frozenObjects returns which objects are still frozen.
+func (w *World) frozenObjects() (missing []string) {
 	for _, kind := range []string{"MachineDeployment", "MachineSet"} {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
 			if reason, frozen := o.GetLabels()[v1beta1.LabelFreeze]; frozen {

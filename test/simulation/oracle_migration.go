@@ -20,52 +20,53 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The rules of migrations, J1 to J6. Each is judged at the write, or the call of the cloud, that could break it.
+// The rules of migrations, J1 to J6. Each rule is checked at the writes, or the calls of the cloud, that could break
+// it.
 
 var (
 	policyGroupVersion = admissionv1.SchemeGroupVersion
 	definitionKind     = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 )
 
-// fencedPhases are those in which the old controller must do nothing.
+// fencedPhases are the phases in which the old controller must do nothing.
 var fencedPhases = phases[2:9]
 
 func (l *legacy) breach(rule, format string, args ...any) {
 	l.world.oracle.breach(rule, format, args...)
 }
 
-// acts judges a call of the cloud that the old controller makes: J1, behind the fence there is none.
-func (l *legacy) acts(what string) {
+// checkCall checks a call of the cloud by the old controller. J1: behind the fence it makes no call.
+func (l *legacy) checkCall(what string) {
 	if phase := l.world.phase(); slices.Contains(fencedPhases, phase) {
 		l.breach("J1", "the old controller %s in the phase %s", what, phase)
 	}
 }
 
-// mayTakeOver is J1: while the old controller may act, or what it asked for is under way, nothing is taken over.
+// mayTakeOver checks J1: nothing is taken over while the old controller may act or has a pending creation.
 func (l *legacy) mayTakeOver(what string) {
 	switch {
 	case l.mayAct():
-		l.breach("J1", "%s, and the old controller may act", what)
-	case len(l.coming) > 0:
-		l.breach("J1", "%s, and the old controller's creation of the instance of %s is under way", what, l.coming[0].name)
+		l.breach("J1", "%s while the old controller may act", what)
+	case len(l.pending) > 0:
+		l.breach("J1", "%s while the old controller's creation of the instance of %s is pending", what, l.pending[0].name)
 	}
 }
 
-// mayTag judges tags that a provider puts on.
+// mayTag checks tags that a provider sets.
 func (o *oracle) mayTag(req provider.AdoptRequest) {
 	if l := o.world.legacy; l != nil {
 		l.mayTakeOver("instance " + req.ProviderID + " is tagged")
 	}
 }
 
-// mayTouch is J4: nothing is created or removed at the cloud in a world in which nobody asks for that.
+// mayTouch checks J4: a migration neither creates nor deletes an instance in the cloud.
 func (o *oracle) mayTouch(verb, name string) {
 	if o.world.legacy != nil {
 		o.breach("J4", "the cloud is asked to %s the instance of %s", verb, name)
 	}
 }
 
-// check is J2: our tags mean that there is our Machine, and that it stays.
+// check checks J2: an instance with our tags has a Machine with our finalizer.
 func (l *legacy) check() {
 	if l == nil {
 		return
@@ -76,18 +77,18 @@ func (l *legacy) check() {
 		}
 		m := l.world.oracle.machines[in.MachineUID]
 		if m == nil || !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
-			l.breach("J2", "instance %s carries the tags of machine %s, which is gone or not protected", in.ProviderID,
+			l.breach("J2", "instance %s has the tags of machine %s, which is gone or has no finalizer", in.ProviderID,
 				in.MachineKey)
 		}
 	}
 }
 
-// control judges a write to the control cluster.
+// control checks a write to the control cluster.
 func (l *legacy) control(c apiserver.Change) {
 	if l == nil {
 		return
 	}
-	l.follow(c)
+	l.followLease(c)
 	if c.GVK.Group == l.system.Group() {
 		l.mayChangeOld(c)
 	}
@@ -98,13 +99,13 @@ func (l *legacy) control(c apiserver.Change) {
 		if before, _ := c.Old.(*v1beta1.Migration); before != nil && before.Status.Phase != o.Status.Phase &&
 			o.Status.Phase == v1beta1.MigrationAborted {
 			for _, left := range l.ours() {
-				l.breach("J6", "the migration is aborted, and %s is left", left)
+				l.breach("J6", "the migration is aborted, but %s is left", left)
 			}
 		}
 	}
 }
 
-// mayChangeOld is J3, and J6 for the time until the migration is committed.
+// mayChangeOld checks J3, and J6 until the migration is committed.
 func (l *legacy) mayChangeOld(c apiserver.Change) {
 	if c.Actor == oldController || c.Actor == person {
 		return
@@ -116,20 +117,21 @@ func (l *legacy) mayChangeOld(c apiserver.Change) {
 	if !ok || c.GVK != l.kind(source.RoleMachine).GroupVersionKind {
 		return
 	}
-	in := l.of(m.UID)
+	in := l.instanceOf(m.UID)
 	switch {
 	case in == nil || !in.dying.IsZero():
 	case c.Type != watch.Deleted && m.DeletionTimestamp != nil:
-		l.breach("J3", "%s deletes the old machine %s, whose finalizers and instance are there", c.Actor, m.Name)
+		l.breach("J3", "%s deletes the old machine %s, whose finalizers and instance still exist", c.Actor, m.Name)
 	case c.Type != watch.Deleted:
 	case in.MachineUID == "":
-		l.breach("J3", "the old machine %s is gone, and its instance has no tags of ours", m.Name)
+		l.breach("J3", "the old machine %s is gone, but its instance has no tags of Machinist", m.Name)
 	case in.legacy.role:
-		l.breach("J3", "the old machine %s is gone, and its instance has the tag by which it is collected", m.Name)
+		l.breach("J3", "the old machine %s is gone, but its instance still has the tag for collection", m.Name)
 	}
 }
 
-// mayUnpause is J1 for our Machines: they are made and unpaused behind the fence, and made paused.
+// mayUnpause checks J1 for our Machines: they are created paused, and they are created and unpaused only behind the
+// fence.
 func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	if !strings.HasPrefix(c.Actor, Migrator) || c.Type == watch.Deleted {
 		return
@@ -141,15 +143,15 @@ func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	switch {
 	case c.Type == watch.Added:
 		if !paused(m) {
-			l.breach("J1", "machine %s is made unpaused", m.Name)
+			l.breach("J1", "machine %s is not paused when it is created", m.Name)
 		}
-		l.mayTakeOver("machine " + m.Name + " is made")
+		l.mayTakeOver("machine " + m.Name + " is created")
 	case paused(c.Old) && !paused(m):
 		l.mayTakeOver("machine " + m.Name + " is unpaused")
 	}
 }
 
-// target is J5: no Node goes, or gets another taint, or is cordoned.
+// target checks J5: a migration does not delete, taint or cordon a Node.
 func (l *legacy) target(c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == controllermanager.NodeController ||
@@ -162,13 +164,13 @@ func (l *legacy) target(c apiserver.Change) {
 		l.breach("J5", "%s deletes node %s", c.Actor, node.Name)
 	case before == nil:
 	case before.Spec.Unschedulable != node.Spec.Unschedulable:
-		l.breach("J5", "%s changes whether node %s takes pods", c.Actor, node.Name)
+		l.breach("J5", "%s changes whether node %s is schedulable", c.Actor, node.Name)
 	case len(node.Spec.Taints) > len(before.Spec.Taints):
 		l.breach("J5", "%s taints node %s: %v", c.Actor, node.Name, node.Spec.Taints)
 	}
 }
 
-// ours is what is Machinist's of the fleet, and of the migration.
+// ours returns all objects, tags and annotations of Machinist in the fleet and the migration.
 func (l *legacy) ours() (left []string) {
 	w := l.world
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
@@ -178,7 +180,7 @@ func (l *legacy) ours() (left []string) {
 	}
 	for _, o := range slices.Concat(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
 		w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) {
-		// The label alone, which a person may write, marks nothing.
+		// The label alone proves nothing, because users may set it.
 		if o.GetLabels()[v1beta1.LabelMigration] != "" && o.GetAnnotations()[v1beta1.AnnotationMigratedFrom] != "" {
 			left = append(left, fmt.Sprintf("%T %s", o, o.GetName()))
 		}
@@ -198,12 +200,12 @@ func (l *legacy) ours() (left []string) {
 	return left
 }
 
-// missing says what is not as it must be in the end, "" if nothing is.
+// missing returns what differs from the expected final state, "" if nothing does.
 func (l *legacy) missing() string {
 	var missing []string
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	if len(l.world.script) > 0 {
-		report("%q is yet to be done", l.world.script[0].Name)
+		report("action %q is still pending", l.world.script[0].Name)
 	}
 	m := l.world.migration()
 	switch {
@@ -212,13 +214,13 @@ func (l *legacy) missing() string {
 	case m.Status.Phase == v1beta1.MigrationCompleted:
 		l.newFleetMissing(report)
 	default:
-		report("the migration is %s: %v", m.Status.Phase, m.Status.Troubles)
+		report("the migration is in phase %s: %v", m.Status.Phase, m.Status.Troubles)
 		for _, c := range m.Status.Conditions {
 			report("%s=%s %s", c.Type, c.Status, c.Message)
 		}
 	}
 	if m != nil && m.Status.Phase.Ended() && len(m.Finalizers) > 0 {
-		report("the migration has ended and has finalizers")
+		report("the migration has ended but has finalizers")
 	}
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		gvk := policyGroupVersion.WithKind(kind)
@@ -229,7 +231,7 @@ func (l *legacy) missing() string {
 	return strings.Join(missing, "; ")
 }
 
-// oldFleetMissing says what the old fleet lacks.
+// oldFleetMissing reports what the old fleet lacks.
 func (l *legacy) oldFleetMissing(report func(string, ...any)) {
 	for _, left := range l.ours() {
 		report("%s is left", left)
@@ -243,21 +245,22 @@ func (l *legacy) oldFleetMissing(report func(string, ...any)) {
 		want += replicasOf(d) + 1
 	}
 	for _, m := range machines {
-		if m.Namespace == elsewhere {
+		if m.Namespace == otherNamespace {
 			want++
 		}
-		if in := l.of(m.UID); in == nil || m.DeletionTimestamp != nil {
+		if in := l.instanceOf(m.UID); in == nil || m.DeletionTimestamp != nil {
 			report("the old machine %s has no instance, or is being deleted", m.Name)
 		} else {
 			l.nodeMissing(in, true, report)
 		}
 	}
 	if len(machines) != want || len(l.world.cloud.instances) != want {
-		report("there are %d old machines and %d instances, not %d", len(machines), len(l.world.cloud.instances), want)
+		report("there are %d old machines and %d instances, want %d", len(machines), len(l.world.cloud.instances), want)
 	}
 }
 
-// nodeMissing says what the Node of an instance lacks. marked says that it is the old system's.
+// nodeMissing reports what the Node of an instance lacks. marked is true if the Node must have the mark of the old
+// system.
 func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...any)) {
 	node := l.world.node(in.NodeName)
 	switch {
@@ -265,27 +268,27 @@ func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...a
 		report("the node of %s is not ready", in.ProviderID)
 	case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
 		report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
-	case marked != (node.Annotations[l.mark()] != ""):
-		report("node %s has the mark of the old system: %t", node.Name, !marked)
+	case marked != (node.Annotations[l.nodeMark()] != ""):
+		report("node %s has the mark of the old system: %t, want the opposite", node.Name, !marked)
 	}
 }
 
-// newFleetMissing says what the fleet lacks that was taken over.
+// newFleetMissing reports what the migrated fleet lacks.
 func (l *legacy) newFleetMissing(report func(string, ...any)) {
 	w := l.world
 	staying := 0
 	for _, m := range l.objects(source.RoleMachine) {
-		if m.Namespace != elsewhere {
+		if m.Namespace != otherNamespace {
 			report("the old machine %s is left", m.Name)
 			continue
 		}
 		staying++
-		if in := l.of(m.UID); in == nil {
+		if in := l.instanceOf(m.UID); in == nil {
 			report("the old machine %s has no instance", m.Name)
 		}
 	}
 	if n := len(w.control.Snapshot(definitionKind)); n > 0 != (staying > 0) {
-		report("%d definitions are left, and %d old machines", n, staying)
+		report("%d CustomResourceDefinitions and %d old machines are left", n, staying)
 	}
 	if len(l.objects(source.RoleSet)) > 0 {
 		report("old sets are left")
@@ -306,32 +309,32 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 		default:
 			l.nodeMissing(in, false, report)
 		}
-		l.unfinished(m, report)
+		l.reportUnfinished(m, report)
 	}
 	const want = 4 // The deployment was scaled to 2; a set and a single machine have one each.
 	if len(machines) != want || len(w.cloud.instances) != want+staying {
-		report("there are %d machines and %d instances, not %d and %d", len(machines), len(w.cloud.instances), want,
+		report("there are %d machines and %d instances, want %d and %d", len(machines), len(w.cloud.instances), want,
 			want+staying)
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
 		s := o.(*v1beta1.MachineSet)
-		l.unfinished(s, report)
+		l.reportUnfinished(s, report)
 		if n := owned[s.Name]; n != invariants.Replicas(s.Spec.Replicas) || n != int(s.Status.AvailableReplicas) {
-			report("set %s has %d machines of %d, %d available", s.Name, n, invariants.Replicas(s.Spec.Replicas),
+			report("set %s has %d machines of %d, and %d are available", s.Name, n, invariants.Replicas(s.Spec.Replicas),
 				s.Status.AvailableReplicas)
 		}
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
-		l.unfinished(d, report)
+		l.reportUnfinished(d, report)
 		for _, lack := range deploymentMissing(d, 2) {
 			report("%s", lack)
 		}
 	}
 }
 
-// unfinished says what an object lacks as long as the migration goes on.
-func (l *legacy) unfinished(o client.Object, report func(string, ...any)) {
+// reportUnfinished reports the marks that an object has only during the migration.
+func (l *legacy) reportUnfinished(o client.Object, report func(string, ...any)) {
 	for _, key := range []string{v1beta1.LabelMigration, v1beta1.LabelFreeze} {
 		if o.GetLabels()[key] != "" {
 			report("%T %s has the label %s", o, o.GetName(), key)

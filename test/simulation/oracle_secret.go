@@ -14,16 +14,16 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// I10: what is secret appears nowhere but in Secrets. Credentials and user data hold a word by which they are known
-// wherever they turn up, also in base64; bootstrap tokens are known by themselves.
+// I10: secrets appear only in Secrets. Credentials and user data contain a marker word that is recognized anywhere,
+// also in base64. Bootstrap tokens are recognized themselves.
 
-// canary is that word.
+// canary is the marker word.
 const canary = "kept-in-the-dark"
 
-// secrets looks out for what must not be reported.
+// secrets searches for secrets in everything that a process writes.
 type secrets struct {
 	world *World
-	// needles are what to look for.
+	// needles are the texts to search for.
 	needles [][]byte
 	buffer  []byte
 }
@@ -38,7 +38,7 @@ func (s *secrets) clone(w *World) *secrets {
 	return &secrets{world: w, needles: slices.Clip(s.needles)}
 }
 
-// add looks out for a word, as it is and in base64, wherever in the encoded text it begins.
+// add adds a word to the needles, as plain text and in base64 at each possible offset in the encoded text.
 func (s *secrets) add(word string) {
 	s.needles = append(s.needles, []byte(word))
 	for shift := range 3 {
@@ -47,22 +47,22 @@ func (s *secrets) add(word string) {
 	}
 }
 
-// checkText judges a text that others can read.
+// checkText checks a text that others can read.
 func (s *secrets) checkText(where, text string) {
 	s.buffer = append(s.buffer[:0], text...)
-	s.probe(where)
+	s.checkBuffer(where)
 }
 
-func (s *secrets) probe(where string) {
+func (s *secrets) checkBuffer(where string) {
 	for _, needle := range s.needles {
 		if bytes.Contains(s.buffer, needle) {
-			s.world.oracle.breach("I10", "%s holds a secret: %q", where, s.buffer)
+			s.world.oracle.breach("I10", "%s contains a secret: %q", where, s.buffer)
 			return
 		}
 	}
 }
 
-// written judges a write, and learns from it what is secret.
+// written checks a write, and adds the secrets in it to the needles.
 func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
 		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {
@@ -73,17 +73,17 @@ func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 		return
 	}
 	s.buffer = server.AppendText(s.buffer[:0], c.GVK, c.Key)
-	s.probe(c.GVK.Kind + " " + c.Key.String())
+	s.checkBuffer(c.GVK.Kind + " " + c.Key.String())
 }
 
-// logger returns a logger of which each line is judged.
+// logger returns a logger that checks each line.
 func (s *secrets) logger() logr.Logger { return logr.New(&sink{secrets: s}) }
 
-// GlobalLogger is for controller-runtime, whose logger is one for the whole program: it panics at a line with a secret,
-// which ends the run that wrote it.
+// GlobalLogger returns a logger for controller-runtime, which has one logger for the whole program. It panics at a
+// line with a secret, and so ends the run that wrote the line.
 func GlobalLogger() logr.Logger { return logr.New(&sink{}) }
 
-// sink takes log lines.
+// sink receives log lines.
 type sink struct {
 	secrets *secrets
 	values  []any
@@ -92,7 +92,7 @@ type sink struct {
 // Init implements logr.LogSink.
 func (*sink) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink: all levels are judged.
+// Enabled implements logr.LogSink. All levels are checked.
 func (*sink) Enabled(int) bool { return true }
 
 // Info implements logr.LogSink.
@@ -119,11 +119,11 @@ func (l *sink) line(message string, values []any) {
 	if l.secrets != nil {
 		l.secrets.checkText("a log line", text)
 	} else if strings.Contains(text, canary) {
-		panic("I10: a log line holds a secret: " + text)
+		panic("I10: a log line contains a secret: " + text)
 	}
 }
 
-// shown is what a log shows of a value: the JSON of what has one, as the log of the processes is.
+// shown returns a value as the log of a process shows it, as JSON where possible.
 func shown(value any) string {
 	switch x := value.(type) {
 	case error:

@@ -18,15 +18,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// trail is what the collection of orphans has seen of an instance.
+// trail is what the orphan collection has seen of an instance.
 type trail struct {
-	// orphaned is when each life of a process first listed it while it had no Machine.
+	// orphaned is when each life of a process first listed the instance without a Machine.
 	orphaned map[int]time.Time
-	// listed is the pass that listed it last.
+	// listed is the pass that last listed the instance.
 	listed *frame
-	// read is how it was when each pass under way read it.
+	// read is the instance as each current pass read it.
 	read map[*frame]provider.Instance
-	// others is when somebody made it another's, zero if nobody did.
+	// others is when the instance was given to another installation, zero if it was not.
 	others time.Time
 }
 
@@ -35,7 +35,8 @@ func (t trail) clone() trail {
 	return t
 }
 
-// leak makes an instance behind everyone's back. Its tags may say that it is ours, or not quite.
+// leak returns an action that creates an instance without a Machine. Its tags claim that it is ours, unless change
+// alters them.
 func leak(name string, change ...func(*instance)) Action {
 	return Action{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		in := &instance{
@@ -57,7 +58,7 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// untagged is an instance that somebody made by hand, a node of the target cluster too.
+// untagged removes all tags, as for an instance that a user created by hand. Its Node joins the target cluster.
 func untagged(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -66,10 +67,11 @@ func halfTagged(in *instance) { in.MachineKey = "" }
 
 func ofOtherCluster(in *instance) { in.ClusterID = "another" }
 
-// takeOver makes an instance another installation's, once the collection has listed it and before it checks again.
+// takeOver returns an action that gives an instance to another installation, after the collection has listed the
+// instance and before it checks the instance again.
 func takeOver(name string) Action {
 	return Action{
-		Name: "take instance " + name + " away",
+		Name: "give instance " + name + " to another installation",
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			if in := w.cloud.byID(idOf(name)); in != nil && in.dying.IsZero() {
 				in.ClusterID, in.trail.others = "another", w.clock.at
@@ -77,7 +79,7 @@ func takeOver(name string) Action {
 			}
 			return nil
 		},
-		// Not before the pass that would remove it has listed it.
+		// The pass that would remove the instance must have listed it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
@@ -86,7 +88,7 @@ func takeOver(name string) Action {
 	}
 }
 
-// orphanedFor is for how long whoever acts has known the instance as an orphan.
+// orphanedFor returns for how long the process of the current pass has known the instance as an orphan.
 func (w *World) orphanedFor(in *instance) time.Duration {
 	if first, seen := in.trail.orphaned[w.top().controller.process.life]; seen {
 		return w.clock.Since(first)
@@ -94,13 +96,14 @@ func (w *World) orphanedFor(in *instance) time.Duration {
 	return 0
 }
 
-// collecting reports whether a pass of the collection of orphans is under way.
+// collecting reports whether the current pass belongs to the orphan collection.
 func (w *World) collecting() bool {
 	f := w.top()
 	return f != nil && f.controller.table.Name == "orphans"
 }
 
-// bringUp kills a process and starts it at once, from lists that lack some of the last changes.
+// bringUp returns an action that kills a process and restarts it at once. Its first lists lack some of the last
+// changes.
 func bringUp(process string, late int) Action {
 	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -115,7 +118,7 @@ func bringUp(process string, late int) Action {
 		}}
 }
 
-// standStill has the process see no Machine change any more for a while.
+// standStill returns an action that hides Machine changes from a process for a while.
 func standStill(process string, d time.Duration) Action {
 	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -130,8 +133,8 @@ func standStill(process string, d time.Duration) Action {
 		}}
 }
 
-// leaksOfLate is a provider that starts from old lists, which then do not go on for a long time: instances seem to
-// have no Machine.
+// leaksOfLate returns actions in which a provider starts from old lists that stay old for a long time, so that
+// instances seem to have no Machine.
 func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
 	stop := standStill(Provider, orphanAge+4*orphanPeriod)
@@ -146,7 +149,7 @@ func leaksOfLate(r *rand.Rand) []Action {
 		leak("lost-1"), wait(3 * time.Minute)}
 }
 
-// leaks is what goes wrong at the cloud while the fleet grows or shrinks.
+// leaks returns actions that leak instances while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
 	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
 		leak("half", halfTagged)}
@@ -164,7 +167,7 @@ func leaks(r *rand.Rand) []Action {
 	return append(actions, wait(orphanPeriod*3))
 }
 
-// reportedLeaks is leaks where people only want to be reported.
+// reportedLeaks returns leaks in an installation that only reports orphans.
 func reportedLeaks(r *rand.Rand) []Action {
 	report := Action{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.safety.reportOnly = true
@@ -174,7 +177,7 @@ func reportedLeaks(r *rand.Rand) []Action {
 		wait(orphanPeriod * 4)}
 }
 
-// leaksInOutage is leaks while a cluster is unreachable.
+// leaksInOutage returns leaks while a cluster is unreachable.
 func leaksInOutage(r *rand.Rand) []Action {
 	to := r.IntN(2)
 	return []Action{
@@ -184,8 +187,8 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens
-// at once: the control cluster's data was lost in part.
+// lose returns an action that creates n instances whose Machines were lost at once, as after a partial loss of the
+// control cluster's data. If joined is true, the first one also has a Node.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -201,9 +204,9 @@ func lose(n int, joined bool) Action {
 	}}
 }
 
-// letGo has a person check the orphans of a class and let them be removed.
+// letGo returns an action in which an administrator checks the orphans of a class and allows their removal.
 func letGo(class string) Action {
-	return Action{Name: "let the orphans of class " + class + " be removed",
+	return Action{Name: "allow the removal of the orphans of class " + class,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			w.safety.letGo = true
 			o := &v1beta1.MachineClass{}
@@ -217,9 +220,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock has a person do what a class asks for that has reported for some time that orphans wait for one, once,
-// and reports whether one did. A list that shows what is gone makes few orphans most of the instances of a small
-// fleet.
+// answerBlock lets an administrator allow the removal of orphans, once, after a class has reported for some time that
+// it is blocked. It reports whether that happened. In a small fleet, a list that still shows deleted instances can
+// turn a few orphans into most of the instances.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
@@ -238,12 +241,13 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The
-// provider may be restarted before somebody lets them go.
+// losses returns actions that lose either six machines at once or a single one whose Node is Ready. The provider may
+// be restarted before an administrator allows the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	if r.IntN(2) == 0 { // They are few among what is made now, and the next process does not know that they were most.
+	// With more machines, the orphans are few, and the next process does not know that they were most of the instances.
+	if r.IntN(2) == 0 {
 		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}
 	if r.IntN(2) == 0 {
@@ -252,12 +256,13 @@ func losses(r *rand.Rand) []Action {
 	return append(actions, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }
 
-// wait lets a time pass.
+// wait returns an action that lets a time pass.
 func wait(d time.Duration) Action {
 	return Action{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
 }
 
-// strangersLeft is how many instances must be there that nobody may remove. Those without a tag are counted elsewhere.
+// strangersLeft returns how many tagged instances exist that must not be removed. Untagged ones are counted
+// elsewhere.
 func (w *World) strangersLeft() (n int) {
 	for _, tagged := range w.safety.strangers {
 		if tagged {
@@ -267,7 +272,7 @@ func (w *World) strangersLeft() (n int) {
 	return n
 }
 
-// listed takes note of what a pass of the collection got.
+// listed notes that a pass of the collection listed an instance.
 func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.owner()] != nil {
 		return
@@ -282,7 +287,7 @@ func (w *World) listed(in *instance) {
 	}
 }
 
-// noteRead takes note of an instance that was read.
+// noteRead notes that a pass of the collection read an instance.
 func (w *World) noteRead(in *instance) {
 	if w.collecting() {
 		if in.trail.read == nil {
@@ -292,8 +297,8 @@ func (w *World) noteRead(in *instance) {
 	}
 }
 
-// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two checks of the
-// same process a period apart, when it is old enough and was read once more.
+// mayCollect checks I1 and I5 for orphans. An instance is removed only if it has our tags and no Machine, and is old
+// enough. The same process must have listed it in two checks that are a period apart, and read it once more.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
 	if !w.collecting() {
@@ -307,30 +312,30 @@ func (o *oracle) mayCollect(in *instance) {
 	namespace, name, _ := strings.Cut(read.MachineKey, "/")
 	switch {
 	case w.safety.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
-		report("it should only be reported")
+		report("orphans must only be reported")
 	case o.machines[in.owner()] != nil:
-		report("machine %s has it", o.machines[in.owner()].Name)
+		report("it belongs to machine %s", o.machines[in.owner()].Name)
 	case !isRead:
-		report("nobody checked it once more")
+		report("the pass did not read it again")
 	case read.ClusterID != clusterID || read.MachineUID == "" || namespace == "" || name == "":
-		report("it is cluster %q's, of machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
+		report("it belongs to cluster %q and machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
 	case w.clock.Since(in.born) < orphanAge:
-		report("it is %s old", w.clock.Since(in.born))
+		report("it is only %s old", w.clock.Since(in.born))
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
 		report("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
 	}
 	letGo := w.safety.letGo || w.forced(in.owner())
 	if node := w.node(in.NodeName); !letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
-		if fares := w.safety.nodes[node.UID]; fares.well && fares.since.Before(began) {
-			report("its node is Ready, and nobody let it go")
+		if health := w.safety.nodes[node.UID]; health.healthy && health.since.Before(began) {
+			report("its node is Ready, and no administrator allowed the removal")
 		}
 	}
 	if w.safety.lost[in.ProviderID] && !letGo {
-		report("it is one of most, and nobody let it go")
+		report("it is one of most instances, and no administrator allowed the removal")
 	}
 	for _, t := range []time.Time{p.began, w.safety.links[toControl].restored, w.safety.links[toTarget].restored} {
 		if began.Sub(t) < orphanPeriod && t.After(epoch) {
-			report("all is well since %s only", t.Sub(epoch))
+			report("the last start or outage was only at %s", t.Sub(epoch))
 		}
 	}
 }

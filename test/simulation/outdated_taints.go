@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// outdatedTaintsLeft says which Nodes are still marked as outdated.
+// outdatedTaintsLeft returns which Nodes are still marked as outdated.
 func (w *World) outdatedTaintsLeft() (missing []string) {
 	if !w.safety.optionalReconcilers.has(OutdatedTaints) {
 		return nil
@@ -29,10 +29,10 @@ func (w *World) outdatedTaintsLeft() (missing []string) {
 	return missing
 }
 
-// rollouts is what people do who think better of a rollout.
+// rollouts returns the actions of users who change a rollout while it runs.
 func rollouts(r *rand.Rand) []Action {
 	actions := []Action{roll("b")}
-	nodes := 3 // How many there come to be in any case.
+	nodes := 3 // The number of Nodes that exist in any case.
 	for range 1 + r.IntN(3) {
 		switch r.IntN(5) {
 		case 0, 1:

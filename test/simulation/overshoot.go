@@ -14,9 +14,10 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// intrude has somebody make a machine under the labels of a fleet, owned by its set or by nobody.
+// intrude returns an action in which an intruder creates a machine with the labels of a fleet, with or without its
+// set as the owner.
 func intrude(i int, owned bool) Action {
-	return Action{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned),
+	return Action{Name: fmt.Sprintf("an intruder creates machine intruder-%d, owned: %t", i, owned),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
 			if len(sets) == 0 {
@@ -40,19 +41,20 @@ func intrude(i int, owned bool) Action {
 		}}
 }
 
-// intruded reports whether somebody made a machine of those that nobody who acts now had heard when the pass began.
+// intruded reports whether an intruder created a machine that the current pass's process had not seen when the pass
+// began.
 func (o *oracle) intruded(machine uid) bool {
 	first := o.history[machine]
 	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
 }
 
-// intruder is the actor of what somebody does who should not.
+// intruder is the actor that creates machines it should not create.
 const intruder = "intruder"
 
-// intrusions is machines that somebody makes, one after another or all at once.
+// intrusions returns actions in which an intruder creates machines, one after another or all at once.
 func intrusions(r *rand.Rand) []Action {
 	var actions []Action
-	breaks := r.IntN(4) == 0 // Nobody replaces what has no owner.
+	breaks := r.IntN(4) == 0 // A machine without an owner would not be replaced.
 	for i := range 2 + r.IntN(6) {
 		actions = append(actions,
 			intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
@@ -66,7 +68,7 @@ func intrusions(r *rand.Rand) []Action {
 	return actions
 }
 
-// freezing is a person who freezes a fleet, has it changed meanwhile, and thaws it.
+// freezing returns actions in which an administrator freezes a fleet, changes it, and thaws it.
 func freezing(r *rand.Rand) []Action {
 	actions := []Action{freeze("MachineDeployment", true)}
 	if r.IntN(2) == 0 {
@@ -88,7 +90,7 @@ func freezing(r *rand.Rand) []Action {
 		freeze("MachineSet", false))
 }
 
-// freeze puts the label on all objects of a kind, or takes it off.
+// freeze returns an action that sets the freeze label on all objects of a kind, or removes it.
 func freeze(kind string, on bool) Action {
 	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -111,8 +113,8 @@ func freeze(kind string, on bool) Action {
 		}}
 }
 
-// mayMakeFrozen is the rule of the freeze: a set makes no machine while it has the label, as far as it could know.
-func (o *oracle) mayMakeFrozen(c apiserver.Change, m *v1beta1.Machine) {
+// mayCreateFrozen checks the freeze: a set creates no machine while it has the label, as far as it could know.
+func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil {
 		return
@@ -123,16 +125,16 @@ func (o *oracle) mayMakeFrozen(c apiserver.Change, m *v1beta1.Machine) {
 		if version.revision <= seen {
 			frozen = version.frozen
 		} else if !version.frozen {
-			return // It may know of the thaw.
+			return // The process may know of the thaw.
 		}
 	}
 	if frozen {
-		o.breach("freeze", "%s made machine %s of set %s, which is frozen", c.Actor, m.Name, owner.Name)
+		o.breach("freeze", "%s created machine %s of set %s, which is frozen", c.Actor, m.Name, owner.Name)
 	}
 }
 
-// freezes is when an object was frozen, and thawed.
-type freezes struct {
+// freezeChange is a change of an object to frozen or thawed.
+type freezeChange struct {
 	revision int64
 	frozen   bool
 }
@@ -144,6 +146,6 @@ func (o *oracle) followFreeze(c apiserver.Change) {
 	id := c.New.GetUID()
 	_, frozen := c.New.GetLabels()[v1beta1.LabelFreeze]
 	if n := len(o.world.safety.frozen[id]); n == 0 && frozen || n > 0 && o.world.safety.frozen[id][n-1].frozen != frozen {
-		o.world.safety.frozen[id] = append(slices.Clip(o.world.safety.frozen[id]), freezes{c.Revision, frozen})
+		o.world.safety.frozen[id] = append(slices.Clip(o.world.safety.frozen[id]), freezeChange{c.Revision, frozen})
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// At is one fault, at one effect of a run.
+// At is one fault at one effect of a run.
 type At struct {
 	Effect int
 	Fault  Fault
@@ -14,8 +14,8 @@ type At struct {
 
 func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
-// Plan is what goes wrong in a run, in the order of the effects. The effect of the second fault is one of the run
-// that the first one disturbed, and so on.
+// Plan is the faults of a run, in the order of the effects. The effect of each fault is numbered in the run that the
+// faults before it have changed.
 type Plan []At
 
 // Of implements Faults.
@@ -28,7 +28,7 @@ func (p Plan) Of(_ *World, e Effect) Fault {
 	return NoFault
 }
 
-// String returns the plan as ParsePlan reads it: "12:lost,40:crash-after".
+// String returns the plan as ParsePlan parses it: "12:lost,40:crash-after".
 func (p Plan) String() string {
 	parts := make([]string, len(p))
 	for i, at := range p {
@@ -37,7 +37,7 @@ func (p Plan) String() string {
 	return strings.Join(parts, ",")
 }
 
-// ParsePlan reads a plan; an empty text is no plan.
+// ParsePlan parses a plan. An empty text is an empty plan.
 func ParsePlan(text string) (Plan, error) {
 	var out Plan
 	for part := range strings.SplitSeq(text, ",") {
@@ -47,7 +47,7 @@ func ParsePlan(text string) (Plan, error) {
 		n, fault, ok := strings.Cut(part, ":")
 		effect, err := strconv.Atoi(n)
 		if !ok || err != nil || len(out) > 0 && effect <= out[len(out)-1].Effect {
-			return nil, fmt.Errorf("%q is no plan: %q is not effect:fault, with rising effects", text, part)
+			return nil, fmt.Errorf("plan %q is invalid: %q is not effect:fault with rising effects", text, part)
 		}
 		out = append(out, At{effect, Fault(fault)})
 	}

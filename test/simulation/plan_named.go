@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Plan reads the plan of a run whose effects may be named instead of numbered: "create Machine:lost" is at the first
-// one after the fault before, "create Machine@3:lost" at the third, and "manager/machineset create Machine:lost" at the
-// first of this controller. Named effects are looked up in the run that the faults before have disturbed, so that such
-// a plan stays the same where the code takes another path. A run that is broken by the first faults needs no others.
+// Plan parses the plan of a run, in which effects may be named instead of numbered. "create Machine:lost" is at the
+// first such effect after the previous fault, "create Machine@3:lost" at the third, and "manager/machineset create
+// Machine:lost" at the first one of this controller.
+//
+// Named effects are looked up in the run that the previous faults have changed, so that such a plan stays the same
+// when the code takes another path. If the first faults break the run, the others are left out.
 func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	r := p.record(seed)
 	for part := range strings.SplitSeq(text, ",") {
@@ -18,7 +20,7 @@ func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 		}
 		name, fault, ok := strings.Cut(part, ":")
 		if !ok {
-			return nil, fmt.Errorf("%q is no plan: %q is not effect:fault", text, part)
+			return nil, fmt.Errorf("plan %q is invalid: %q is not effect:fault", text, part)
 		}
 		if len(r.plan) > 0 && r.result.Err != nil {
 			break
@@ -32,7 +34,7 @@ func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	return r.plan, nil
 }
 
-// find returns the effect of a number, or of a name, in what comes after the plan.
+// find returns the effect with a number, or with a name, among the effects after the plan.
 func (r *recording) find(name string) (Effect, bool) {
 	n, err := strconv.Atoi(name)
 	numbered := err == nil
@@ -42,7 +44,7 @@ func (r *recording) find(name string) (Effect, bool) {
 		nth = 1
 	}
 	for _, e := range r.effects {
-		what := strings.TrimSuffix(e.Verb+" "+e.Kind, " of") // "create instance of" a machine.
+		what := strings.TrimSuffix(e.Verb+" "+e.Kind, " of") // The verb and kind of a creation in the cloud end with "of".
 		switch {
 		case numbered && e.N == n:
 			return e, true

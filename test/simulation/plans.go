@@ -16,26 +16,27 @@ import (
 // Plans is a sweep of plans: each fault at each effect of each scenario, and pairs of faults.
 type Plans struct {
 	Scenarios []Scenario
-	// Budget is how many plans are run, 0 for each single fault and no pairs. With fewer than there are single faults it
-	// is an even sample of those; what is left after them goes to pairs, evenly too. If it is enough for all faults that
-	// are not of a cache, it has all of these, and an even sample of the others: a cache of each kind can stand still or
-	// be lost at each effect, which makes these two fifths of all single faults, and those at two effects that follow each
-	// other are mostly the same run.
+	// Budget is how many plans are run, 0 for each single fault and no pairs. A budget below the number of single faults
+	// gets an even sample of them. What a larger budget leaves goes to an even sample of pairs.
+	//
+	// A budget that suffices for all faults outside of caches runs all of these, and an even sample of the cache faults.
+	// A cache of each kind can stand still or be lost at each effect, so these faults are two fifths of all single
+	// faults. At two consecutive effects, they mostly cause the same run.
 	Budget int
-	// Pairs is how many pairs are run beside them.
+	// Pairs is how many pairs are run in addition.
 	Pairs int
-	// MoreVariants multiplies the variants of each scenario; 0 is 1.
+	// MoreVariants multiplies the variants of each scenario. 0 stands for 1.
 	MoreVariants int
-	// Seed is the one of the first variant.
+	// Seed is the seed of the first variant.
 	Seed    uint64
 	Workers int
-	// Progress is reported now and then; nil for nobody.
+	// Progress, if not nil, is called from time to time.
 	Progress func(done int)
-	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
 	Enough func([]Failure) bool
 }
 
-// sweeper is a sweep of plans under way.
+// sweeper is a running sweep of plans.
 type sweeper struct {
 	Plans
 	mu     sync.Mutex
@@ -72,10 +73,10 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	return w.report, nil
 }
 
-// share is how many of the single faults are run: of those of caches, and of the others.
+// share is the fraction of the single faults that are run, for faults of caches and for others.
 type share struct{ ofCaches, others float64 }
 
-// shares returns the shares that make up a budget; 0 is all.
+// shares returns the fractions that fit a budget. 0 stands for all faults.
 func shares(budget, all, ofCaches int) share {
 	others := all - ofCaches
 	switch {
@@ -95,18 +96,18 @@ func (s share) of(f Fault) float64 {
 	return s.others
 }
 
-// ofCache reports whether a fault is one of the cache of a kind.
+// ofCache reports whether a fault concerns the cache of a kind.
 func (f Fault) ofCache() bool { return f.family() != string(f) }
 
-// variant is an undisturbed run of a scenario.
+// variant is a run of a scenario without faults.
 type variant struct {
 	scenario *Prepared
 	seed     uint64
-	// singles is how many single faults there are, ofCaches how many of these are of caches.
+	// singles is the number of single faults, ofCaches the number of those that concern caches.
 	singles, ofCaches int
 }
 
-// variants runs each undisturbed.
+// variants runs each variant of each scenario without faults.
 func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	out := make([][]variant, len(s.Scenarios))
 	errs := make([]error, len(s.Scenarios))
@@ -143,7 +144,7 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	return all, errors.Join(errs...)
 }
 
-// each calls f for each index, as many at a time as there are workers.
+// each calls f for each index, with as many concurrent calls as there are workers.
 func (s *sweeper) each(n int, f func(i int)) {
 	var (
 		next atomic.Int64
@@ -170,10 +171,10 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	s.each(len(singles), func(i int) {
 		at := singles[i]
 		hash := (&recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at)}).hash()
-		some := howMany(pairs, hash) > 0
-		first := r.with(at, some)
+		hasPairs := roundByHash(pairs, hash) > 0
+		first := r.with(at, hasPairs)
 		s.check(r, first)
-		if !some || first.result.Err != nil {
+		if !hasPairs || first.result.Err != nil {
 			return
 		}
 		seconds := first.faults()
@@ -186,14 +187,14 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	})
 }
 
-// hash is a number that depends on the plan and nothing else.
+// hash returns a number that depends only on the scenario, the seed and the plan.
 func (r *recording) hash() uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, r.scenario.Name, r.seed, r.plan)
 	return h.Sum64()
 }
 
-// sample returns a share of the single faults: of each fault the same share of the effects, evenly.
+// sample returns an even sample of the single faults: of each fault the same share of the effects.
 func (r *recording) sample(share share) []At {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
@@ -204,7 +205,7 @@ func (r *recording) sample(share share) []At {
 	for _, at := range all {
 		n := seen[at.Fault]
 		seen[at.Fault]++
-		// Each fault begins elsewhere, so that few of each are not all of the first effects.
+		// Each fault begins at another offset. Otherwise a small sample would contain only the first effects.
 		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
 		part := share.of(at.Fault)
 		if int(float64(n+1)*part+offset) > int(float64(n)*part+offset) {
@@ -220,9 +221,9 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns about that many of n indexes, evenly: the fraction of one is one now and then.
+// spread returns about that many of n indexes, evenly spaced. It rounds as roundByHash does.
 func spread(n int, many float64, hash uint64) []int {
-	count := min(howMany(many, hash), n)
+	count := min(roundByHash(many, hash), n)
 	var out []int
 	for i := range count {
 		out = append(out, (int(hash%uint64(n))+i*n/count)%n)
@@ -230,8 +231,8 @@ func spread(n int, many float64, hash uint64) []int {
 	return out
 }
 
-// howMany returns a whole number: the fraction of one is one now and then.
-func howMany(many float64, hash uint64) int {
+// roundByHash rounds a number up or down. The fraction is the probability of rounding up, and the hash decides.
+func roundByHash(many float64, hash uint64) int {
 	count := int(many)
 	if float64(hash>>32%1000)/1000 < many-float64(count) {
 		count++
@@ -239,7 +240,7 @@ func howMany(many float64, hash uint64) int {
 	return count
 }
 
-// check takes note of what came of a plan.
+// check records the result of a plan.
 func (s *sweeper) check(undisturbed, r *recording) {
 	err := r.failure(undisturbed.result)
 	s.mu.Lock()
@@ -266,20 +267,21 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 }
 
-// A run has so many steps from its last fault until it is when settled, at most: a multiple of those of the whole
-// undisturbed run, and some for waiting and trying again.
+// stepsFactor and stepsMore limit the steps of a run from its last fault until it is settled: a multiple of the steps
+// of the whole undisturbed run, and some more for waiting and retries.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500
 )
 
-// failure says what is wrong with a run, measured by the result of the undisturbed one.
+// failure returns what is wrong with a run, compared with the result of the undisturbed run.
 func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err
 	}
 	if most := stepsFactor*undisturbed.Tail + stepsMore; r.result.Tail > most {
-		return fmt.Errorf("%d steps from the last fault until rest, where the whole undisturbed run has %d: at most %d are allowed", r.result.Tail, undisturbed.Tail, most)
+		return fmt.Errorf("%d steps from the last fault until the run settled, want at most %d; the undisturbed run has %d",
+			r.result.Tail, most, undisturbed.Tail)
 	}
 	got, want := r.result.End, undisturbed.End
 	if f := r.scenario.MayDiffer; f != nil {
@@ -288,7 +290,7 @@ func (r *recording) failure(undisturbed Result) error {
 		f(want)
 	}
 	if difference := got.difference(want); difference != "" {
-		return fmt.Errorf("the end differs from that of the undisturbed run:\n    %s", difference)
+		return fmt.Errorf("the end differs from the end of the undisturbed run:\n    %s", difference)
 	}
 	return nil
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// A run that goes on from a copy made on its way is the run that it was copied from: to the last choice, and to the
-// end.
-func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
+// A run that continues from a copy of itself makes the same choices and has the same result.
+func TestRunContinuesFromEachCopy(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -21,7 +20,7 @@ func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 				t.Fatal(r.result.Err)
 			}
 			if len(r.points) == 0 {
-				t.Fatal("there are no points")
+				t.Fatal("the run has no copies")
 			}
 			for i, from := range r.points {
 				if i != len(r.points)/3 && i != len(r.points)-1 {
@@ -31,23 +30,23 @@ func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The points of a run ask what goes wrong as the run itself does.
+				// The copies must look up faults as the run itself does.
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
-					t.Errorf("from effect %d: %d steps, %d effects, path %x, error %v; the run has %d, %d, %x", from.effect, got.Steps,
+					t.Errorf("from effect %d: got %d steps, %d effects, path %x, error %v, want %d, %d, %x", from.effect, got.Steps,
 						got.Effects, got.Path, got.Err, r.result.Steps, r.result.Effects, r.result.Path)
 				}
 				if difference := got.End.difference(r.result.End); difference != "" {
-					t.Errorf("from effect %d the end is another one:\n%s", from.effect, difference)
+					t.Errorf("from effect %d: the end differs:\n%s", from.effect, difference)
 				}
 			}
 		})
 	}
 }
 
-// A run can be copied while a leader is yet to be elected.
-func TestARunIsCopiedDuringAnElection(t *testing.T) {
+// A run can be copied before a leader is elected.
+func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "control-outage" })
 	p, err := Scenarios()[i].Prepare(Scheme())
@@ -59,8 +58,8 @@ func TestARunIsCopiedDuringAnElection(t *testing.T) {
 	}
 }
 
-// A plan runs the same way from a copy as from the beginning, also the second fault of a pair.
-func TestAPlanIsARun(t *testing.T) {
+// A plan has the same run from a copy as from the beginning. This includes the second fault of a pair.
+func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"create", "scale-down"} {
 		t.Run(name, func(t *testing.T) {
@@ -76,26 +75,26 @@ func TestAPlanIsARun(t *testing.T) {
 					continue
 				}
 				first := r.with(at, true)
-				whole := p.Run(1, first.plan, nil)
-				if first.result.Path != whole.Path || first.result.Steps != whole.Steps {
-					t.Errorf("plan %s: path %x after %d steps, from the beginning %x after %d", first.plan, first.result.Path,
-						first.result.Steps, whole.Path, whole.Steps)
+				full := p.Run(1, first.plan, nil)
+				if first.result.Path != full.Path || first.result.Steps != full.Steps {
+					t.Errorf("plan %s: got path %x after %d steps, want %x after %d as from the beginning", first.plan,
+						first.result.Path, first.result.Steps, full.Path, full.Steps)
 				}
 				seconds := first.faults()
 				if len(seconds) == 0 {
 					continue
 				}
 				second := first.with(seconds[len(seconds)/2], false)
-				if whole := p.Run(1, second.plan, nil); second.result.Path != whole.Path {
-					t.Errorf("plan %s: path %x, from the beginning %x", second.plan, second.result.Path, whole.Path)
+				if full := p.Run(1, second.plan, nil); second.result.Path != full.Path {
+					t.Errorf("plan %s: got path %x, want %x as from the beginning", second.plan, second.result.Path, full.Path)
 				}
 			}
 		})
 	}
 }
 
-// A sample of plans is even: each fault has its share, and no plan comes twice.
-func TestASampleIsEven(t *testing.T) {
+// A sample contains the same share of each fault, and no plan twice.
+func TestSampleIsEven(t *testing.T) {
 	t.Parallel()
 	p, err := Scenarios()[0].Prepare(Scheme())
 	if err != nil {
@@ -109,44 +108,43 @@ func TestASampleIsEven(t *testing.T) {
 	sample := r.sample(share{0.25, 0.25})
 	for _, at := range sample {
 		if seen[at] {
-			t.Errorf("%s comes twice", at)
+			t.Errorf("the sample contains %s twice", at)
 		}
 		seen[at] = true
 		of[at.Fault]++
 	}
 	for f, n := range all {
 		if got, want := of[f], float64(n)/4; float64(got) < want-1 || float64(got) > want+1 {
-			t.Errorf("%d of %d plans with fault %s are in a sample of a quarter", got, n, f)
+			t.Errorf("got %d of %d plans with fault %s in a sample of a quarter", got, n, f)
 		}
 	}
 	if n := len(r.sample(share{1, 1})); n != len(r.faults()) {
-		t.Errorf("the whole sample has %d of %d plans", n, len(r.faults()))
+		t.Errorf("got %d of %d plans in the full sample", n, len(r.faults()))
 	}
 	indexes := spread(1000, 30, 12345)
 	slices.Sort(indexes)
 	if len(slices.Compact(indexes)) != 30 {
-		t.Errorf("30 of 1000 indexes are %v", indexes)
+		t.Errorf("got indexes %v, want 30 different ones of 1000", indexes)
 	}
 }
 
-// A plan is read as it is written.
-func TestAPlanIsReadAsItIsWritten(t *testing.T) {
+func TestParsePlanParsesStringOfPlan(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "12:lost", "3:crash-before,40:freeze-Machine"} {
 		plan, err := ParsePlan(text)
 		if err != nil || plan.String() != text {
-			t.Errorf("%q is read as %q (%v)", text, plan, err)
+			t.Errorf("%q: got plan %q, error %v", text, plan, err)
 		}
 	}
 	for _, text := range []string{"lost", "x:lost", "5:lost,5:lost", "7:lost,3:lost"} {
 		if plan, err := ParsePlan(text); err == nil {
-			t.Errorf("%q is read as %q", text, plan)
+			t.Errorf("%q: got plan %q, want an error", text, plan)
 		}
 	}
 }
 
-// A sweep runs as many plans as it may, single faults first, and counts what it covered.
-func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
+// A sweep runs as many plans as its budget allows, single faults first, and counts what it covered.
+func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	t.Parallel()
 	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
 		return s.Name != "create-with-token" && s.Name != "delete"
@@ -159,8 +157,8 @@ func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
 	if n := sample.Singles; n < 60 || n > 100 || sample.Pairs != 0 || len(sample.Coverage) != 2 {
-		t.Errorf("a sweep of 80 plans had %d of %d single faults and %d pairs, in %d scenarios", n, sample.PossibleSingles,
-			sample.Pairs, len(sample.Coverage))
+		t.Errorf("got %d of %d single faults and %d pairs in %d scenarios, want about 80 single faults in 2", n,
+			sample.PossibleSingles, sample.Pairs, len(sample.Coverage))
 	}
 	p, err := few[1].Prepare(Scheme())
 	if err != nil {
@@ -169,15 +167,15 @@ func TestASweepOfPlansKeepsItsBudget(t *testing.T) {
 	s := &sweeper{Plans: Plans{Workers: 2}, report: PlanReport{Coverage: Coverage{}}}
 	s.sweep(variant{scenario: p, seed: 1}, share{0.02, 0.02}, 2)
 	if s.report.Pairs != 2*s.report.Singles || s.report.Pairs == 0 {
-		t.Errorf("%d pairs begin with %d single faults; two with each were asked for", s.report.Pairs, s.report.Singles)
+		t.Errorf("got %d pairs for %d single faults, want two for each", s.report.Pairs, s.report.Singles)
 	}
 	for _, f := range s.report.Failures {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
 }
 
-// A budget that is enough for all faults but those of caches leaves out none of these, and an even part of those.
-func TestFaultsOfCachesAreThinnedFirst(t *testing.T) {
+// If a budget suffices for all faults outside of caches, only cache faults are reduced.
+func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	for _, test := range []struct {
 		budget, all, ofCaches int
 		want                  share
@@ -186,14 +184,15 @@ func TestFaultsOfCachesAreThinnedFirst(t *testing.T) {
 		{70, 100, 40, share{0.25, 1}}, {60, 100, 40, share{0.6, 0.6}}, {10, 100, 40, share{0.1, 0.1}},
 	} {
 		if got := shares(test.budget, test.all, test.ofCaches); got != test.want {
-			t.Errorf("with a budget of %d for %d faults, %d of caches, the shares are %v, not %v", test.budget, test.all,
+			t.Errorf("budget %d for %d faults, %d of caches: got shares %v, want %v", test.budget, test.all,
 				test.ofCaches, got, test.want)
 		}
 	}
 }
 
-// A plan that names its effects is the plan of their numbers, each in the run that the faults before have disturbed.
-func TestAPlanNamesEffects(t *testing.T) {
+// A plan with named effects equals the plan with their numbers. Each name is looked up in the run that the previous
+// faults have changed.
+func TestPlanNamesEffects(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })
 	p, err := Scenarios()[i].Prepare(Scheme())
@@ -202,7 +201,7 @@ func TestAPlanNamesEffects(t *testing.T) {
 	}
 	plan, err := p.Plan(1, "manager/machineset create Machine@2:lost,create instance:throttled")
 	if err != nil || len(plan) != 2 {
-		t.Fatalf("the plan is %q (%v)", plan, err)
+		t.Fatalf("got plan %q, error %v, want two faults", plan, err)
 	}
 	var creates []int
 	for _, e := range p.record(1).effects {
@@ -211,19 +210,20 @@ func TestAPlanNamesEffects(t *testing.T) {
 		}
 	}
 	if len(creates) != 2 || plan[0] != (At{creates[1], Lost}) {
-		t.Errorf("the first fault is %s; the creations are effects %v", plan[0], creates)
+		t.Errorf("got first fault %s, want it at the second of the creations %v", plan[0], creates)
 	}
 	again := p.record(1).with(plan[0], true)
 	if e, ok := again.find("create instance"); !ok || plan[1] != (At{e.N, Throttled}) || e.N < plan[0].Effect {
-		t.Errorf("the second fault is %s; the first creation of an instance after %s is %s", plan[1], plan[0], e)
+		t.Errorf("got second fault %s, want it at the first creation of an instance after %s, which is %s", plan[1],
+			plan[0], e)
 	}
 	numbered, err := p.Plan(1, plan.String())
 	if err != nil || numbered.String() != plan.String() {
-		t.Errorf("%q is read as %q (%v)", plan, numbered, err)
+		t.Errorf("%q: got plan %q, error %v", plan, numbered, err)
 	}
 	for _, text := range []string{"create Machine", "create Machine@9:lost", "5:lost,5:lost", "create Nothing:lost"} {
 		if plan, err := p.Plan(1, text); err == nil {
-			t.Errorf("%q is read as %q", text, plan)
+			t.Errorf("%q: got plan %q, want an error", text, plan)
 		}
 	}
 }

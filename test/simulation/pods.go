@@ -18,34 +18,34 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler and kubelets. All they know
-// is in the target cluster.
+// The workloads on the nodes and the programs that manage them: controllers that create pods, a scheduler and
+// kubelets. All of their state is in the target cluster.
 
-// app is pods that somebody wants to run.
+// app is a workload: pods of one controller.
 type app struct {
 	name string
 	kind appKind
-	// replicas is how many, for all of which there is a node as long as there is any.
+	// replicas is the number of pods. Each of them fits on a node as long as any node exists.
 	replicas int
-	// least is how many of them a PodDisruptionBudget wants to be healthy, 0 for no budget.
+	// least is the minAvailable of a PodDisruptionBudget, 0 for no budget.
 	least int
-	// grace is for how many seconds a pod may go on after it was asked to end. One that is slow needs all of them.
+	// grace is the termination grace period of a pod in seconds. A slow pod needs all of it.
 	grace int64
 	slow  bool
-	// volume gives each pod a volume, which is attached to its node. One that sticks is never unmounted.
+	// volume gives each pod a volume, which is attached to its node. A volume that sticks is never unmounted.
 	volume, sticks bool
 	critical       bool
-	// spread begins only when there is a node for each of them that takes it, so that each gets one of its own.
+	// spread delays the first pods until each of them can get a schedulable node of its own.
 	spread bool
 	pinned
 }
 
-// appKind is whose pods they are.
+// appKind is the kind of the owner of pods.
 type appKind string
 
-// A ReplicaSet replaces a pod as soon as it is asked to end, by one of another name. A StatefulSet waits until it
-// is gone, and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and
-// a Job's have ended.
+// A ReplicaSet replaces a terminating pod at once by one with another name. A StatefulSet waits until the pod is
+// gone, and the successor has its name and its volume. A DaemonSet, and static pods, run on every node. The pods of a
+// Job have ended.
 const (
 	ReplicaSet  appKind = "ReplicaSet"
 	StatefulSet appKind = "StatefulSet"
@@ -62,7 +62,7 @@ var (
 	attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 )
 
-// deploy makes what belongs to the apps beside their pods.
+// deploy creates the objects of the apps other than pods.
 func (w *World) deploy(apps []app) error {
 	w.apps = apps
 	c := w.hand(w.target)
@@ -96,15 +96,15 @@ func (w *World) workload() (out []choice) {
 	}
 	pods := w.podsWhere(func(*corev1.Pod) bool { return true })
 	for _, a := range w.apps {
-		for _, p := range w.toMake(a, pods) {
-			out = append(out, choice{"controller makes a pod", func() error {
-				w.logf("%s %s makes a pod on %s", a.kind, a.name, p.Spec.NodeName)
+		for _, p := range w.podsToCreate(a, pods) {
+			out = append(out, choice{"a controller creates a pod", func() error {
+				w.logf("%s %s creates a pod on %s", a.kind, a.name, p.Spec.NodeName)
 				return w.target.Client("controllers").Create(context.Background(), p)
 			}})
 		}
 	}
 	for _, p := range pods {
-		if what, do := w.fateOf(p); do != nil {
+		if what, do := w.nextPodStep(p); do != nil {
 			out = append(out, choice{what + " " + p.Name, func() error { w.logf("%s pod %s", what, p.Name); return do() }})
 		}
 	}
@@ -128,8 +128,9 @@ func (w *World) appOf(p *corev1.Pod) app {
 // ended reports whether the containers of a pod have ended for good.
 func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
-// toMake returns the pods that the app's controller would make now, each on the node that a scheduler gives it.
-func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
+// podsToCreate returns the pods that the app's controller would create now, each on the node that a scheduler
+// selects.
+func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 	if a.spread && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
 		free, pod := 0, w.podOf(a, "", "")
 		for _, o := range w.target.Snapshot(nodeKind) {
@@ -142,7 +143,7 @@ func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 		}
 	}
 	if a.pinned != unpinned {
-		return w.toPin(a, pods)
+		return w.pinnedPodsToCreate(a, pods)
 	}
 	if a.kind != Static {
 		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,
@@ -163,7 +164,7 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
 		Labels: map[string]string{"app": a.name}}}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
-	// What a pod keeps on its node dies with it, and is no reason to leave it there.
+	// An emptyDir volume is deleted with its pod, and must not keep a pod from being evicted.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	if a.critical {
@@ -190,14 +191,14 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	case byName:
-		// What the API server gives every pod. With less, a pod on a silent node is evicted as often as there is a step.
+		// This is the API server's default. With a shorter time, a pod on a silent node would be evicted at every step.
 		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p
 }
 
-// tolerations are those that the controllers of DaemonSets and kubelets give their pods. All others leave a node at
-// once that is not heard of.
+// tolerations returns the tolerations that the controllers of DaemonSets and kubelets set on their pods. All other
+// pods are evicted from an unreachable node at once.
 func tolerations(kind appKind) (all []corev1.Toleration) {
 	exists := func(key string, effect corev1.TaintEffect) {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
@@ -214,7 +215,7 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	return all
 }
 
-// kubeletOn returns the instance whose kubelet looks after the pods of a node, nil if none does.
+// kubeletOn returns the instance whose kubelet manages the pods of a node, nil if none does.
 func (w *World) kubeletOn(name string) *instance {
 	node := w.node(name)
 	if node == nil {
@@ -226,30 +227,30 @@ func (w *World) kubeletOn(name string) *instance {
 	return nil
 }
 
-// fateOf returns what may happen to a pod now.
-func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
+// nextPodStep returns what the kubelet may do with a pod now.
+func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
 	dying := !p.DeletionTimestamp.IsZero()
 	switch {
 	case kubelet == nil:
-		return "", nil // What becomes of it is up to others.
+		return "", nil // Without a kubelet, only other controllers act on the pod.
 	case dying && ended(p):
 		return "kubelet removes", func() error {
 			return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0),
 				client.Preconditions{UID: &p.UID})
 		}
 	case dying && (!a.slow || p.Status.Phase == corev1.PodPending || !w.clock.at.Before(p.DeletionTimestamp.Time)):
-		return "kubelet ends", func() error { return w.setPodReady(p, corev1.PodFailed, corev1.ConditionFalse) }
+		return "kubelet stops", func() error { return w.setPodReady(p, corev1.PodFailed, corev1.ConditionFalse) }
 	case dying:
 	case p.Status.Phase == corev1.PodPending && w.mountable(p, node):
 		return "kubelet starts", func() error { return w.run(p, a) }
 	case p.Status.Phase == corev1.PodRunning && !isReady(p) && readiness(node) == corev1.ConditionTrue:
-		return "kubelet finds ready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue) }
+		return "kubelet sets to ready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue) }
 	}
 	return "", nil
 }
 
-// podsDue returns when the next of the pods that take their time has ended.
+// podsDue returns when the next terminating pod has ended.
 func (w *World) podsDue() (at time.Time, any bool) {
 	if len(w.apps) == 0 {
 		return at, false
@@ -277,7 +278,7 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// setPodReady is a kubelet's: it leaves conditions alone that are not its own.
+// setPodReady updates the status of a pod as a kubelet does: it keeps conditions that are not its own.
 func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
 	changed := p.DeepCopy()
 	changed.Status.Phase = phase
@@ -294,7 +295,7 @@ func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.
 	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(p)))
 }
 
-// unsettledPods says what the apps lack.
+// unsettledPods returns what the apps lack.
 func (w *World) unsettledPods() (missing []string) {
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	nodes := len(w.target.Snapshot(nodeKind))
@@ -308,7 +309,7 @@ func (w *World) unsettledPods() (missing []string) {
 				w.node(p.Spec.NodeName) != nil
 		})
 		if len(running) != wanted {
-			report("app %s has %d pods, not %d", a.name, len(running), wanted)
+			report("app %s has %d running pods, want %d", a.name, len(running), wanted)
 		}
 	}
 	for _, o := range w.target.Snapshot(attachmentKind) {

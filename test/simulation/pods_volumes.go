@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// Volumes of pods. kube-controller-manager has them attached and detached; here are the kubelets that mount them and
-// the storage driver that does it.
+// Volumes of pods. kube-controller-manager requests that volumes are attached and detached. This file has the
+// kubelets that mount the volumes, and the storage driver that attaches and detaches them.
 
 const storageDriver = "storage-driver"
 
 func volumeOf(p *corev1.Pod) string { return "volume-of-" + p.Name }
 
-// volumesOf names the volumes of a pod.
+// volumesOf returns the names of the volumes of a pod.
 func (w *World) volumesOf(p *corev1.Pod) []string {
 	if w.appOf(p).volume {
 		return []string{volumeOf(p)}
@@ -36,29 +36,28 @@ func (w *World) attachments(f func(*storagev1.VolumeAttachment) bool) (found []*
 	return found
 }
 
-// mountable reports whether the volumes of a pod are there: its Node says that they are attached, and that they are in
-// use.
+// mountable reports whether the volumes of a pod can be mounted: its Node lists them as attached and as in use.
 func (w *World) mountable(p *corev1.Pod, node *corev1.Node) bool {
 	return !slices.ContainsFunc(w.volumesOf(p), func(volume string) bool {
 		return !controllermanager.ReportsAttached(node, volume) || !controllermanager.InUse(node, volume)
 	})
 }
 
-// storage returns what may be done about volumes now.
+// storage returns what may happen to volumes now.
 func (w *World) storage() (out []choice) {
 	if w.volumes == nil {
 		return nil
 	}
 	for _, va := range w.attachments(func(*storagev1.VolumeAttachment) bool { return true }) {
 		if do := w.drives(va); do != nil {
-			out = append(out, choice{"storage driver is done with " + va.Name, do})
+			out = append(out, choice{"storage driver handles " + va.Name, do})
 		}
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		if next := w.mountedOn(node); w.kubeletOn(node.Name) != nil && !slices.Equal(next, node.Status.VolumesInUse) {
 			out = append(out, choice{"kubelet reports its volumes", func() error {
-				w.logf("kubelet of node %s has in use %v", node.Name, next)
+				w.logf("kubelet of node %s reports volumes in use: %v", node.Name, next)
 				changed := node.DeepCopy()
 				changed.Status.VolumesInUse = next
 				return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
@@ -68,8 +67,8 @@ func (w *World) storage() (out []choice) {
 	return out
 }
 
-// drives returns what the storage driver does about an attachment, nil if nothing: it attaches, and detaches what is
-// being deleted.
+// drives returns what the storage driver does with an attachment: it attaches, or it detaches one that is being
+// deleted. nil stands for nothing.
 func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	c, changed := w.target.Client(storageDriver), va.DeepCopy()
 	switch {
@@ -94,8 +93,8 @@ func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	return nil
 }
 
-// mountedOn names what a node's kubelet has in use, or is about to: the volumes of pods that have not ended, and those
-// that stick.
+// mountedOn returns the volumes that a node's kubelet has in use or will use next: those of pods that have not ended,
+// and those that stick.
 func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 	sticks := slices.ContainsFunc(w.apps, func(a app) bool { return a.sticks })
 	if sticks {
@@ -114,13 +113,14 @@ func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 
 func outOfService(node *corev1.Node) bool { return controllermanager.OutOfService(node) }
 
-// mayPutOutOfService judges that a node is said to be dead: its volumes are torn from it, which must not be in use.
+// mayPutOutOfService checks the out-of-service taint of a node, which forces its volumes to be detached: the instance
+// must be gone.
 func (o *oracle) mayPutOutOfService(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	if c.Actor != Provider || !outOfService(node) || before == nil || outOfService(before) {
 		return
 	}
 	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {
-		o.breach("volumes", "node %s was put out of service, and its instance %s is there", node.Name, in.ProviderID)
+		o.breach("volumes", "node %s was marked as out of service while its instance %s exists", node.Name, in.ProviderID)
 	}
 }

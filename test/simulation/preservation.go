@@ -16,21 +16,21 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes whatever goes
-// wrong, and shorter than anybody's patience.
+// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes under any fault,
+// and shorter than the time limit of a run.
 const preserveTimeout = 8 * time.Minute
 
-// preservations is what people do who want to check machines, one that they choose or the next that breaks, while the
-// fleet is scaled and rolled.
+// preservations returns the actions of users who want to inspect machines, either a selected one or the next one that
+// fails, while the fleet is scaled and rolled out.
 func preservations(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(3) {
 	case 0:
-		actions = append(actions, keep(r.IntN(2), v1beta1.PreserveNow))
+		actions = append(actions, preserveMachine(r.IntN(2), v1beta1.PreserveNow))
 	case 1:
-		actions = append(actions, keepThoseThatFail(), breakInstance(r.IntN(2)))
+		actions = append(actions, preserveFailedMachines(), breakInstance(r.IntN(2)))
 	default:
-		actions = append(actions, keep(r.IntN(2), v1beta1.PreserveWhenFailed), breakInstance(r.IntN(2)))
+		actions = append(actions, preserveMachine(r.IntN(2), v1beta1.PreserveWhenFailed), breakInstance(r.IntN(2)))
 	}
 	switch r.IntN(4) {
 	case 0:
@@ -41,15 +41,15 @@ func preservations(r *rand.Rand) []Action {
 	return actions
 }
 
-// keep asks for one of the machines to be preserved, whichever is the i-th then.
-func keep(i int, when string) Action {
+// preserveMachine returns an action that requests the preservation of one of the machines: the i-th one at that time.
+func preserveMachine(i int, when string) Action {
 	return Action{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
 		if len(machines) == 0 {
 			return nil
 		}
 		m := machines[i%len(machines)].DeepCopyObject().(*v1beta1.Machine)
-		w.logf("it is %s", m.Name)
+		w.logf("the machine is %s", m.Name)
 		before := m.DeepCopy()
 		if m.Annotations == nil {
 			m.Annotations = map[string]string{}
@@ -59,17 +59,18 @@ func keep(i int, when string) Action {
 	}}
 }
 
-// keepThoseThatFail has all machines of the deployment preserved when they fail.
-func keepThoseThatFail() Action {
-	return edit("preserve those that fail", func(d *v1beta1.MachineDeployment) {
+// preserveFailedMachines returns an action that requests the preservation of all machines of the deployment that
+// fail.
+func preserveFailedMachines() Action {
+	return edit("preserve machines that fail", func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveWhenFailed}
 	})
 }
 
-// mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long
-// before that is over.
-func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
-	if c.Actor == Manager && o.askedToKeep(m) {
+// mayDeletePreserved checks the deletion of a machine that is preserved or must be: its time must be over, and its
+// replacement must exist long before.
+func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
+	if c.Actor == Manager && o.mustBePreserved(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
 	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
@@ -94,10 +95,10 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// askedToKeep reports whether people have asked for a machine to be preserved whose instance exists, now where it runs
-// or because it failed, and nothing has begun to preserve it. That the manager takes it for one is not asked. Fewer
-// machines fail in this world than are preserved at a time.
-func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
+// mustBePreserved reports whether users have requested the preservation of a machine whose instance exists, because
+// it runs or because it failed, and the preservation has not begun. The manager's own classification does not matter.
+// Fewer machines fail in this world than may be preserved at a time.
+func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
 	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
 		preservation.Preserved(m) {
@@ -113,7 +114,7 @@ func (o *oracle) askedToKeep(m *v1beta1.Machine) bool {
 }
 
 // preservedUntil returns when the last preservation ends, zero if no machine is preserved. A machine may fail long
-// after the last disturbance, where the cloud refused for a while to say that its instance is gone.
+// after the last disturbance, because the cloud may refuse for a while to report that an instance is gone.
 func (w *World) preservedUntil() (at time.Time) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		c := meta.FindStatusCondition(o.(*v1beta1.Machine).Status.Conditions, v1beta1.ConditionPreserved)
@@ -127,7 +128,7 @@ func (w *World) preservedUntil() (at time.Time) {
 	return at
 }
 
-// preservedCount counts the machines that are preserved, or are about to be.
+// preservedCount counts the machines that are preserved or will be.
 func preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {

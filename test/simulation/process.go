@@ -33,24 +33,26 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration"
 )
 
-// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches, its queues. A
-// restart makes another one.
+// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches and its queues.
+// A restart creates another one.
 type Process struct {
 	world *World
 	name  string
 	dead  bool
-	// life informs it from the processes of the same name that were before it, and began is when it started.
+	// life distinguishes this life from other lives of the same process. began is when it started.
 	life  int
 	began time.Time
-	// clock is that of its host.
+	// clock is the clock of the process's host.
 	clock *wallClock
 
-	// former is true for a life that another one has followed already. It is suspended at first, and running until.
+	// former is true for a life that already has a successor. It is suspended at first, and then runs until the given
+	// time.
 	former, suspended bool
 	deposedAt, until  time.Time
-	// elector is what holds its Lease in an election; nil while there is none.
+	// elector holds the Lease during an election; nil without one.
 	elector *elector
-	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
+	// denials are the requests that the process may not send for a while. rewind is how many changes the first lists of
+	// the next life lack.
 	denials []denial
 	rewind  int
 
@@ -58,7 +60,7 @@ type Process struct {
 	control, target *cache
 	controllers     []*controller
 
-	// The reconcilers, with their memory; those of other processes are nil.
+	// The reconcilers with their memory. Those that do not belong to the process are nil.
 	ledger      *disruption.Ledger
 	decided     *freshness.Decisions
 	sets        *machineset.Reconciler
@@ -70,7 +72,7 @@ type Process struct {
 	optionalReconcilers
 }
 
-// controller is one row of controllers of a process.
+// controller is one of the controllers of a process.
 type controller struct {
 	process *Process
 	table   wiring.Controller
@@ -84,7 +86,7 @@ const (
 	Migrator = "migrator"
 )
 
-// start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first
+// start starts a life of a process on a host whose clock is behind by a time. late returns how many changes its first
 // lists lack.
 func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
@@ -111,10 +113,10 @@ func (w *World) start(name string, behind time.Duration, late func() int) (*Proc
 	return p, nil
 }
 
-// clone continues the life of a process in another world, with all that it knows.
+// clone returns a copy of the process, including its memory, in another world.
 func (p *Process) clone(w *World) (*Process, error) {
 	if len(p.controllers) == 0 {
-		return w.awaited(p.name, &wallClock{w.clock, p.clock.behind}), nil
+		return w.unelected(p.name, &wallClock{w.clock, p.clock.behind}), nil
 	}
 	f := &Process{
 		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
@@ -133,7 +135,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 		if err := f.add(t, q); err != nil {
 			return nil, fmt.Errorf("clone %s of %s: %w", t.Name, p.name, err)
 		}
-		// What its sources begin with was said when the life began.
+		// The queue already contains the initial keys of the sources, because they were added when the life began.
 		*q = *p.controllers[i].queue.clone(w.clock.Now)
 	}
 	for i, v := range p.views() {
@@ -147,7 +149,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 	return f, nil
 }
 
-// wire makes what the process consists of, with the memory of another one; that has none where the process is new.
+// wire creates the controllers of the process with the memory of another process, which is empty for a new one.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchReachability(origin)
@@ -159,10 +161,10 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	case Migrator:
 		return p.migrator(origin)
 	}
-	return nil, fmt.Errorf("there is no process %q", p.name)
+	return nil, fmt.Errorf("unknown process %q", p.name)
 }
 
-// successor gives a new controller the memory of its origin, if it has one.
+// successor copies the memory of origin, if any, to a new controller, and returns the new controller.
 func successor[T any](made, origin *T) *T {
 	if origin != nil {
 		inherit(made, origin)
@@ -174,7 +176,7 @@ func (p *Process) views() []*view {
 	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
 }
 
-// sees returns how much of a kind the process sees now.
+// sees returns the revision of a kind that the process sees now.
 func (p *Process) sees(kind string) (revision int64) {
 	for _, v := range p.views() {
 		if v.gvk.Kind == kind {
@@ -208,7 +210,9 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		p.cached(target, p.target, wiring.Target)); err != nil {
 		return nil, err
 	}
-	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterOwned, index.RegisterSets, machineset.RegisterIndexes} {
+	for _, register := range []func(context.Context, client.FieldIndexer) error{
+		index.RegisterOwned, index.RegisterSets, machineset.RegisterIndexes,
+	} {
 		if err := register(ctx, p.control); err != nil {
 			return nil, err
 		}
@@ -258,7 +262,9 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, resolve.RegisterIndexes} {
+	for _, register := range []func(context.Context, client.FieldIndexer) error{
+		index.RegisterMachines, resolve.RegisterIndexes,
+	} {
 		if err := register(ctx, p.control); err != nil {
 			return nil, err
 		}
@@ -296,7 +302,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		p.classes.Wiring(p.control), more), err
 }
 
-// live returns the process's connection to a cluster itself.
+// live returns the process's uncached connection to a cluster.
 func (p *Process) live(c *cache) *liveClient {
 	return p.dial(c, p.name)
 }
@@ -324,7 +330,7 @@ func (p *Process) add(t wiring.Controller, q *queue) error {
 	return nil
 }
 
-// queueInitialLists tells the controllers of everything that is in the caches.
+// queueInitialLists queues a create event for each object in the caches.
 func (p *Process) queueInitialLists() {
 	for _, v := range p.views() {
 		for _, s := range v.subscriptions {
@@ -335,7 +341,7 @@ func (p *Process) queueInitialLists() {
 	}
 }
 
-// handle hands the oldest event of a subscription to its handler.
+// handle passes the oldest event of a subscription to its handler.
 func (s *subscription) handle(ctx context.Context) {
 	e := s.events[0]
 	s.events = s.events[1:]
@@ -356,7 +362,7 @@ func (s *subscription) handle(ctx context.Context) {
 	}
 }
 
-// run makes one pass over the i-th of the keys that are ready.
+// run runs one pass over the i-th of the ready keys.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
@@ -364,11 +370,11 @@ func (c *controller) run(i int) {
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind] = v.seen
 		if c.process.name == Manager {
-			frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
+			frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.managerSeen[v.gvk.Kind])
 		}
 	}
 	w.frames = append(w.frames, frame)
-	w.logf("%s checks %s", frame.name(), key)
+	w.logf("%s reconciles %s", frame.name(), key)
 	result, err := c.table.Reconciler.Reconcile(logr.NewContext(context.Background(), w.secrets.logger()), key)
 	w.frames = w.frames[:len(w.frames)-1]
 	if c.process.dead {
@@ -388,18 +394,18 @@ func (c *controller) run(i int) {
 	}
 }
 
-// frame is a pass under way. Several are, one inside the other, where one process acts while a request of another is on
-// its way.
+// frame is a current pass. Passes are nested when one process acts while a request of another one is on its way.
 type frame struct {
 	controller *controller
 	key        types.NamespacedName
-	// seen is how much of each kind the process had seen when the pass began.
+	// seen is the revision of each kind that the process had seen when the pass began.
 	seen map[string]int64
-	// began is when the pass did, step the number of steps until then, and revision that of the control cluster.
+	// began is when the pass began, step the number of steps until then, and revision the revision of the control
+	// cluster.
 	began    time.Time
 	step     int
 	revision int64
-	// sent is the revision of the control cluster when its last request was sent.
+	// sent is the revision of the control cluster when the pass sent its last request.
 	sent int64
 }
 
@@ -417,7 +423,7 @@ func (w *World) top() *frame {
 	return w.frames[len(w.frames)-1]
 }
 
-// recorder takes a process's events.
+// recorder receives the events of a process.
 type recorder struct{ process *Process }
 
 // Eventf implements events.EventRecorder.

@@ -10,13 +10,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses
-// among the keys that are ready.
+// queue is a controller's work queue with the world's clock. It never hands out keys on its own: the scheduler
+// chooses one of the ready keys.
 type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request
 	processing map[reconcile.Request]bool
-	// again are keys that were added while they were being worked on.
+	// again contains keys that were added while they were being processed.
 	again    map[reconcile.Request]bool
 	delayed  map[reconcile.Request]time.Time
 	failures map[reconcile.Request]int
@@ -48,7 +48,7 @@ func (q *queue) Add(key reconcile.Request) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface: of two times for one key the earlier counts.
+// AddAfter implements workqueue.TypedDelayingInterface. The earlier of two times for one key counts.
 func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)
@@ -79,7 +79,7 @@ func (q *queue) Len() int { return len(q.ready) }
 // Get implements workqueue.TypedInterface.
 func (q *queue) Get() (reconcile.Request, bool) { return q.take(0), false }
 
-// take hands out the i-th key that is ready.
+// take returns the i-th ready key and marks it as being processed.
 func (q *queue) take(i int) reconcile.Request {
 	key := q.ready[i]
 	q.ready = slices.Delete(q.ready, i, i+1)
@@ -105,7 +105,7 @@ func (q *queue) ShutDownWithDrain() {}
 // ShuttingDown implements workqueue.TypedInterface.
 func (q *queue) ShuttingDown() bool { return false }
 
-// due moves the keys whose time has come to those that are ready.
+// due moves the delayed keys that are due to the ready ones.
 func (q *queue) due() {
 	var keys []reconcile.Request
 	now := q.now()

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// recording is a run of a scenario, undisturbed or disturbed by a plan, from which others part at an effect.
+// recording is a run of a scenario, with or without a plan. Other runs can branch off at its effects.
 type recording struct {
 	scenario *Prepared
 	seed     uint64
 	plan     Plan
-	// effects are those at which something can go wrong, after what the plan has go wrong already.
+	// effects are the effects after the plan, at which another fault is possible.
 	effects []Effect
-	// points are copies of the run on its way, in order.
+	// points are copies of the world during the run, in order.
 	points []point
 	// cached are the kinds that each process caches.
 	cached map[string][]string
 	result Result
-	// end is the world in the end of an undisturbed run.
+	// end is the final world of an undisturbed run.
 	end *World
 }
 
@@ -27,10 +27,10 @@ type point struct {
 	world  *World
 }
 
-// pointEvery is how many effects lie between two copies.
+// pointEvery is the number of effects between two copies.
 const pointEvery = 6
 
-// listing is a plan that notes what else could be disturbed.
+// listing is a plan that records the effects after its last fault.
 type listing struct {
 	plan    Plan
 	effects []Effect
@@ -44,7 +44,7 @@ func (l *listing) Of(w *World, e Effect) Fault {
 	return l.plan.Of(w, e)
 }
 
-// record runs an undisturbed run of a scenario.
+// record runs a scenario without faults and records it.
 func (p *Prepared) record(seed uint64) *recording {
 	r := &recording{scenario: p, seed: seed, cached: map[string][]string{}}
 	w, err := p.begin(seed, true)
@@ -75,7 +75,7 @@ func (r *recording) run(w *World) {
 	next := begin
 	w.between = func() {
 		if w.faults == nil || w.effects < next {
-			return // It is when settled, or too early.
+			return // The world is settled, or it is too early for another copy.
 		}
 		copied, err := w.snapshot()
 		if err != nil {
@@ -89,19 +89,19 @@ func (r *recording) run(w *World) {
 	r.effects = seen.effects
 }
 
-// before returns a copy of the run as it was before an effect, or some time before that.
+// before returns a copy of the run right before an effect, or from some time before.
 func (r *recording) before(effect int) (*World, error) {
 	i := len(r.points)
 	for i > 0 && r.points[i-1].effect > effect {
 		i--
 	}
 	if i == 0 {
-		return nil, fmt.Errorf("effect %d is not one that comes after plan %q", effect, r.plan)
+		return nil, fmt.Errorf("effect %d does not come after plan %q", effect, r.plan)
 	}
 	return r.points[i-1].world.snapshot()
 }
 
-// faults returns what can go wrong beyond the plan, effect by effect.
+// faults returns the possible faults after the plan, by effect.
 func (r *recording) faults() (out []At) {
 	for _, e := range r.effects {
 		for _, f := range everyFaultOf(e, r.cached[e.Process]) {
@@ -111,7 +111,7 @@ func (r *recording) faults() (out []At) {
 	return out
 }
 
-// with returns the run with one more thing that goes wrong. If record is true, more can be added to that.
+// with returns the run with one more fault. If record is true, further faults can be added to the result.
 func (r *recording) with(at At, record bool) *recording {
 	next := &recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at), cached: r.cached}
 	w, err := r.before(at.Effect)
@@ -119,7 +119,7 @@ func (r *recording) with(at At, record bool) *recording {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// What comes in the same step as the fault begins from before it.
+		// Effects in the same step as the fault start from the copy before the fault.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

@@ -13,10 +13,11 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// A target cluster that refuses the credentials of the processes is unreachable for them and for nobody else:
-// machines join it.
+// A target cluster that rejects the credentials of the processes is unreachable for them, but not for others:
+// machines can join.
 
-// refusedCredentialScenarios are those of outages, with credentials that the target cluster refuses for a while.
+// refusedCredentialScenarios returns outage scenarios in which the target cluster rejects the credentials for a
+// while.
 func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Scenario {
 	return []Scenario{
 		{Name: "target-refuses", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
@@ -26,7 +27,7 @@ func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Sc
 	}
 }
 
-// refusingCredentials makes the outages of a script ones in which the credentials are refused.
+// refusingCredentials turns the outages of a script into rejections of the credentials.
 func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := script(r)
@@ -34,11 +35,11 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 			do := actions[i].Do
 			actions[i].Do = func(ctx context.Context, w *World, c client.Client) error {
 				target := &w.safety.links[toTarget]
-				was := target.down()
+				wasDown := target.down()
 				err := do(ctx, w, c)
-				if target.down() && !was {
-					w.logf("that is, it refuses the credentials")
-					target.refuses, target.everyone, target.step = true, false, w.steps
+				if target.down() && !wasDown {
+					w.logf("the target cluster refuses the credentials")
+					target.refuses, target.forAll, target.step = true, false, w.steps
 				}
 				return err
 			}
@@ -47,12 +48,13 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 	}
 }
 
-// errRefused is what a cluster answers that refuses the credentials.
-var errRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, apierrors.NewUnauthorized("Unauthorized"))
+// errCredentialsRefused is the answer of a cluster that rejects the credentials.
+var errCredentialsRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused,
+	apierrors.NewUnauthorized("Unauthorized"))
 
-// mayEndUnseen judges the end of a machine's instance while the target cluster refuses the credentials: what runs on it
-// cannot be known, unless it was drained before, or the pass had read that before.
-func (o *oracle) mayEndUnseen(in *instance, m *v1beta1.Machine) {
+// mayDeleteUnseen checks the deletion of an instance while the target cluster rejects the credentials. The pods on it
+// are unknown, so the machine must have been drained before, or the pass must have begun before the rejection.
+func (o *oracle) mayDeleteUnseen(in *instance, m *v1beta1.Machine) {
 	if f := o.world.top(); f != nil && f.step < o.world.safety.links[toTarget].step {
 		return
 	}

@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// refusedDeletes is a cloud that refuses to delete instances and names the time of the next call.
+// refusedDeletes is a cloud that refuses to delete instances and states when to retry.
 type refusedDeletes struct {
 	on bool
-	// last is the refused call of each machine.
+	// last is the last refused call for each machine.
 	last map[uid]refusedCall
 }
 
-// refusedCall is which life of a process was told to wait, and when.
+// refusedCall is a refused call by a life of a process.
 type refusedCall struct {
 	life int
 	at   time.Time
@@ -31,11 +31,11 @@ func (r refusedDeletes) clone() refusedDeletes {
 	return r
 }
 
-// refusalLasts is the Retry-After of a refused Delete.
-const refusalLasts = time.Minute
+// refusalRetryAfter is the Retry-After of a refused Delete.
+const refusalRetryAfter = time.Minute
 
-// refusedDeleteScenarios are deletions that the cloud refuses while the Nodes of the machines change all the time, as
-// with a CNI that annotates them.
+// refusedDeleteScenarios returns scenarios in which the cloud refuses deletions while the Nodes of the machines
+// change all the time, as with a CNI that annotates them.
 func refusedDeleteScenarios() []Scenario {
 	actions := []Action{
 		trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }), scale(1),
@@ -48,7 +48,7 @@ func refusedDeleteScenarios() []Scenario {
 	return []Scenario{{Name: "deletes-refused", Group: Lifecycle, Base: fleet(3, "a"), Script: inOrder(actions)}}
 }
 
-// annotateNodes has a CNI write to every Node.
+// annotateNodes returns an action in which a CNI writes to every Node.
 func annotateNodes(i int) Action {
 	return Action{Name: "annotate the nodes", Wait: 5 * time.Second,
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -64,27 +64,27 @@ func annotateNodes(i int) Action {
 		}}
 }
 
-// refusesDelete refuses a Delete, and judges when the process sends it: not before the time that the cloud named.
-// Another life of the process does not know that time, and inputs that were corrupted may be tried at once. The
-// collection of orphans calls once in a period, which is longer than any Retry-After outside of this world.
+// refusesDelete refuses a Delete, and checks that the process does not send it before the time that the cloud stated.
+// Another life of the process does not know that time, and corrupted inputs may be retried at once. The orphan
+// collection calls once in a period, which is longer than any Retry-After outside of this world.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
 	if last, known := r.last[machine.UID]; known && !w.collecting() && d.process.life == last.life && w.corrupted == nil &&
-		d.now().Sub(last.at) < refusalLasts {
-		w.oracle.breach("pace", "%s deletes the instance of machine %s again after %s, and was asked to wait %s",
-			d.process.name, machine.Name, d.now().Sub(last.at), refusalLasts)
+		d.now().Sub(last.at) < refusalRetryAfter {
+		w.oracle.breach("pace", "%s deletes the instance of machine %s again after %s, want a wait of %s",
+			d.process.name, machine.Name, d.now().Sub(last.at), refusalRetryAfter)
 	}
 	if !r.on {
 		return nil
 	}
 	w.disturbed, w.stepsAtFault = w.clock.at, w.steps
-	return &provider.Error{Code: provider.Throttled, Message: "too many requests", RetryAfter: refusalLasts}
+	return &provider.Error{Code: provider.Throttled, Message: "too many requests", RetryAfter: refusalRetryAfter}
 }
 
-// noteRefused remembers the refusal that a process was answered with.
+// noteRefused stores the refusal that a process received.
 func (d driver) noteRefused(machine provider.Machine, err error) {
 	r := &d.troubles.deletes
-	if !r.on || provider.RetryAfter(err) < refusalLasts {
+	if !r.on || provider.RetryAfter(err) < refusalRetryAfter {
 		return
 	}
 	if r.last == nil {

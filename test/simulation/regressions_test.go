@@ -5,93 +5,93 @@ import (
 	"testing"
 )
 
-// regressions are plans, and random runs (without a plan), that once failed. A plan numbers effects, so it may come to
-// mean something else when the code changes; it must not fail anyway.
+// regressions are plans, and random runs without a plan, that failed once. A plan numbers effects, so its meaning may
+// change with the code. It must not fail anyway.
 var regressions = []struct {
-	// name says what went wrong.
+	// name states what went wrong.
 	name     string
 	scenario string
 	seed     uint64
-	// cloud are the semantics of its cloud.
+	// cloud contains the semantics of the cloud.
 	cloud string
 	plan  string
-	// undisturbed is true for a run in which nothing is to go wrong but what cloud names.
+	// undisturbed is true for a run whose only disturbances are the semantics of the cloud.
 	undisturbed bool
 }{
-	{"a bootstrap token was left after its deletion had been forbidden once",
+	{"a bootstrap token was left after its deletion was denied once",
 		"create-with-token", 1, "", "50:denied", false},
-	{"a node that could not be cordoned, since others wrote to it, was not drained either",
+	{"a node that could not be cordoned because of a conflict was not drained either",
 		"drain-never-allowed", 1, "", "1:conflict", false},
-	{"what a former leader asked of an agent stayed on the node for good",
+	{"a former leader's request to an agent stayed on the node forever",
 		"update-by-agent", 4, "", "31:two-leaders", false},
-	{"an instance was changed in place with a volume attached, since its drain was over",
+	{"an instance with an attached volume was updated in place because its drain was over",
 		"drain-for-update", 1, "", "80:crash-before", false},
-	{"one deletion that was refused left the Node of a machine that was deleted by force",
+	{"one denied deletion left the Node of a force-deleted machine behind",
 		"drain-forced", 1, "", "59:denied", false},
-	{"a marked machine that was well again was replaced, since it had become so on a clock that was behind",
+	{"a marked machine was replaced although it had recovered, because a clock was behind",
 		"remediate", 1, "", "392:denied-for-long,431:clock-back", false},
-	{"a set that its deployment had not ordered yet replaced a failed machine beyond what the deployment may have",
+	{"a set replaced a failed machine beyond the deployment's maximum before the deployment had updated the set",
 		"autoscaler-roll", 1, "", "279:denied-for-long,313:conflict", false},
-	{"a set carried out what a former leader had ordered by an old view of its deployment",
+	{"a set followed replicas that a former leader had written from an old view of the deployment",
 		"autoscaler-roll", 1, "", "303:two-leaders", false},
-	{"instances that could not be listed passed for gone, so that old machines went and their tags for collection stayed",
+	{"instances counted as gone after a failed list, so old machines were deleted and kept their collection tags",
 		"migrate-G", 1, "", "378:denied", false},
-	{"a former migrator created the old controllers' Lease again after the abort, which locked them out",
+	{"a former migrator created the old controller's Lease again after the abort and locked the controller out",
 		"migrate-K-abort", 1, "", "224:two-leaders", false},
-	{"a machine that was deleted at the end of an outage left its Node behind, which had just registered",
+	{"a machine deleted at the end of an outage left its newly registered Node behind",
 		"change-in-target-outage", 3747, "", "", false},
-	{"a machine of which only the provider ID was recorded took its instance, whose tags did not show yet, for another's",
+	{"a machine with only a recorded provider ID rejected its own instance because the tags were not visible yet",
 		"class-vanishes-in-a-roll", 383413800413, "tags-late", "14:freeze-Node,27:two-leaders", false},
-	{"a creation whose recording was not answered did not count, and its instance was taken for gone",
+	{"an instance counted as gone because the write that recorded its creation got no answer",
 		"remediate", 1, "reads-late", "182:lost", false},
-	{"the provider's clock, which was behind, made an orphan of twenty seconds old enough",
+	{"an orphan of twenty seconds counted as old enough because the provider's clock was behind",
 		"orphans", 1, "clock-behind", "20:relist-Node", false},
-	{"a process with an old view of a class did not know that most instances had been orphaned",
+	{"a process with an old view of a class did not know that most instances were orphans",
 		"machines-lost", 1, "reads-flicker", "344:time-jumps", false},
-	{"an orphan that was made while a pass was suspended counted as seen since the pass began",
+	{"an orphan created while a pass was suspended counted as seen since the start of the pass",
 		"orphans-in-outage", 1026979118669, "clock-behind", "1:time-jumps", false},
-	{"a deletion forgot the instance that it had found and could not write down, and left its Node",
+	{"a deletion lost an instance that it had found but could not record, and left the Node behind",
 		"inline-secret-deleted", 736016899501, "quota-frees-late+reads-flicker", "0:freeze-Node,7:denied-for-long", false},
-	{"a health timeout went by another clock, and a process that had slept saw too few nodes that were ill",
+	{"a health timeout used another clock, and a suspended process saw too few unhealthy nodes",
 		"meltdown", 449069114699, "", "19:restart-9-back,25:time-jumps", false},
-	{"a set patched machines in place without asking whether it just had, and panicked since it remembered none",
+	{"a set patched machines in place without checking its own last patches, and panicked",
 		"preserve", 7026265, "", "", false},
-	{"a machine to be replaced without a surge stayed, and its set deleted each new machine instead",
+	{"a set without surge kept the machine to be replaced and deleted each new machine instead",
 		"exchange-without-surge", 340862122, "no-host", "", true},
-	{"a machine that failed late was still preserved after the time in which all had to be settled",
+	{"a machine that failed late was still preserved after the time limit of the run",
 		"preserve", 341071580, "credentials-expire", "", true},
-	{"a fleet that was taken back at its first instance had two, since its credentials were refused at first",
+	{"a fleet deleted at its first instance had two because the credentials were refused at first",
 		"create-then-delete", 310233740, "credentials-expire", "", true},
-	{"a process whose cache began with an old list of budgets disrupted machines of a fleet that was paused",
+	{"a process that started with an old list of budgets disrupted machines of a paused fleet",
 		"budget-of-the-broken", 60, "", "", false},
-	{"a former leader with an old view of a machine changed it in place after its successor had",
+	{"a former leader with an old view of a machine updated it in place after its successor did",
 		"in-place-withdrawn", 1, "reports-failed", "14:two-leaders", false},
-	{"a process that had just started reported the version of a cached node to the driver, which called the change made",
+	{"a new process passed the version of a cached node to the driver, which then reported the update as done",
 		"update-by-agent-withdrawn", 4016, "", "", false},
-	{"pods that name a silent node were evicted and made again without end", "drain-bound-to-the-node", 1, "reads-stale",
-		"", true},
-	{"a list that is late by ten minutes, twice, did not get the time to show that an orphan is there, and gone",
+	{"pods that name a silent node were evicted and created again without end",
+		"drain-bound-to-the-node", 1, "reads-stale", "", true},
+	{"a run ended before lists that are ten minutes late showed that an orphan exists and then that it is gone",
 		"machines-lost", 81015, "lists-late", "", true},
-	{"a machine with a wrong scope lost its Node, since one lookup by tags did not find its instance",
+	{"a machine with a wrong scope lost its Node because one lookup by tags did not find its instance",
 		"scope-changed-before-a-restart", 81022, "reads-flicker", "", true},
-	{"a machine with a wrong scope lost its instance, since one lookup by tags did not find it",
+	{"a machine with a wrong scope lost its instance because one lookup by tags did not find it",
 		"scope-changed-before-a-restart", 81043, "reads-flicker", "", true},
-	{"an orphan was removed before another installation took it", "orphans", 81008, "credentials-expire", "", true},
-	{"an orphan was removed before another installation took it, since its parts were seen unattached", "orphans", 81022,
+	{"an orphan was removed before another installation adopted it", "orphans", 81008, "credentials-expire", "", true},
+	{"an orphan with seemingly unattached parts was removed before another installation adopted it", "orphans", 81022,
 		"parts-unattached", "", true},
-	{"a machine that was to be preserved was replaced before its rollout", "preserve", 81057, "credentials-expire", "",
+	{"a machine to be preserved was replaced before its rollout", "preserve", 81057, "credentials-expire", "",
 		true},
 	{"a machine whose instance broke was replaced before its rollout", "preserve", 81106, "credentials-expire", "", true},
-	{"a set that had been frozen needed the machine without an owner", "overshoot", 950005, "answers-lost", "", true},
+	{"a formerly frozen set needed the machine without an owner", "overshoot", 950005, "answers-lost", "", true},
 	{"a certificate was forged for another machine", "certificates", 55296054, "no-host", "", true},
-	{"a certificate was forged for a machine that did not join yet", "certificates", 55297063, "credentials-expire", "",
+	{"a certificate was forged for a machine that had not joined yet", "certificates", 55297063, "credentials-expire", "",
 		true},
-	{"a version was withdrawn before its set was made", "update-by-agent", 1354093445, "", "2:restart-9-back", false},
-	{"a failed call right after an outage left the bootstrap token of a machine that was deleted",
+	{"a version was withdrawn before its set was created", "update-by-agent", 1354093445, "", "2:restart-9-back", false},
+	{"a failed call right after an outage left the bootstrap token of a deleted machine behind",
 		"late-in-target-outage", 811280417, "", "", false},
 }
 
-// What failed once does not fail again.
+// Runs that failed once must not fail again.
 func TestPlansThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}
@@ -125,32 +125,32 @@ func TestPlansThatOnceFailed(t *testing.T) {
 	}
 }
 
-// corruptions are changes of one field that once made the world go wrong. Their effects are numbered as the code was
-// then, too.
+// corruptions are changes of one field that once broke a rule. Their effects are numbered as in the code of that
+// time, too.
 var corruptions = []struct {
-	// name says what went wrong.
+	// name states what went wrong.
 	name       string
 	scenario   string
 	seed       uint64
 	corruption string
-	// want are what may come of it.
+	// want contains the allowed outcomes.
 	want []Outcome
 }{
-	{"an abort deleted a Secret that the migration had not made, and waited for its end",
+	{"an abort deleted a Secret that the migration had not created, and waited for its end",
 		"migrate-K-abort", 1, "362:control/Secret/fleet/plain/metadata/labels/machinist.dev~1migration=of-another",
 		[]Outcome{Harmless}},
-	{"a class whose status was emptied forgot that most instances were orphans, and they were removed",
+	{"orphans that were most instances were removed after the status of the class was emptied",
 		"machines-lost", 1, "374:control/MachineClass/fleet/a/status/conditions=emptied",
 		[]Outcome{Repaired, Harmless}},
-	{"an empty description of an instance was taken for one after a restart",
+	{"an empty status.instance counted as a valid instance after a restart",
 		"control-outage", 1, "13:control/Machine/fleet/web-2b8fpn8lk-00003/status/instance=emptied",
 		[]Outcome{Repaired, Harmless}},
-	{"a cloud that denies all was believed about a machine of a class that does not exist",
+	{"a cloud that forgets all instances was trusted for a machine whose class does not exist",
 		"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
 		[]Outcome{AskedFor, Named}},
 }
 
-// What somebody changed once does no harm any more.
+// Corruptions that broke a rule once must be harmless now.
 func TestCorruptionsThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}
@@ -169,7 +169,8 @@ func TestCorruptionsThatOnceFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if outcome, err := p.Corrupt(c.seed, corruption, nil); err != nil || !slices.Contains(c.want, outcome) {
-				t.Errorf("scenario %s, seed %d, corruption %s: %q, %v", c.scenario, c.seed, c.corruption, outcome, err)
+				t.Errorf("scenario %s, seed %d, corruption %s: got outcome %q, error %v, want one of %q", c.scenario,
+					c.seed, c.corruption, outcome, err, c.want)
 			}
 		})
 	}

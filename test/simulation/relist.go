@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist shows all that there is now at once, as an informer does whose watch was lost: changes in between are
-// merged, and a deletion is known only by absence.
+// relist replaces the view by a new list, as an informer does that lost its watch. Changes in between are merged, and
+// a deletion is known only by absence.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {
 		return err
 	}
-	var left []client.Object
+	var deleted []client.Object
 	for i, j := 0, 0; i < len(before) || j < len(v.objects); {
 		order := 0
 		switch {
@@ -27,7 +27,7 @@ func (v *view) relist() error {
 		}
 		switch {
 		case order < 0:
-			left = append(left, before[i])
+			deleted = append(deleted, before[i])
 			i++
 		case order > 0:
 			v.announce(event.CreateEvent{Object: v.objects[j]})
@@ -39,13 +39,13 @@ func (v *view) relist() error {
 			i, j = i+1, j+1
 		}
 	}
-	for _, o := range left {
+	for _, o := range deleted {
 		v.announce(event.DeleteEvent{Object: o, DeleteStateUnknown: true})
 	}
 	return nil
 }
 
-// elapse ends what is wrong with the view when its time has come.
+// elapse ends the faults of the view that are over.
 func (v *view) elapse(w *World) error {
 	now := w.clock.at
 	if !v.mergedUntil.IsZero() && !now.Before(v.mergedUntil) {

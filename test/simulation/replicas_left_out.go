@@ -9,17 +9,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replicasScenarios are those in which spec.replicas is left out of what is applied, and no webhook stores it.
+// replicasScenarios returns scenarios in which the applied objects lack spec.replicas, and no webhook sets it.
 func replicasScenarios() []Scenario {
 	return []Scenario{
 		{Name: "replicas-left-out", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
-			Begin: []Action{createSet("solo", 2, "a")}, Script: leavesReplicasOut, MayDiffer: passedRevisions},
+			Begin: []Action{createSet("solo", 2, "a")}, Script: applyWithoutReplicas, MayDiffer: passedRevisions},
 	}
 }
 
-// leavesReplicasOut applies a deployment and a set without replicas, alone or together with a new revision, and another
-// deployment that never had any.
-func leavesReplicasOut(r *rand.Rand) []Action {
+// applyWithoutReplicas returns actions that apply a deployment and a set without replicas, alone or together with a
+// new revision, and another deployment that never had replicas.
+func applyWithoutReplicas(r *rand.Rand) []Action {
 	actions := []Action{
 		edit("apply without replicas", func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil }),
 		editSet("solo", "apply set solo without replicas", func(set *v1beta1.MachineSet) { set.Spec.Replicas = nil }),
@@ -34,11 +34,11 @@ func leavesReplicasOut(r *rand.Rand) []Action {
 			d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "b"}
 		})
 	}
-	return append(actions, keepsReplicas())
+	return append(actions, checkReplicas())
 }
 
-// keepsReplicas judges the numbers that the manager stores.
-func keepsReplicas() Action {
+// checkReplicas returns an action that checks the numbers that the manager stored.
+func checkReplicas() Action {
 	stored := func(w *World) map[string]int {
 		replicas := map[string]int{}
 		fleets, _ := w.fleets()
@@ -54,9 +54,10 @@ func keepsReplicas() Action {
 	}
 	check := Action{Name: "check the replicas", Do: func(_ context.Context, w *World, _ client.Client) error {
 		if got := stored(w); got[deployment] != 3 || got["solo"] != 2 || got["api"] != 2 {
-			w.oracle.breach("replicas", "stored are %v, and the deployment had 3, the set 2, and the group has to begin with 2", got)
+			w.oracle.breach("replicas", "the stored replicas are %v, want 3 for the deployment, 2 for the set, 2 for the group",
+				got)
 		}
 		return nil
 	}}
-	return check.once("all are stored", func(w *World) bool { return len(stored(w)) == 3 })
+	return check.once("all replicas are stored", func(w *World) bool { return len(stored(w)) == 3 })
 }

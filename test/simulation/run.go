@@ -12,17 +12,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prepared is a scenario with its fleet when settled, from which runs are cloned.
+// Prepared is a scenario with its settled fleet, from which runs are cloned.
 type Prepared struct {
 	Scenario
-	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
+	// Habits are the semantics of the cloud in its runs. Without any, the cloud has only the semantics that every run
+	// has.
 	Habits Habits
-	// Stored is called with each Machine that a process of Machinist has written in a run; nil is nothing.
+	// Stored, if not nil, is called with each Machine that a process of Machinist writes in a run.
 	Stored func(*v1beta1.Machine)
 	base   *World
 }
 
-// Prepare brings up a scenario's fleet, undisturbed.
+// Prepare creates a scenario's fleet without faults.
 func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	w, err := New(scheme, s.Controllers)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 		return nil, err
 	}
 	if s.Old != nil {
-		if err := w.install(*s.Old); err != nil {
+		if err := w.installOldSystem(*s.Old); err != nil {
 			return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
 		}
 	}
@@ -47,32 +48,32 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
 	}
 	if err := w.runFor(s.Age); err != nil {
-		return nil, fmt.Errorf("let the fleet of scenario %s become old: %w", s.Name, err)
+		return nil, fmt.Errorf("age the fleet of scenario %s: %w", s.Name, err)
 	}
 	return &Prepared{Scenario: s, base: w}, nil
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Err            error
 	Steps, Effects int
 	Crashes        int
 	Path           uint64
-	// Tail is how many steps there were from the last fault, or the beginning, until rest.
+	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
 	Tail int
-	// Made is how many instances there were in all.
+	// Made is the total number of instances created.
 	Made int
-	// Broken is how many of them broke although nobody had asked for that.
+	// Broken is how many of them broke without a scripted request.
 	Broken int
-	// Machines is how many machines were made, and TakenBack is true if none of them is left.
+	// Machines is the total number of machines created. TakenBack is true if none of them is left.
 	Machines  int
 	TakenBack bool
-	// End is what is there in the end of a run without an error.
+	// End is the final state of a run without an error.
 	End End
 }
 
-// Run runs the scenario with the choices of a seed: with faults at random or, where there is a plan, with nothing but
-// that. A run with a plan is measured by the one without. story, if given, takes what happens.
+// Run runs the scenario with the choices of a seed. Without a plan, faults are random. With a plan, only its faults
+// occur, and the result is compared with the run without faults. story, if given, gets each line of what happens.
 func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	w, err := p.begin(seed, len(plan) > 0)
 	if err != nil {
@@ -89,8 +90,8 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario with the choices of a seed and without a fault. A run under semantics of the cloud is
-// measured by the one without. story, if given, takes what happens.
+// Undisturbed runs the scenario with the choices of a seed and without faults. A run under semantics of the cloud is
+// compared with the one without. story, if given, gets each line of what happens.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w.story = story
 	r := &recording{scenario: p, seed: seed, result: w.finish()}
 	if r.result.Err == nil && len(p.Habits) > 0 {
-		r.result.Err = r.failureBesideKind(p.Under(nil).Undisturbed(seed, nil))
+		r.result.Err = r.failureAgainstBaseline(p.Under(nil).Undisturbed(seed, nil))
 	}
 	return r.result
 }
@@ -131,7 +132,7 @@ func (w *World) finish() (result Result) {
 	return Result{End: endOf(w), Tail: w.stepsWhenSettled - w.stepsAtFault}
 }
 
-// disturb chooses how bad a run is.
+// disturb chooses how much goes wrong in a run.
 func (w *World) disturb() {
 	r := w.random
 	w.laziness = map[string]int{}
@@ -147,14 +148,14 @@ func (w *World) disturb() {
 		death.Wait = []time.Duration{0, 0, 5 * time.Second, 70 * time.Second}[r.IntN(4)]
 		w.script = slices.Insert(slices.Clone(w.script), r.IntN(len(w.script)+1), death)
 	}
-	w.faults = &atRandom{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
+	w.faults = &randomFaults{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
 }
 
-// atRandom is a few faults, at random.
-type atRandom struct{ left, every int }
+// randomFaults injects a few faults at random.
+type randomFaults struct{ left, every int }
 
 // Of implements Faults.
-func (a *atRandom) Of(w *World, e Effect) Fault {
+func (a *randomFaults) Of(w *World, e Effect) Fault {
 	if a.left == 0 || w.random.IntN(a.every) > 0 {
 		return NoFault
 	}

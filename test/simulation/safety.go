@@ -16,40 +16,42 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// safetyState is what the rooms of health and safety find in a world, and what is known of what they do. Its zero
-// value is a world without such rooms.
+// safetyState is the state of the optional controllers for health and safety in a world, and of their actors. Its
+// zero value is a world without these controllers.
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
-	// steady says that nobody asks for other machines: there is none exchanged but for its health.
+	// steady is true once users no longer change the fleet, so machines are replaced only because of their health.
 	steady bool
-	// reportOnly has orphans reported and left alone, strangers are the instances that nobody may remove.
+	// reportOnly is true if orphans are only reported. strangers contains the instances that must not be removed.
 	reportOnly bool
 	strangers  map[string]bool
-	// lost are the instances that lost their machines with others, true where these are most. letGo says that a person
-	// lets them be removed.
+	// lost contains the instances that lost their machines together, true if these are most of the instances. letGo is
+	// true once an administrator allowed their removal.
 	lost  map[string]bool
 	letGo bool
-	// left are the names of machines that were given up while the target cluster was unreachable: a Node and a token of
-	// theirs may be left there, which their last event says.
+	// left contains the names of machines that were given up while the target cluster was unreachable. A Node and a
+	// token of such a machine may be left there, as the machine's last event states.
 	left map[string]bool
-	// past are the outages that everybody has noticed, by cluster.
+	// past contains the outages of each cluster that all processes noticed.
 	past [2][]reachability.Outage
-	// frozen is when each set was frozen, and thawed.
-	frozen map[uid][]freezes
+	// frozen is when each set was frozen and thawed.
+	frozen map[uid][]freezeChange
 
-	// nodes is how each Node fares, and melting since when most of them do not; melted is when that ended last.
-	nodes   map[uid]wellness
-	melting time.Time
-	melted  time.Time
-	// slept is when everybody went on after time had jumped.
+	// nodes is the health of each Node. meltdownSince is since when most of them are unhealthy, meltdownEnded when a
+	// meltdown last ended.
+	nodes         map[uid]nodeHealth
+	meltdownSince time.Time
+	meltdownEnded time.Time
+	// slept contains the times at which processes continued after a time jump.
 	slept []time.Time
-	// requests are the CertificateSigningRequests by their names, and what they are.
+	// requests describes the CertificateSigningRequests by name.
 	requests map[string]asking
 }
 
 func (g safetyState) clone() safetyState {
-	g.strangers, g.nodes, g.requests, g.frozen = maps.Clone(g.strangers), maps.Clone(g.nodes), maps.Clone(g.requests), maps.Clone(g.frozen)
+	g.strangers, g.nodes = maps.Clone(g.strangers), maps.Clone(g.nodes)
+	g.requests, g.frozen = maps.Clone(g.requests), maps.Clone(g.frozen)
 	g.left, g.slept, g.lost = maps.Clone(g.left), slices.Clone(g.slept), maps.Clone(g.lost)
 	for i := range g.past {
 		g.past[i] = slices.Clone(g.past[i])
@@ -60,21 +62,21 @@ func (g safetyState) clone() safetyState {
 	return g
 }
 
-// enable gives a world the rooms.
+// enable adds optional controllers to a world.
 func (w *World) enable(optionalReconcilers Controllers) {
 	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lost: map[string]bool{},
-		nodes: map[uid]wellness{}, requests: map[string]asking{}, frozen: map[uid][]freezes{}, left: map[string]bool{}}
+		nodes: map[uid]nodeHealth{}, requests: map[string]asking{}, frozen: map[uid][]freezeChange{}, left: map[string]bool{}}
 }
 
-// safetyChoices returns what happens in a world with such rooms beside what processes and kubelets do.
+// safetyChoices returns what else may happen in a world with optional controllers.
 func (w *World) safetyChoices() []choice {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
 	}
-	return slices.Concat(w.severing(), w.signing())
+	return slices.Concat(w.outageChoices(), w.signing())
 }
 
-// safetyDue returns when something is due.
+// safetyDue returns when the next such event is due.
 func (w *World) safetyDue() (at time.Time, any bool) {
 	if w.safety.optionalReconcilers == 0 {
 		return time.Time{}, false
@@ -84,22 +86,22 @@ func (w *World) safetyDue() (at time.Time, any bool) {
 			at, any = t, true
 		}
 	}
-	consider(w.nextSevering())
+	consider(w.nextLeaseLoss())
 	for _, p := range w.processes {
 		consider(p.nextProbe())
 	}
 	return at, any
 }
 
-// safetyMissing says what is not as it must be in the end.
+// safetyMissing returns what differs from the expected final state.
 func (w *World) safetyMissing() (missing []string) {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
 	}
-	return slices.Concat(w.outdatedTaintsLeft(), w.certificatesMissing(), w.freezesMissing())
+	return slices.Concat(w.outdatedTaintsLeft(), w.certificatesMissing(), w.frozenObjects())
 }
 
-// steadily says that nobody will ask for other machines from now on.
+// steadily returns an action after which users no longer change the fleet.
 func steadily() Action {
 	return Action{Name: "leave the fleet as it is", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.safety.steady = true
@@ -107,18 +109,18 @@ func steadily() Action {
 	}}
 }
 
-// after makes people wait before a action.
+// after delays an action.
 func (d Action) after(wait time.Duration) Action {
 	d.Wait = wait
 	return d
 }
 
-// targetUnreachable reports whether the target cluster is unreachable for everybody.
+// targetUnreachable reports whether the target cluster is unreachable for all clients.
 func (g safetyState) targetUnreachable() bool {
-	return g.links[toTarget].down() && g.links[toTarget].everyone
+	return g.links[toTarget].down() && g.links[toTarget].forAll
 }
 
-// checkControlChange judges a change in the control cluster.
+// checkControlChange checks a change in the control cluster.
 func (o *oracle) checkControlChange(c apiserver.Change) {
 	if o.world.safety.optionalReconcilers == 0 {
 		return
@@ -126,23 +128,23 @@ func (o *oracle) checkControlChange(c apiserver.Change) {
 	o.mayRemediate(c)
 	o.followFreeze(c)
 	if m, ok := c.New.(*v1beta1.Machine); ok && c.Type == watch.Added {
-		o.mayMakeFrozen(c, m)
+		o.mayCreateFrozen(c, m)
 	} else if ok && c.Type == watch.Deleted && o.world.safety.links[toTarget].down() && o.mayLeave(m) {
 		o.world.safety.left[m.Name] = true
 	}
 }
 
-// patienceWithTarget is for how long a deletion tries to reach the target cluster at least, by times in whole seconds.
-const patienceWithTarget = 29 * time.Second
+// targetRetryTime is how long a deletion tries to reach the target cluster at least, in API times of whole seconds.
+const targetRetryTime = 29 * time.Second
 
-// mayLeave reports whether a machine may go although the target cluster cannot be asked what it has there: where its
-// user insists, or its deletion has tried for long enough.
+// mayLeave reports whether a machine may be deleted although its objects in the target cluster are unknown: by
+// force-delete, or after enough retries.
 func (o *oracle) mayLeave(m *v1beta1.Machine) bool {
 	_, forced := m.Annotations[v1beta1.AnnotationForceDelete]
-	return forced || m.DeletionTimestamp == nil || o.world.clock.Since(m.DeletionTimestamp.Time) >= patienceWithTarget
+	return forced || m.DeletionTimestamp == nil || o.world.clock.Since(m.DeletionTimestamp.Time) >= targetRetryTime
 }
 
-// checkTargetChange judges a change in the target cluster.
+// checkTargetChange checks a change in the target cluster.
 func (o *oracle) checkTargetChange(c apiserver.Change) {
 	if o.world.safety.optionalReconcilers == 0 {
 		return
@@ -151,8 +153,8 @@ func (o *oracle) checkTargetChange(c apiserver.Change) {
 	o.mayApprove(c)
 }
 
-// leftNodes and leftTokens count what may be left in a target cluster that was unreachable, and the Nodes of
-// instances that nobody could know of.
+// leftNodes counts the Nodes that may be left in a target cluster that was unreachable, and the Nodes of instances
+// that were never reported.
 func (w *World) leftNodes() (n int) {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		if w.isLeft(o.(*corev1.Node)) {
@@ -167,6 +169,7 @@ func (w *World) isLeft(node *corev1.Node) bool {
 	return w.cloud.past.unreported[id] || w.safety.left[node.Name] && w.cloud.byID(id) == nil
 }
 
+// leftTokens counts the bootstrap tokens that may be left in a target cluster that was unreachable.
 func (w *World) leftTokens() (n int) {
 	for _, o := range w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")) {
 		if _, name, _ := strings.Cut(o.GetAnnotations()["machinist.dev/bootstrap-token-machine"], "/"); w.safety.left[name] {

@@ -10,53 +10,54 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Scenario is what people do to a fleet when settled, and what must have become of it.
+// Scenario is a settled fleet, and the actions of users on it. After each run, the fleet must be settled again.
 type Scenario struct {
 	Name string
-	// Group is what the scenario is about.
+	// Group is the subject of the scenario.
 	Group Group
-	// Base is the deployment that runs before; nil for none.
+	// Base is the deployment that exists at the beginning; nil for none.
 	Base *v1beta1.MachineDeployment
-	// Begin is what else people did before; nil is nothing. Age is how old the fleet is, beyond the time that it needed.
+	// Begin contains further actions before the run; nil for none. Age is the age of the fleet in addition to its
+	// creation time.
 	Begin []Action
 	Age   time.Duration
-	// Old is a system whose fleet is taken over; nil for none.
+	// Old is a system whose fleet is migrated; nil for none.
 	Old *OldSystem
-	// Apps is what runs on its nodes; none where that does not matter.
+	// Apps are the workloads on its nodes; none if they do not matter.
 	Apps []app
-	// Controllers are the rooms of health and safety that run.
+	// Controllers are the optional controllers that run.
 	Controllers Controllers
-	// Script is what people do. It may differ from run to run.
+	// Script returns the actions of users. They may differ between runs.
 	Script func(r *rand.Rand) []Action
-	// Variants is how many undisturbed runs plans are made for, each with another seed; 0 is one.
+	// Variants is the number of undisturbed runs with different seeds that are the base of plans; 0 stands for 1.
 	Variants int
-	// OwnCloud says that what must be true of its runs is about a cloud that it makes itself, and under no semantics.
+	// OwnCloud is true if the scenario sets up its own cloud, so that it must not run under other semantics.
 	OwnCloud bool
-	// MayDiffer takes out of an end what legally depends on what went wrong; nil takes out nothing.
+	// MayDiffer removes from an end what may depend on the faults; nil removes nothing.
 	MayDiffer func(End)
 }
 
-// Group is scenarios that belong together.
+// Group is a group of scenarios about one subject.
 type Group string
 
 // The groups.
 const (
-	// Lifecycle is one thing at a time that is asked of a fleet.
+	// Lifecycle contains scenarios with one action on a fleet at a time.
 	Lifecycle Group = "lifecycle"
-	// Fleets is several at a time, while instances break.
+	// Fleets contains scenarios with several actions at a time, while instances break.
 	Fleets Group = "fleets"
-	// Autoscaling is a running autoscaler.
+	// Autoscaling contains scenarios with a running autoscaler.
 	Autoscaling Group = "autoscaling"
-	// Draining is machines that go, or are changed, while pods run on them.
+	// Draining contains scenarios in which machines with pods are deleted or updated.
 	Draining Group = "draining"
 )
 
-// Groups are all that there are.
+// Groups returns all groups.
 func Groups() []Group {
 	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents}
 }
 
-// Scenarios are all that there are.
+// Scenarios returns all scenarios.
 func Scenarios() []Scenario {
 	always := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return actions }
@@ -92,7 +93,8 @@ func Scenarios() []Scenario {
 			ofFirstVersion), Script: thenUpdate("v1.36.5")},
 		{Name: "update-by-agent-withdrawn", Group: Fleets, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace),
 			ofFirstVersion), Script: thenUpdate(firstVersion)},
-		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaled, MayDiffer: anyEnd},
+		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaled,
+			MayDiffer: anyEnd},
 		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup(minSize)), Script: autoscaledRoll,
 			MayDiffer: anyEnd},
 		{Name: "autoscaler-from-zero", Group: Autoscaling, Controllers: NodeGroups, Base: fleet(0, "a", nodeGroup(0)),
@@ -100,7 +102,7 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "adopt-then-delete", Group: Lifecycle, Variants: 3, Script: always(adoptingClass(), bringInstance("vm-1"),
-			adopt("vm-1", "vm-1"), deleteNamed("vm-1").once("it has tags", func(w *World) bool {
+			adopt("vm-1", "vm-1"), deleteNamed("vm-1").once("the instance has tags", func(w *World) bool {
 				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.MachineUID != "" })
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
@@ -110,7 +112,7 @@ func Scenarios() []Scenario {
 		forceDeleteScenarios())
 }
 
-// churn is what a few impatient people do to a deployment, while instances break.
+// churn returns the actions of a few impatient users on a deployment, while instances break.
 func churn(r *rand.Rand) []Action {
 	var actions []Action
 	for range 2 + r.IntN(3) {
@@ -134,15 +136,15 @@ func churn(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// ofFirstVersion gives a deployment's machines firstVersion.
+// ofFirstVersion sets the version of a deployment's machines to firstVersion.
 func ofFirstVersion(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = firstVersion }
 
-// ofType gives a deployment a strategy with its defaults.
+// ofType returns a change that sets a deployment's strategy with its default values.
 func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
 }
 
-// strategy gives a deployment rolling updates within bounds, of which one is not zero.
+// strategy returns a change that sets rolling updates with bounds, of which at least one is not zero.
 func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	if surge+unavailable == 0 {
 		surge = 1

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// changedScopes are instances of which the status says another place than the one where they are, as somebody has
-// written it while the provider was down: nobody is left who knows better. They are removed, fall silent, or are being
-// removed already.
+// changedScopes returns actions in which the status of a machine gets a wrong scope while the provider is down, so
+// that the right scope is known only from the cloud. The machine is deleted, falls silent, is replaced, breaks, or is
+// already being deleted.
 func changedScopes(r *rand.Rand) []Action {
 	i, late := r.IntN(2), r.IntN(4)
 	lost := loseScope(i, late)
@@ -23,8 +23,8 @@ func changedScopes(r *rand.Rand) []Action {
 	}[r.IntN(5)], scale(1).after(time.Minute))
 }
 
-// loseScope has somebody write another scope into the status of one of the machines, whichever is the i-th then,
-// between the end of the provider and its next start, from lists that lack some changes.
+// loseScope returns an action that writes another scope into the status of the i-th machine at that time. The
+// provider is down then, and starts later from lists that lack some changes.
 func loseScope(i, late int) Action {
 	return Action{Name: "write another scope while the provider is down", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
@@ -42,14 +42,14 @@ func loseScope(i, late int) Action {
 		if m.Status.Instance == nil {
 			return nil
 		}
-		w.logf("it is %s", m.Name)
+		w.logf("the machine is %s", m.Name)
 		changed := m.DeepCopy()
 		changed.Status.Instance.Scope = "account-2"
 		return client.IgnoreNotFound(c.Status().Patch(ctx, changed, client.MergeFrom(m)))
 	}}
 }
 
-// scopeScenario is its scenario.
+// scopeScenario returns the scenario in which scopes change.
 func scopeScenario() Scenario {
 	return Scenario{Name: "scope-changed-before-a-restart", Group: Safety, Controllers: Health | Orphans, Variants: 2,
 		Base: fleet(2, "a"), Script: changedScopes, MayDiffer: anyEnd}

@@ -17,9 +17,10 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// People who select the machines that are updated in place.
+// Users who select the machines that are updated in place.
 
-// bySelection has people select what a rollout in place updates, and so many machines be unavailable for it.
+// bySelection returns a change after which users select what a rollout in place updates, with so many unavailable
+// machines.
 func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		n := intstr.FromInt(unavailable)
@@ -28,7 +29,7 @@ func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// selections is what people do who select machines, and think better of it.
+// selections returns the actions of users who select machines and change the selection.
 func selections(r *rand.Rand) []Action {
 	actions := []Action{roll([]string{"b", "c"}[r.IntN(2)])}
 	for range 2 + r.IntN(4) {
@@ -50,20 +51,20 @@ func selections(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// selectMachine selects one of the machines, whichever is the i-th then, or takes that back.
+// selectMachine returns an action that selects the i-th of the machines at that time, or removes the selection.
 func selectMachine(i int, selected bool) Action {
-	return Action{Name: fmt.Sprintf("selected: %t", selected),
+	return Action{Name: fmt.Sprintf("set the selection of a machine to %t", selected),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
 			if len(machines) == 0 {
 				return nil
 			}
-			return w.choose(ctx, c, machines[i%len(machines)].(*v1beta1.Machine), selected)
+			return w.setSelected(ctx, c, machines[i%len(machines)].(*v1beta1.Machine), selected)
 		}}
 }
 
-func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine, selected bool) error {
-	w.logf("it is %s", m.Name)
+func (w *World) setSelected(ctx context.Context, c client.Client, m *v1beta1.Machine, selected bool) error {
+	w.logf("the machine is %s", m.Name)
 	changed := m.DeepCopy()
 	delete(changed.Labels, v1beta1.LabelSelectedForUpdate)
 	if selected {
@@ -72,7 +73,7 @@ func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine,
 	return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
 }
 
-// selecting returns what people may do in the end, who want all machines to be updated.
+// selecting returns the selections that users may make at the end of the script, so that all machines are updated.
 func (w *World) selecting() (out []choice) {
 	if len(w.script) > 0 {
 		return nil
@@ -90,7 +91,7 @@ func (w *World) selecting() (out []choice) {
 			if old && !handover.Selected(m) && m.DeletionTimestamp.IsZero() {
 				out = append(out, choice{"person selects " + m.Name, func() error {
 					w.disturbed = w.clock.at
-					return w.choose(context.Background(), w.hand(w.control), m, true)
+					return w.setSelected(context.Background(), w.hand(w.control), m, true)
 				}})
 			}
 		}
@@ -98,8 +99,8 @@ func (w *World) selecting() (out []choice) {
 	return out
 }
 
-// mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough
-// stay available for all that could be known when the set was ordered to give so many away.
+// mayHandOver checks the rule of selections. A machine is handed over to another set only while it is selected.
+// Enough machines must stay available, as far as was known when the set's replicas were written.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -110,7 +111,7 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 		return
 	}
 	if !handover.Selected(before) {
-		o.breach("selection", "%s handed machine %s over, which nobody selected", c.Actor, before.Name)
+		o.breach("selection", "%s handed over machine %s, which is not selected", c.Actor, before.Name)
 	}
 	minReady := bounds.Last().MinReadySeconds
 	if !o.usable(before, minReady) {
@@ -127,12 +128,12 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 		}
 	}
 	if _, least := bounds.Within(o.since(from.UID, "MachineDeployment")); n < least {
-		o.breach("selection", "%s handed machine %s of set %s over: the deployment has %d available of at least %d", c.Actor,
-			before.Name, from.Name, n, least)
+		o.breach("selection", "%s handed over machine %s of set %s: the deployment has %d available, want at least %d",
+			c.Actor, before.Name, from.Name, n, least)
 	}
 }
 
-// bySelection reports whether people select what is updated.
+// bySelection reports whether users select what is updated.
 func (o *oracle) bySelection() bool {
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		s := object.(*v1beta1.MachineDeployment).Spec.Strategy
@@ -141,13 +142,13 @@ func (o *oracle) bySelection() bool {
 	return false
 }
 
-// usable reports whether a machine is available, and what it must be.
+// usable reports whether a machine is available and not being updated.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
-// usableSince reports whether a machine of the members is usable, or was at or after a revision until something other
-// than the manager's own write changed that.
+// usableSince reports whether a machine of the members is usable, or was usable at or after a revision until
+// something other than the manager's own write changed that.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {

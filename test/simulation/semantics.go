@@ -12,65 +12,62 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a way of a cloud that the contract of drivers leaves room for, and that a run may have from its
-// beginning to its end. What a driver has to hide from Machinist is not among them, and is for the tests of drivers:
-// provider IDs that are spelled in several ways, answers too large to read, other people's instances that have the
-// names of ours.
+// Semantics is a behaviour of a cloud that the driver contract allows, and that a run can have from its beginning to
+// its end. Behaviour that a driver must hide from Machinist is left to the tests of drivers: several spellings of
+// provider IDs, answers too large to read, and instances of others that have the names of ours.
 type Semantics string
 
 // The semantics.
 const (
-	// ReadsLate: a read by provider ID does not know an instance until lookups by tag find it.
+	// ReadsLate: a read by provider ID does not find an instance until lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
-	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance. That copy has it
-	// flickersFor later, for flickersEvery: what is missing in two reads of one process that are further apart is gone,
-	// by the contract of drivers.
+	// ReadsFlicker: every third read by provider ID is answered from a replica that lacks the instance. The replica has
+	// it after flickersFor, for flickersEvery. By the driver contract, an instance is gone only if two reads of one
+	// process that are further apart than that do not find it.
 	ReadsFlicker Semantics = "reads-flicker"
-	// ReadsStale: reads and lists show an instance that is gone for staleFor, as it was when it ran.
+	// ReadsStale: reads and lists show a deleted instance for staleFor as it was when it ran.
 	ReadsStale Semantics = "reads-stale"
 	// TagsLate: an instance is shown without its tags until lookups by tag find it.
 	TagsLate Semantics = "tags-late"
-	// ListsLate: a list lacks what was made in the last listedLate, and has what has gone since then.
+	// ListsLate: a list lacks instances that were created in the last listedLate, and contains those deleted since then.
 	ListsLate Semantics = "lists-late"
-	// ListsShort: a page of every other list is missing.
+	// ListsShort: every other list lacks a page.
 	ListsShort Semantics = "lists-short"
-	// ListsRepeat: the second page of a list has the entries of the first once more, in another order.
+	// ListsRepeat: the second page of a list repeats the entries of the first one in another order.
 	ListsRepeat Semantics = "lists-repeat"
-	// AnswersLost: of every third call that changes something the answer is lost.
+	// AnswersLost: the answer to every third change is lost.
 	AnswersLost Semantics = "answers-lost"
-	// DoneLate: every third call that changes something fails and is carried out anyway, within CreateSettle where
-	// something is made or tagged, and after deletedLate where it is removed.
+	// DoneLate: every third change fails and is carried out anyway: creations and tags within CreateSettle, deletions
+	// after deletedLate.
 	DoneLate Semantics = "done-late"
-	// ThrottledOften: a third of the calls, in no order, are too many. Every other answer of those says when to come
-	// again.
+	// ThrottledOften: a pseudo-random third of the calls is throttled. Every other of these answers has a Retry-After.
 	ThrottledOften Semantics = "throttled"
-	// StateGoesBack: every other read of a running instance shows it as it was when it was pending.
+	// StateGoesBack: every other read of a running instance shows it as pending.
 	StateGoesBack Semantics = "state-goes-back"
-	// PartsRemain: a disk or an interface is left for partsFor after the instance has gone, and its deletion lasts so
-	// long.
+	// PartsRemain: a disk or an interface is left for partsFor after the instance is gone. Its deletion takes that long.
 	PartsRemain Semantics = "parts-remain"
-	// QuotaFreesLate: what has gone counts for quotaFor.
+	// QuotaFreesLate: a deleted instance counts against the quota for quotaFor.
 	QuotaFreesLate Semantics = "quota-frees-late"
-	// CredentialsExpire: for expiredFor of every expiresEvery all calls are refused.
+	// CredentialsExpire: all calls are refused for expiredFor of every expiresEvery.
 	CredentialsExpire Semantics = "credentials-expire"
-	// ClockAhead and ClockBehind: the times in the cloud's answers are clockOff away from the right ones.
+	// ClockAhead and ClockBehind: the times in the cloud's answers are wrong by clockOff.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
-	// ListsReturn: lists and lookups by tag have an instance that is gone once more, from returnsAfter to returnsUntil
-	// after it went. A read by its provider ID does not know it.
+	// ListsReturn: lists and lookups by tag show a deleted instance again, from returnsAfter to returnsUntil after its
+	// deletion. A read by its provider ID does not find it.
 	ListsReturn Semantics = "lists-return"
-	// NoHost: two of every four instances are accepted and fail failsAfter later, for lack of capacity.
+	// NoHost: two of every four instances are accepted and fail after failsAfter for lack of capacity.
 	NoHost Semantics = "no-host"
-	// GivesUp: two of every four instances are accepted and fail failsAfter later, and the cloud does not say why.
+	// GivesUp: two of every four instances are accepted and fail after failsAfter, and the cloud gives no reason.
 	GivesUp Semantics = "gives-up"
-	// ReportsFailed: an instance that has become a Node is reported failed, and runs on.
+	// ReportsFailed: an instance that has become a Node is reported as failed but continues to run.
 	ReportsFailed Semantics = "reports-failed"
-	// PartsUnattached: the parts of an instance belong to none, as lists say, until attachedAfter after it was made, and
-	// for partsFor after it has gone.
+	// PartsUnattached: lists show the parts of an instance as unattached, until attachedAfter after its creation, and
+	// for partsFor after its deletion.
 	PartsUnattached Semantics = "parts-unattached"
 )
 
-// AllSemantics are all that there are.
+// AllSemantics returns all semantics.
 func AllSemantics() []Semantics {
 	return []Semantics{
 		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
@@ -80,8 +77,8 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyReports reports whether the semantics concern what the cloud says and not what it does: no instance more is
-// made for them.
+// onlyReports reports whether the semantics concern only the cloud's answers and not its actions. They must not cause
+// an additional instance.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
@@ -104,13 +101,13 @@ const (
 	returnsAfter  = 20 * time.Second
 	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
-	attachedAfter = 5 * time.Minute // More than the age from which parts are collected.
+	attachedAfter = 5 * time.Minute // This is more than the minimum age of collected parts.
 )
 
-// Habits are the semantics of a cloud.
+// Habits are the semantics of one cloud.
 type Habits []Semantics
 
-// ParseHabits reads semantics that are separated by "+".
+// ParseHabits parses semantics that are separated by "+".
 func ParseHabits(text string) (Habits, error) {
 	var out Habits
 	for name := range strings.SplitSeq(text, "+") {
@@ -118,14 +115,14 @@ func ParseHabits(text string) (Habits, error) {
 			continue
 		}
 		if !slices.Contains(AllSemantics(), Semantics(name)) {
-			return nil, fmt.Errorf("%q is no semantics of a cloud; there are %v", name, AllSemantics())
+			return nil, fmt.Errorf("unknown cloud semantics %q; known are %v", name, AllSemantics())
 		}
 		out = append(out, Semantics(name))
 	}
 	return out, nil
 }
 
-// String returns the semantics as ParseHabits reads them.
+// String returns the semantics in the form that ParseHabits parses.
 func (h Habits) String() string {
 	parts := make([]string, len(h))
 	for i, s := range h {
@@ -134,34 +131,33 @@ func (h Habits) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Under returns the scenario in a cloud with these semantics.
+// Under returns the scenario with a cloud that has these semantics.
 func (p *Prepared) Under(h Habits) *Prepared {
 	out := *p
 	out.Habits = h
 	return &out
 }
 
-// past is what a cloud with semantics remembers beyond its instances.
+// past is the state of a cloud with semantics in addition to its instances.
 type past struct {
 	habits Habits
-	// ghosts are instances that are gone and that reads may show.
+	// ghosts are deleted instances that reads may still show.
 	ghosts []ghost
-	// removals are those that were asked for and are yet to be carried out.
+	// removals are requested deletions that have not been carried out.
 	removals []removal
-	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that
-	// were refused.
+	// reads, lists, writes and all count the calls that some semantics may change. throttled counts the throttled calls.
 	reads, lists, writes, all, throttled int
-	// accepted counts the creations under semantics. gaveUp is when an instance of each machine last failed.
+	// accepted counts the creations under semantics. failedAt is when an instance of each machine last failed.
 	accepted int
-	gaveUp   map[types.UID]time.Time
-	// unreported are instances that ran a kubelet and went before any answer had reported of them.
+	failedAt map[types.UID]time.Time
+	// unreported contains instances that ran a kubelet and were deleted before any answer showed them.
 	unreported map[string]bool
-	// began is when the run began. calm is true once everything is done.
+	// began is when the run began. quiet is true once everything is settled.
 	began time.Time
-	calm  bool
+	quiet bool
 }
 
-// ghost is an instance as it was when it ran, and when it went.
+// ghost is a deleted instance as it was when it ran, and the time of its deletion.
 type ghost struct {
 	instance
 	gone time.Time
@@ -174,24 +170,24 @@ type removal struct {
 
 func (p past) clone() past {
 	p.ghosts, p.removals, p.unreported = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreported)
-	p.gaveUp = maps.Clone(p.gaveUp)
+	p.failedAt = maps.Clone(p.failedAt)
 	return p
 }
 
 func (p *past) has(s Semantics) bool {
-	if p.calm && (s == ThrottledOften || s == CredentialsExpire || s == ListsShort) {
+	if p.quiet && (s == ThrottledOften || s == CredentialsExpire || s == ListsShort) {
 		return false
 	}
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends what keeps a fleet from being idle: a collection that may not list writes that down, and one that is
-// shown other instances than before does.
+// rest ends the semantics that keep a fleet from being idle. The orphan collection writes a condition if its list
+// fails or shows other instances than before.
 func (p *past) rest() {
-	p.ghosts, p.calm = nil, true
+	p.ghosts, p.quiet = nil, true
 }
 
-// settling is for how long the cloud may still tell what has been the case before.
+// settling returns for how long the cloud may still show an earlier state.
 func (p *past) settling() time.Duration {
 	if len(p.habits) == 0 {
 		return 0
@@ -199,8 +195,8 @@ func (p *past) settling() time.Duration {
 	return listedLate + clockOff
 }
 
-// listsSettle returns when lists tell the truth about each instance without a Machine, and about each that is gone and
-// has left a Node: before that nobody can remove them. It is zero where lists are not late.
+// listsSettle returns when lists are correct about each instance without a Machine, and about each deleted instance
+// with a Node. Before that time, no process can remove them. It is zero unless lists are late.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -225,7 +221,7 @@ func (w *World) listsSettle() (at time.Time) {
 	return at
 }
 
-// goes takes note that an instance is gone.
+// goes records that an instance is gone.
 func (c *Cloud) goes(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
@@ -241,7 +237,7 @@ func (c *Cloud) goes(in *instance) {
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns an instance that has gone within a time and that still shows; nil if there is none.
+// ghostOf returns a matching instance that was deleted within a time and is still shown; nil without one.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(within)) && is(&g.instance) {
@@ -251,7 +247,7 @@ func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance
 	return nil
 }
 
-// refuses returns what a call is answered that is not let through, nil if it is.
+// refuses returns the error of a call that is rejected, nil for an accepted call.
 func (d driver) refuses() error {
 	p, w := &d.past, d.process.world
 	if err := d.tooMany(); err != nil {
@@ -266,7 +262,7 @@ func (d driver) refuses() error {
 	switch {
 	case p.has(CredentialsExpire) && d.now().Sub(p.began)%expiresEvery < expiredFor:
 		err = provider.Errorf(provider.Unauthenticated, "the credentials have expired")
-	case p.has(ThrottledOften) && scattered(p.all)%3 == 0:
+	case p.has(ThrottledOften) && pseudoRandom(p.all)%3 == 0:
 		p.throttled++
 		rejection := &provider.Error{Code: provider.Throttled, Message: "slow down"}
 		if p.throttled%2 == 0 {
@@ -280,10 +276,10 @@ func (d driver) refuses() error {
 	return err
 }
 
-// scattered makes numbers that follow each other into such that have nothing to do with each other.
-func scattered(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
+// pseudoRandom maps consecutive numbers to unrelated ones.
+func pseudoRandom(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
 
-// mishap says what becomes of a call that changes something: its answer is lost, or it is carried out late.
+// mishap reports what goes wrong with a change: its answer is lost, or it is carried out late.
 func (d driver) mishap() (lost, late bool) {
 	p := &d.past
 	if len(p.habits) == 0 {
@@ -297,7 +293,7 @@ func (d driver) mishap() (lost, late bool) {
 	return lost, late
 }
 
-// exhausted refuses what is asked for while the quota is not free again.
+// exhausted returns an error while the quota is not free again.
 func (c *Cloud) exhausted() error {
 	if c.past.has(QuotaFreesLate) && c.ghostOf(quotaFor, func(*instance) bool { return true }) != nil {
 		return provider.Errorf(provider.ResourceExhausted, "the quota is used up")
@@ -305,7 +301,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows says how a read shows an instance that is there; nil if it does not.
+// shows returns how a read shows an existing instance; nil if the read does not find it.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
@@ -334,7 +330,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	return out
 }
 
-// skew puts the cloud's clock into an answer.
+// skew applies the error of the cloud's clock to an answer.
 func (p *past) skew(out *provider.Instance) {
 	switch {
 	case p.has(ClockAhead):
@@ -344,14 +340,15 @@ func (p *past) skew(out *provider.Instance) {
 	}
 }
 
-// leftOf reports whether parts of an instance are left.
+// leftOf reports whether parts of a deleted instance are left.
 func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	return c.past.has(PartsRemain) && c.ghostOf(partsFor, func(in *instance) bool {
 		return in.ProviderID == req.ProviderID || req.ProviderID == "" && in.MachineUID == req.Machine.UID
 	}) != nil
 }
 
-// listing returns a list as it is shown, of instances that it was asked for.
+// listing returns the answer to a list: the shown instances, as changed by the semantics. asked selects the listed
+// ones.
 func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {
@@ -366,7 +363,7 @@ func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []pr
 		}
 		for i := range p.ghosts {
 			g := &p.ghosts[i]
-			if asked(&g.instance) && (c.now().Before(g.gone.Add(within)) || p.returned(g, c.now())) {
+			if asked(&g.instance) && (c.now().Before(g.gone.Add(within)) || p.reappears(g, c.now())) {
 				shown = append(shown, &g.instance)
 			}
 		}
@@ -384,7 +381,7 @@ func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []pr
 	return out
 }
 
-// elapseRemovals carries out removals that are due.
+// elapseRemovals carries out the deletions that are due.
 func (c *Cloud) elapseRemovals(w *World) {
 	due := c.past.removals
 	c.past.removals = nil
@@ -400,7 +397,7 @@ func (c *Cloud) elapseRemovals(w *World) {
 	}
 }
 
-// madeInAll is how many instances there ever were.
+// madeInAll returns the total number of instances created.
 func (c *Cloud) madeInAll() (n int) {
 	for made := range maps.Values(c.made) {
 		n += made

@@ -10,12 +10,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// What clouds do with instances and parts after they have accepted them, and before.
+// Failures of instances and parts before and after a cloud has accepted them.
 
-// dooms reports whether the cloud gives up on the next instance: two of every four, so that one machine meets it once,
-// twice in a row or not at all.
+// dooms reports whether the next instance will fail: two of every four, so that a machine meets this once, twice in a
+// row or not at all.
 func (p *past) dooms(machine string) bool {
-	// Nobody replaces what the cloud gave up on where the machine has no set.
+	// A failed machine without a set would not be replaced.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {
 		return false
 	}
@@ -23,7 +23,7 @@ func (p *past) dooms(machine string) bool {
 	return p.accepted%4 == 1 || p.accepted%4 == 2
 }
 
-// giveUp lets the instances fail whose time has come.
+// giveUp fails the instances that are due.
 func (c *Cloud) giveUp(w *World) {
 	for _, in := range c.instances {
 		if !in.doomed || in.State != provider.StatePending || c.now().Before(in.born.Add(failsAfter)) {
@@ -33,17 +33,17 @@ func (c *Cloud) giveUp(w *World) {
 		if c.past.has(NoHost) {
 			in.StateCode = provider.ResourceExhausted
 		}
-		if c.past.gaveUp == nil {
-			c.past.gaveUp = map[types.UID]time.Time{}
+		if c.past.failedAt == nil {
+			c.past.failedAt = map[types.UID]time.Time{}
 		}
-		c.past.gaveUp[in.MachineUID] = in.born.Add(failsAfter)
+		c.past.failedAt[in.MachineUID] = in.born.Add(failsAfter)
 		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
 		w.logf("cloud: gives up on %s", in.ProviderID)
 	}
 }
 
-// fail reports an instance failed that runs, because something else that was done to it failed. Drivers should not; the
-// reasons that they give are as many as there are.
+// fail reports a running instance as failed because another operation on it failed. Drivers should not do that, and
+// their reasons vary.
 func (p *past) fail(in *instance, out *provider.Instance) {
 	if p.has(ReportsFailed) && in.registered && in.MachineUID != "" && out.State == provider.StateRunning {
 		out.State, out.StateMessage = provider.StateFailed, "the resize failed"
@@ -53,22 +53,22 @@ func (p *past) fail(in *instance, out *provider.Instance) {
 	}
 }
 
-// returned reports whether lists have an instance once more that is gone.
-func (p *past) returned(g *ghost, now time.Time) bool {
+// reappears reports whether lists show a deleted instance again.
+func (p *past) reappears(g *ghost, now time.Time) bool {
 	return p.has(ListsReturn) && !now.Before(g.gone.Add(returnsAfter)) && now.Before(g.gone.Add(returnsUntil))
 }
 
-// returnedOf returns the instance that a lookup by tag finds once more; nil if there is none.
+// returnedOf returns the deleted instance that a lookup by tag finds again; nil without one.
 func (c *Cloud) returnedOf(machine types.UID) *instance {
 	for i := range c.past.ghosts {
-		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.returned(g, c.now()) {
+		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.reappears(g, c.now()) {
 			return &g.instance
 		}
 	}
 	return nil
 }
 
-// unattached are the parts that lists report although their instance is about to be made, or has just gone.
+// unattached returns the parts that lists show although their instance was just created or deleted.
 func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	if !c.past.has(PartsUnattached) {
 		return nil
@@ -92,8 +92,7 @@ func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// mayBeFailed judges that a machine is Failed: not at once where the cloud said that it had no capacity, and not while
-// its node serves.
+// mayBeFailed checks that a machine is not Failed at once for lack of capacity, and not while its node serves.
 func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	w := o.world
 	if len(w.cloud.past.habits) == 0 || m.Status.FailureReason != v1beta1.FailureCreateError ||
@@ -104,26 +103,27 @@ func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	switch {
 	case in == nil:
 	case w.cloud.past.has(NoHost) && in.State == provider.StateFailed:
-		o.breach("capacity", "machine %s is Failed, and the cloud said that it had no capacity for %s", m.Name, in.ProviderID)
+		o.breach("capacity", "machine %s is Failed although the cloud only lacked capacity for %s", m.Name, in.ProviderID)
 	case w.cloud.past.has(ReportsFailed) && in.registered:
-		o.breach("failed", "machine %s is Failed, and instance %s runs a node", m.Name, in.ProviderID)
+		o.breach("failed", "machine %s is Failed although instance %s runs a node", m.Name, in.ProviderID)
 	}
 }
 
-// soonest is how soon a process may ask for another instance after one failed for lack of capacity, with room for
+// minRetryDelay is the minimum time between a failure for lack of capacity and the next request, with a margin for
 // clocks that were set.
-const soonest = time.Minute - time.Second
+const minRetryDelay = time.Minute - time.Second
 
-// mayAskAgain judges that a process asks for another instance of a machine after the cloud had no capacity for the one
-// before: slowly, unless it began in between. With the token of the one before it asks for that.
+// mayAskAgain checks that a process waits before it requests another instance after the cloud lacked capacity. A
+// process that started in between does not know the failure. A request with the token of the failed instance is a
+// retry.
 func (o *oracle) mayAskAgain(p *Process, req provider.CreateRequest) {
 	c := o.world.cloud
-	failed, known := c.past.gaveUp[req.Machine.UID]
+	failed, known := c.past.failedAt[req.Machine.UID]
 	if _, same := c.tokens[req.Token]; same || !known || !c.past.has(NoHost) || p.began.After(failed) || p.former {
 		return
 	}
-	if waited := c.now().Sub(failed); waited < soonest {
-		o.breach("capacity", "%s asks for another instance of machine %s %s after the cloud had no capacity for one", p.name,
+	if waited := c.now().Sub(failed); waited < minRetryDelay {
+		o.breach("capacity", "%s requests another instance of machine %s only %s after the cloud lacked capacity", p.name,
 			req.Machine.Name, waited)
 	}
 }

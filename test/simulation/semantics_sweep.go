@@ -12,28 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SemanticsSweep runs each scenario under each of some semantics of the cloud: undisturbed, and with a sample of single
-// faults.
+// SemanticsSweep runs each scenario under each of some semantics of the cloud: undisturbed, and with a sample of
+// single faults.
 type SemanticsSweep struct {
 	Scenarios []Scenario
 	Habits    []Habits
-	// OneIn runs one in so many of the pairs of a scenario and semantics, 0 and 1 all. Each scenario has its share of all
-	// semantics then, and each of them its share of the scenarios: with another seed another one.
+	// OneIn selects one of so many pairs of a scenario and semantics; 0 and 1 select all. Scenarios and semantics get
+	// equal shares, and another seed selects other pairs.
 	OneIn int
-	// Faults is how many single faults are tried for each scenario and semantics, a fifth of them for one of Incidents.
+	// Faults is the number of single faults for each scenario and semantics. Scenarios of Incidents get a fifth of it.
 	Faults  int
 	Seed    uint64
 	Workers int
-	// Progress is reported now and then; nil for nobody.
+	// Progress, if not nil, is called from time to time.
 	Progress func(done int)
-	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
 	Enough func([]Failure) bool
 }
 
-// SemanticsReport is what came of it.
+// SemanticsReport is the result of a SemanticsSweep.
 type SemanticsReport struct {
 	Undisturbed, Plans int
-	// By has a row for each of the semantics.
+	// By contains a row for each of the semantics.
 	By       map[string]*SemanticsRow
 	habits   []Habits
 	Failures []Failure
@@ -50,13 +50,13 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	for _, h := range s.Habits {
 		report.By[h.String()] = &SemanticsRow{}
 	}
-	prepared, kind := make([]*Prepared, len(s.Scenarios)), make([]func() Result, len(s.Scenarios))
+	prepared, baseline := make([]*Prepared, len(s.Scenarios)), make([]func() Result, len(s.Scenarios))
 	for i, scenario := range s.Scenarios {
 		p, err := scenario.Prepare(scheme)
 		if err != nil {
 			return SemanticsReport{}, err
 		}
-		prepared[i], kind[i] = p, sync.OnceValue(func() Result { return p.record(s.Seed).result })
+		prepared[i], baseline[i] = p, sync.OnceValue(func() Result { return p.record(s.Seed).result })
 	}
 	var (
 		mu      sync.Mutex
@@ -97,7 +97,7 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 				}
 				i, j := n/len(s.Habits), n%len(s.Habits)
 				if (i+j+int(s.Seed%uint64(max(s.OneIn, 1))))%max(s.OneIn, 1) == 0 {
-					s.try(prepared[i], kind[i], s.Habits[j], check)
+					s.try(prepared[i], baseline[i], s.Habits[j], check)
 				}
 			}
 		})
@@ -107,13 +107,12 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	return report, nil
 }
 
-// try runs a scenario under some semantics. The faults are tried where they would be in a cloud that is kind: a run is
-// measured by the one with the same semantics and no fault, and that by the one without semantics, whose result kind
-// returns.
-func (s SemanticsSweep) try(p *Prepared, kind func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
+// try runs a scenario under some semantics. A run with a fault is compared with the run under the same semantics
+// without one. That run is compared with the run without semantics, which baseline returns.
+func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
 	under := p.Under(h)
 	r := under.record(s.Seed)
-	err := r.failureBesideKind(kind())
+	err := r.failureAgainstBaseline(baseline())
 	if !check(under, nil, err) || err != nil {
 		return
 	}
@@ -128,19 +127,19 @@ func (s SemanticsSweep) try(p *Prepared, kind func() Result, h Habits, check fun
 	}
 }
 
-// failureBesideKind says what is wrong with an undisturbed run under semantics of the cloud, measured by the result of
-// the one without.
-func (r *recording) failureBesideKind(kind Result) error {
-	if kind.Err != nil {
-		return kind.Err
+// failureAgainstBaseline returns what is wrong with an undisturbed run under semantics of the cloud, compared with
+// the run without semantics.
+func (r *recording) failureAgainstBaseline(baseline Result) error {
+	if baseline.Err != nil {
+		return baseline.Err
 	}
-	if err := r.failure(kind); err != nil {
+	if err := r.failure(baseline); err != nil {
 		return err
 	}
-	return r.scenario.Habits.judgeMade(r, kind)
+	return r.scenario.Habits.checkInstanceCount(r, baseline)
 }
 
-// faultsOf is how many faults are tried for a scenario: few where it has a cause of its own already, and is long.
+// faultsOf returns the number of faults for a scenario: few for a long scenario with a cause of its own.
 func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	if p.Group == Incidents {
 		return s.Faults / 5
@@ -148,33 +147,36 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	return s.Faults
 }
 
-// judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a
-// machine is not given a second instance for it. Where calls are refused for a while, a rollout that would have removed
-// a machine whose instance broke comes later, and the machine is replaced before; and who takes a fleet back once
-// there is one instance comes when each of its machines has one.
-func (h Habits) judgeMade(r *recording, kind Result) error {
+// checkInstanceCount checks that late or wrong answers of the cloud cause no additional instance while users act the
+// same.
+//
+// Refused calls may cause more instances in two cases. A rollout that would have removed a machine with a broken
+// instance is delayed, so the machine is replaced first. Or a user deletes the fleet at its first instance, and by
+// then each of its machines has one.
+func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
 	}
-	most := kind.Made
+	most := baseline.Made
 	for _, s := range h {
 		if !s.onlyReports() {
 			return nil
 		}
 		if s == CredentialsExpire || s == ThrottledOften {
-			if most = kind.Made + r.result.Broken; r.result.TakenBack {
+			if most = baseline.Made + r.result.Broken; r.result.TakenBack {
 				most = max(most, r.result.Machines)
 			}
 		}
 	}
-	if r.result.Made > most { // Fewer, where people take back what was not begun.
-		return fmt.Errorf("made: %d instances were made; in a cloud that tells everything at once it is %d", r.result.Made,
-			most)
+	// A run may have fewer, because users withdraw requests before they are carried out.
+	if r.result.Made > most {
+		return fmt.Errorf("made: %d instances were created, want at most %d as in a cloud that shows everything at once",
+			r.result.Made, most)
 	}
 	return nil
 }
 
-// String returns the report for people. Of the many that are joined by others it shows those with violations.
+// String returns the report as a table. Of combined semantics, it shows only those with violations.
 func (r SemanticsReport) String() string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
@@ -188,7 +190,8 @@ func (r SemanticsReport) String() string {
 	}
 	t.Flush()
 	fmt.Fprintf(&out,
-		"cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, %d violations\n",
+		"cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, "+
+			"%d violations\n",
 		r.Undisturbed, r.Plans, len(r.habits), r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,7 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setScenarios are those in which a set has to decide about a broken machine and about another one at the same time.
+// setScenarios returns scenarios in which a set must decide about a broken machine and another machine at the same
+// time.
 func setScenarios() []Scenario {
 	solo := []Action{createSet("solo", 2, "a"), impatientSet("solo"), checkOf("100%", "solo")}
 	return []Scenario{
@@ -23,8 +25,8 @@ func setScenarios() []Scenario {
 	}
 }
 
-// replacesNextToUnhealthy replaces a machine of a set without a deployment, which is silent or next to a silent one.
-// Meanwhile the replacement does not join, a budget holds the replacement back, or the set is scaled down.
+// replacesNextToUnhealthy returns actions that replace a machine of a standalone set, either a silent one or one next
+// to a silent one. Meanwhile the replacement does not join, a budget blocks it, or the set is scaled down.
 func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	actions := []Action{steadily(), silence(0), replaceUnready(r.IntN(2) == 0)}
 	if r.IntN(2) == 0 {
@@ -42,10 +44,10 @@ func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	return actions
 }
 
-// replaceUnready asks for the replacement of a machine whose Node is silent, or of another one.
+// replaceUnready returns an action that replaces a machine whose kubelet is silent, or another one.
 func replaceUnready(silent bool) Action {
-	return Action{Name: "replace a machine, because its kubelet is silent or not", Do: func(ctx context.Context, w *World,
-		c client.Client) error {
+	return Action{Name: fmt.Sprintf("replace a machine with a silent kubelet: %t", silent), Do: func(ctx context.Context,
+		w *World, c client.Client) error {
 		machines := w.machines()
 		i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {
 			in := w.cloud.byID(m.Spec.ProviderID)
@@ -55,24 +57,24 @@ func replaceUnready(silent bool) Action {
 	}}
 }
 
-// noneSilent reports whether the kubelets of all instances report.
+// noneSilent reports whether no kubelet is silent.
 func noneSilent(w *World) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.hung })
 }
 
-// impatientSet gives the machines of a set less time to join.
+// impatientSet returns an action that reduces the time in which the machines of a set must join.
 func impatientSet(name string) Action {
 	return editSet(name, "give machines less time to join", func(set *v1beta1.MachineSet) {
 		set.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: impatience}
 	})
 }
 
-// scaleSet gives a set without a deployment other replicas.
+// scaleSet returns an action that changes the replicas of a standalone set.
 func scaleSet(name string, replicas int32) Action {
 	return editSet(name, "scale set "+name, func(set *v1beta1.MachineSet) { set.Spec.Replicas = &replicas })
 }
 
-// editSet changes a set without a deployment.
+// editSet returns an action that changes a standalone set.
 func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	return Action{Name: what, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		set := &v1beta1.MachineSet{}
@@ -85,8 +87,8 @@ func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	}}
 }
 
-// scaleDownNextToPending asks for a machine that the cloud has no room for and takes the request back, while one of the
-// running machines is preferred for deletion.
+// scaleDownNextToPending returns actions that request a machine for which the cloud has no quota, and withdraw the
+// request while one of the running machines is preferred for deletion.
 func scaleDownNextToPending(r *rand.Rand) []Action {
 	prefer := annotateOne("mark a running machine", r.IntN(3), v1beta1.AnnotationDeleteMachine,
 		func(*World) string { return "" })
@@ -96,16 +98,16 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 	}
 	return []Action{trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), scale(4),
 		prefer.onceThereIs(4, "Machine"), scale(3).after(some(r, time.Minute)),
-		trouble("no machine is asked for in vain any more", func(t *troubles) { t.withdrawn = true })}
+		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// mostInVain is how many machines may be refused an instance after their number was lowered to what the quota allows:
-// the pending one, and one that replaced it while the change was on its way.
+// mostInVain is how many machines may be refused an instance after the replicas were lowered to the quota: the
+// pending one, and one that replaced it while the change was on its way.
 const mostInVain = 2
 
-// mayFillRequests judges that a request which was taken back is not repeated without end.
+// mayFillRequests checks that a withdrawn request for a machine is not repeated without end.
 func (o *oracle) mayFillRequests() {
 	if n := len(o.world.cloud.troubles.inVain); n > mostInVain {
-		o.breach("scale-down", "%d machines were created in vain after fewer were wanted", n)
+		o.breach("scale-down", "%d machines without quota were created after the scale-down, want at most %d", n, mostInVain)
 	}
 }

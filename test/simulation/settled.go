@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and
+// Settled returns what is missing until the fleet matches its deployment, including each Node, each instance and each
 // number in a status; "" if nothing is.
 func Settled(w *World) string {
 	if w.legacy != nil {
@@ -49,21 +49,21 @@ func Settled(w *World) string {
 		case !upToDate(m):
 			report("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case w.wrongVersion(m) != "":
-			report("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
+			report("machine %s runs %s, want %s", m.Name, w.wrongVersion(m), m.Spec.Version)
 		case owner == nil:
 		case f == nil:
-			report("machine %s is of set %s, which nobody wants", m.Name, owner.Name)
+			report("machine %s belongs to set %s, which does not belong to any fleet", m.Name, owner.Name)
 		case f.anyRevision:
 		case m.Spec.ClassRef.Name != f.template.Spec.ClassRef.Name || m.Spec.Version != f.template.Spec.Version:
-			report("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name,
-				f.template.Spec.ClassRef.Name, m.Spec.Version)
+			report("machine %s has class %s and version %q, want class %s and version %q", m.Name, m.Spec.ClassRef.Name,
+				m.Spec.Version, f.template.Spec.ClassRef.Name, f.template.Spec.Version)
 		}
 		if f != nil && m.Labels["tier"] != f.template.ObjectMeta.Labels["tier"] {
-			report("machine %s has the label %q", m.Name, m.Labels["tier"])
+			report("machine %s has the label tier=%q, want %q", m.Name, m.Labels["tier"], f.template.ObjectMeta.Labels["tier"])
 		}
 		instances := w.cloud.of(m.UID)
 		if len(instances) != 1 {
-			report("machine %s has %d instances", m.Name, len(instances))
+			report("machine %s has %d instances, want 1", m.Name, len(instances))
 			continue
 		}
 		switch node := w.node(instances[0].NodeName); {
@@ -72,21 +72,21 @@ func Settled(w *World) string {
 		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
 			report("machine %s is not paired with its node", m.Name)
 		case node.Spec.ProviderID != "" && node.Spec.ProviderID != m.Spec.ProviderID:
-			report("machine %s is paired with node %s, which is another's", m.Name, node.Name)
+			report("machine %s is paired with node %s, which has another provider ID", m.Name, node.Name)
 		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
 			report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
 		}
 	}
 	if n := len(machines) - adopters(machines); n != wanted {
-		report("there are %d machines, not %d", n, wanted)
+		report("got %d machines, not %d", n, wanted)
 	}
 	all := wanted + adopters(machines) + untagged
 	forced, forcedNodes := w.leftByForce()
 	if n := len(w.cloud.instances) + len(w.cloud.late) - forced; n != all+w.strangersLeft() {
-		report("there are %d instances, not %d", n, all+w.strangersLeft())
+		report("got %d instances, not %d", n, all+w.strangersLeft())
 	}
 	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes() - forcedNodes; n != all {
-		report("there are %d nodes, not %d", n, all)
+		report("got %d nodes, not %d", n, all)
 	}
 	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {
 		report("%d bootstrap tokens are left", n)
@@ -105,17 +105,17 @@ func Settled(w *World) string {
 	return strings.Join(append(missing, w.disruptionMissing(fleets)...), "; ")
 }
 
-// askedFleet is what a deployment, or a set without one, asks for.
+// askedFleet is the specification of a deployment, or of a standalone set.
 type askedFleet struct {
 	deployment *v1beta1.MachineDeployment
 	sets       []*v1beta1.MachineSet
 	wanted     int
 	template   *v1beta1.MachineTemplateSpec
-	// anyRevision says that people choose when its machines get the template's revision.
+	// anyRevision is true if users choose when its machines get the template's revision.
 	anyRevision bool
 }
 
-// fleets returns what is asked for, and how many sets are left of deployments that are gone.
+// fleets returns the specified fleets, and the number of sets whose deployments are gone.
 func (w *World) fleets() (fleets []*askedFleet, left int) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
@@ -141,7 +141,7 @@ func (w *World) fleets() (fleets []*askedFleet, left int) {
 	return fleets, left
 }
 
-// fleetOf returns the fleet of an owner of machines, nil if nobody asks for it.
+// fleetOf returns the fleet of an owner of machines, nil if it has none.
 func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	for _, f := range fleets {
 		if owner != nil && slices.ContainsFunc(f.sets, func(s *v1beta1.MachineSet) bool { return s.UID == owner.UID }) {
@@ -151,7 +151,7 @@ func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	return nil
 }
 
-// upToDate reports whether a machine's instance is what its spec asks for, as far as the machine says.
+// upToDate reports whether a machine's condition states that its instance matches its specification.
 func upToDate(m *v1beta1.Machine) bool {
 	c := findCondition(m, v1beta1.ConditionUpToDate)
 	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation
@@ -163,16 +163,16 @@ func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted i
 		n = wanted
 	}
 	if got := invariants.Replicas(set.Spec.Replicas); got != n {
-		missing = append(missing, fmt.Sprintf("set %s asks for %d, not %d", set.Name, got, n))
+		missing = append(missing, fmt.Sprintf("set %s has replicas %d, want %d", set.Name, got, n))
 	}
 	s := set.Status
 	if s.ObservedGeneration != set.Generation {
-		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration,
+		missing = append(missing, fmt.Sprintf("set %s has observedGeneration %d, want %d", set.Name, s.ObservedGeneration,
 			set.Generation))
 	}
 	for _, got := range []int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas} {
 		if int(got) != n {
-			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas,
+			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, want %d each", set.Name, s.Replicas,
 				s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
 			break
 		}
@@ -183,12 +183,13 @@ func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted i
 func deploymentMissing(d *v1beta1.MachineDeployment, wanted int) (missing []string) {
 	s := d.Status
 	if s.ObservedGeneration != d.Generation {
-		missing = append(missing, fmt.Sprintf("deployment: observedGeneration %d of %d", s.ObservedGeneration, d.Generation))
+		missing = append(missing, fmt.Sprintf("the deployment has observedGeneration %d, want %d", s.ObservedGeneration,
+			d.Generation))
 	}
 	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas},
 		[]int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
-		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas,
-			s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
+		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, want %d each and 0 unavailable",
+			s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
 	}
 	return missing
 }

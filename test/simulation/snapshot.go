@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Clone returns a copy of a world between two steps, down to what its processes remember, in which other choices are
-// made. What happened before is unassigned matter there.
+// Clone returns a copy of a world between two steps, including the memory of its processes, in which other choices
+// are made. The oracle of the copy does not judge what happened before.
 func (w *World) Clone(seed uint64) (*World, error) {
 	f, err := w.snapshot()
 	if err != nil {
@@ -24,7 +24,7 @@ func (w *World) Clone(seed uint64) (*World, error) {
 	return f, nil
 }
 
-// snapshot returns a copy of a world between two steps that goes on exactly as the world does.
+// snapshot returns a copy of a world between two steps that continues exactly as the world does.
 func (w *World) snapshot() (*World, error) {
 	f := &World{}
 	*f = *w
@@ -52,11 +52,12 @@ func (w *World) snapshot() (*World, error) {
 	return f, err
 }
 
-// clone returns what an oracle knows, for the copy of its world.
+// clone returns a copy of the oracle's state for the copy of its world.
 func (o *oracle) clone(w *World) oracle {
 	f := *o
-	f.world, f.machines, f.knew, f.surplus = w, maps.Clone(o.machines), maps.Clone(o.knew), maps.Clone(o.surplus)
-	f.cordoned, f.owed = maps.Clone(o.cordoned), maps.Clone(o.owed)
+	f.world, f.machines = w, maps.Clone(o.machines)
+	f.managerSeen, f.surplus = maps.Clone(o.managerSeen), maps.Clone(o.surplus)
+	f.cordoned, f.scaleDowns = maps.Clone(o.cordoned), maps.Clone(o.scaleDowns)
 	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {
 		f.history[id] = slices.Clone(versions)

@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// Recording is how much is run to record the states of Machines.
+// Recording selects the runs that record the states of Machines.
 type Recording struct {
-	// Seeds is how many random runs of each scenario there are, Habits the semantics under which each is run once.
+	// Seeds is the number of random runs of each scenario. Each scenario also runs once under each of the Habits.
 	Seeds   int
 	Habits  []Habits
 	Seed    uint64
 	Workers int
 }
 
-// Run returns the states in which processes of Machinist have stored Machines.
+// Run returns the states in which processes of Machinist stored Machines.
 func (r Recording) Run(scenarios []Scenario, scheme *runtime.Scheme) (machinestates.States, error) {
 	var (
 		mu      sync.Mutex

@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// The states in which Machines are stored are in the table from which the builders of unit tests take theirs.
-func TestStoredStatesAreInTheTable(t *testing.T) {
+// The builders of unit tests take their states from the table, so it must contain every stored state.
+func TestStoredStatesAreInTable(t *testing.T) {
 	t.Parallel()
 	states, err := Recording{Seeds: 1, Seed: 1, Workers: 2}.Run(Scenarios(), Scheme())
 	if err != nil {

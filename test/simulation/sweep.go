@@ -10,35 +10,35 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Sweep is many runs in which things go wrong at random.
+// Sweep is a number of runs with random faults.
 type Sweep struct {
 	Scenarios []Scenario
-	// Runs is how many, shared by the scenarios. Seed is the first one's.
+	// Runs is the number of runs, which is divided among the scenarios. Seed is the seed of the first run.
 	Runs int
 	Seed uint64
-	// Workers is how many runs go side by side, each in one thread.
+	// Workers is the number of concurrent runs. Each run uses one thread.
 	Workers int
-	// Progress is reported now and then; nil for nobody.
+	// Progress, if not nil, is called from time to time.
 	Progress func(done int)
-	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
 	Enough func([]Failure) bool
 }
 
-// Failure is a run that went wrong.
+// Failure is a failed run.
 type Failure struct {
 	Scenario string
 	Seed     uint64
 	// Habits are the semantics of its cloud.
 	Habits Habits
-	// Undisturbed is true for a run in which nothing was to go wrong; Plan is empty then, as it is for a random run.
+	// Undisturbed is true for a run without faults. Plan is empty then, as it is for a random run.
 	Undisturbed bool
 	Plan        Plan
-	// Corruption is the field that was changed; nil for none.
+	// Corruption is the change of a field; nil without one.
 	Corruption *Corruption
 	Err        error
 }
 
-// Report is what came of a sweep.
+// Report is the result of a sweep.
 type Report struct {
 	Runs, Steps, Effects, Crashes int64
 	Failures                      []Failure
@@ -97,7 +97,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 	return report, nil
 }
 
-// MarshalJSON returns the failure as an object of texts, with the line that repeats it.
+// MarshalJSON returns the failure as an object of strings, with the command line that repeats it.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
 		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(),
@@ -105,7 +105,7 @@ func (f Failure) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// repeat returns the line that repeats the failure.
+// repeat returns the command line that repeats the failure.
 func (f Failure) repeat() string {
 	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
 	if len(f.Habits) > 0 {
@@ -123,7 +123,7 @@ func (f Failure) repeat() string {
 	return line
 }
 
-// String returns the failure with the line that repeats it.
+// String returns the failure with the command line that repeats it.
 func (f Failure) String() string {
 	return fmt.Sprintf("seed %d: %v\n  to repeat: %s", f.Seed, f.Err, f.repeat())
 }

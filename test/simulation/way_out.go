@@ -16,26 +16,27 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// wayOutScenarios are those in which the commands that machinist why prints are run.
+// wayOutScenarios returns scenarios that run the commands which `machinist why` prints.
 func wayOutScenarios() []Scenario {
 	onDelete := fleet(3, "a", ofType(v1beta1.StrategyOnDelete))
 	return []Scenario{
 		{Name: "way-out-of-on-delete", Group: Lifecycle, Base: onDelete, Script: inOrder([]Action{roll("missing"),
-			deleteMachine(0).once("the old set creates no machines", createsNone), nameOtherClass("c").once("a machine cannot be launched", func(w *World) bool {
-				return stuck(w) != nil
-			})}), MayDiffer: anyEnd},
+			deleteMachine(0).once("the old set creates no machines", createsNone),
+			nameOtherClass("c").once("a machine cannot be launched", func(w *World) bool { return stuck(w) != nil }),
+		}), MayDiffer: anyEnd},
 	}
 }
 
-// createsNone reports whether a set may not replace what is deleted by hand.
+// createsNone reports whether a set must not replace machines that are deleted by hand.
 func createsNone(w *World) bool {
-	return slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")), func(o client.Object) bool {
+	sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
+	return slices.ContainsFunc(sets, func(o client.Object) bool {
 		_, none := o.GetAnnotations()[v1beta1.AnnotationNoCreate]
 		return none
 	})
 }
 
-// stuck returns a machine whose class does not exist, nil if there is none.
+// stuck returns a machine whose class does not exist, nil without one.
 func stuck(w *World) *v1beta1.Machine {
 	machines := w.machines()
 	i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {
@@ -48,14 +49,15 @@ func stuck(w *World) *v1beta1.Machine {
 	return machines[i]
 }
 
-// patchCommand is the command by which why names another class in the template of a deployment.
+// patchCommand matches the command by which `machinist why` sets another class in the template of a deployment.
 var patchCommand = regexp.MustCompile(
 	`kubectl patch machinedeployments\.machinist\.dev (\S+) -n (\S+) --type=merge -p '([^']+)'`)
 
-// nameOtherClass runs the command that why prints for a machine whose provider is not known, with a class filled in.
+// nameOtherClass returns an action that runs the command which `machinist why` prints for a machine with an unknown
+// provider, with a class filled in.
 func nameOtherClass(class string) Action {
-	return Action{Name: "name class " + class + ", as why says", Do: func(ctx context.Context, w *World,
-		c client.Client) error {
+	return Action{Name: "set class " + class + " with the command of machinist why", Do: func(ctx context.Context,
+		w *World, c client.Client) error {
 		m := stuck(w)
 		facts := why.Facts{Now: w.clock.at, Machine: m, ClassMissing: true,
 			Provider: why.Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}}
@@ -75,6 +77,6 @@ func nameOtherClass(class string) Action {
 			d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: found[1], Namespace: found[2]}}
 			return c.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(strings.Replace(found[3], "CLASS", class, 1))))
 		}
-		return fmt.Errorf("why prints no command for machine %s", m.Name)
+		return fmt.Errorf("machinist why printed no command for machine %s", m.Name)
 	}}
 }

@@ -1,9 +1,9 @@
 // Package simulation runs the controllers in a deterministic world: one thread, one seed, an API server, a cloud,
-// kubelets and a clock of its own. The production reconcilers run in it as they are; what is chosen at random is who
-// acts next, how late each cache is, what fails and who crashes when.
+// kubelets and a clock of its own. The production reconcilers run in it unchanged. The random choices are which actor
+// is next, how late each cache is, what fails, and which process crashes when.
 //
-// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is checked only when an
-// event, its own request or a restart of its process asks for it, so that a trigger that is missing is found.
+// A pass of a reconciler is not atomic: at each of its effects, others may act first. A key is reconciled only after
+// an event, its own requeue or a restart of its process, so a missing trigger is found.
 package simulation
 
 import (
@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// World is one run.
+// World is the state of one run.
 type World struct {
 	scheme *runtime.Scheme
 	clock  *clock
@@ -34,22 +34,22 @@ type World struct {
 	processes       []*Process
 	frames          []*frame
 
-	// source is what random draws from.
+	// source is the source of random.
 	source *rand.PCG
 	random *rand.Rand
 	faults Faults
 	// laziness makes some caches later than others.
 	laziness map[string]int
-	// script is what people do, in this order.
+	// script contains the remaining actions of users, in order.
 	script []Action
-	// autoscaler is one of the actors outside; nil where there is none.
+	// autoscaler is one of the outside actors; nil without one.
 	autoscaler *autoscaler
 	safety     safetyState
-	// legacy is another system with a fleet; nil where there is none.
+	// legacy is another system with a fleet; nil without one.
 	legacy *legacy
 	// outside is what goes wrong around the processes in the scenarios of incidents.
 	outside outside
-	// apps is what runs on the nodes, volumes what is attached for them; nil where they have none.
+	// apps are the workloads on the nodes, volumes their attached volumes; nil if they have none.
 	apps    []app
 	volumes *controllermanager.Volumes
 
@@ -58,9 +58,9 @@ type World struct {
 	// agentFailures is how often agents on nodes have failed.
 	agentFailures int
 
-	// broken is how many instances broke although nobody had asked for that.
+	// broken is how many instances broke without a scripted request.
 	broken int
-	// machinesMade is how many machines were made.
+	// machinesMade is the total number of machines created.
 	machinesMade int
 
 	effects int
@@ -68,45 +68,46 @@ type World struct {
 	steps   int
 	names   int
 	lives   int
-	// deposed is how often a process had a successor while it went on.
+	// deposed is how often a process got a successor while it continued.
 	deposed int
-	// stepsAtFault is how many steps there were when something last went wrong, stepsAtRest when everything was done.
+	// stepsAtFault is the number of steps at the last disturbance, stepsWhenSettled the number when everything was
+	// settled.
 	stepsAtFault, stepsWhenSettled int
-	// lastAction is when a person last did something.
+	// lastAction is when a user last did something.
 	lastAction time.Time
 	// lastFault is when an effect last had a fault.
 	lastFault time.Time
 	// behind is for how long caches have been late.
 	behind time.Duration
-	// disturbed is when somebody outside last did something, or something last failed.
+	// disturbed is when an outside actor last did something, or something last failed.
 	disturbed time.Time
-	// path is a digest of all choices, by which two runs are compared.
+	// path is a digest of all choices, which serves to compare two runs.
 	path uint64
-	// story takes what happens, line by line; nil where nobody listens.
+	// story, if not nil, gets each line of what happens.
 	story func(string)
-	// planned is true where a plan, and not chance, says what goes wrong.
+	// planned is true if a plan, and not chance, determines the faults.
 	planned bool
-	// corrupted is the field that somebody changed in this run; nil for none.
+	// corrupted is the field that was changed in this run; nil without one.
 	corrupted *corrupted
-	// election is that of the processes whose Lease somebody changed; nil for none.
+	// election is the election of the processes whose Lease was changed; nil without one.
 	election *election
-	// onStored is called with each Machine that a process of Machinist has written; nil is nothing.
+	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
-	// between is called between two steps while no pass is under way; nil is nothing.
+	// between, if not nil, is called between two steps while no pass is running.
 	between func()
 }
 
-// Action is something that a person does.
+// Action is an action of a user.
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After says when it may be done, beyond what came before it; nil is at any time.
+	// After reports whether the action may start, in addition to Wait; nil is always.
 	After func(w *World) bool
-	// Wait is how long after the action before it it may be done at the earliest.
+	// Wait is the minimum time between the previous action and this one.
 	Wait time.Duration
 }
 
-// Scheme knows the kinds that there are in a world.
+// Scheme returns a scheme with the kinds of a world.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -115,10 +116,10 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// epoch is when each world begins.
+// epoch is the start time of each world.
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// New returns an empty world in which both processes run.
+// New returns an empty world in which the manager and the provider run.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
@@ -144,10 +145,10 @@ func (w *World) startAll() error {
 	return nil
 }
 
-// hand is a client of somebody outside: a person, a test.
+// hand returns a client of an outside actor: a user or a test.
 func (w *World) hand(s *apiserver.Server) client.Client { return s.Client(person) }
 
-// person is the actor of what people do.
+// person is the actor name of users.
 const person = "person"
 
 func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
@@ -166,13 +167,13 @@ type choice struct {
 	do   func() error
 }
 
-// step lets one thing happen, and reports whether there was one. nested is true while a pass is under way: then time
-// stands still, and no controller is called that is waiting for an answer itself.
+// step carries out one choice, and reports whether there was one. nested is true while a pass is running. Then time
+// stands still, and controllers that wait for an answer do not run.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
 	}
-	w.retire()
+	w.removeFormer()
 	w.steps++
 	choices := w.possible(nested)
 	if len(choices) == 0 {
@@ -218,7 +219,7 @@ func (w *World) possible(nested bool) []choice {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
-		// Time may pass although there is something to do.
+		// Time may pass before the next thing happens.
 		out = append(out, choice{"time passes", func() error {
 			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 			return nil
@@ -233,7 +234,7 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []choice) (_, _ []
 	}
 	if p.dead {
 		if w.safety.links[toControl].down() {
-			return out, late // Nobody is elected.
+			return out, late // No process can be elected.
 		}
 		if w.election.decides(p.name) {
 			return out, late
@@ -271,7 +272,7 @@ func (w *World) show(p *Process, v *view) error {
 		if c := v.backlog[0]; v.mergedUntil.IsZero() {
 			w.logf("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
 		} else {
-			w.logf("%s sees what there is of %s", p.name, c.GVK.Kind)
+			w.logf("%s sees the current objects of kind %s", p.name, c.GVK.Kind)
 		}
 	}
 	return v.advance()
@@ -302,7 +303,7 @@ func (w *World) interleave() {
 	}
 }
 
-// doNext lets a person do the next action. What the API server refuses is the person's problem.
+// doNext carries out the next action of a user. Errors of the API server are returned.
 func (w *World) doNext() error {
 	action := w.script[0]
 	w.script = w.script[1:]
@@ -310,13 +311,13 @@ func (w *World) doNext() error {
 	w.logf("person: %s", action.Name)
 	err := action.Do(context.Background(), w, w.hand(w.control))
 	if err != nil && w.corrupted != nil && w.corrupted.asks != nil {
-		w.logf("it cannot be done: %v", err) // As what was corrupted asks for.
+		w.logf("the action failed: %v", err) // The corruption may be the cause.
 		return nil
 	}
 	return err
 }
 
-// restart starts a process anew, from lists that may be late.
+// restart starts a process again, from lists that may be late.
 func (w *World) restart(dead *Process) error {
 	w.logf("%s starts again", dead.name)
 	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
@@ -331,7 +332,7 @@ func (w *World) restart(dead *Process) error {
 	return nil
 }
 
-// lateness says how many changes the first lists of a process lack that follows another one.
+// lateness returns how many changes the first lists of a process lack that succeeds another one.
 func (w *World) lateness(dead *Process) func() int {
 	return func() int {
 		if dead.rewind > 0 {
@@ -368,7 +369,7 @@ func (w *World) pass(d time.Duration) {
 	}
 }
 
-// fallBehind lets time pass although there are changes that the caches do not show yet.
+// fallBehind lets time pass although the caches lack some changes.
 func (w *World) fallBehind() error {
 	d := time.Duration(1+w.random.IntN(15)) * time.Second
 	if at, waits := w.next(); waits {
@@ -380,13 +381,13 @@ func (w *World) fallBehind() error {
 	return nil
 }
 
-// longestBehind is for how long caches are late in one run, all in all.
+// longestBehind is the total time for which caches are late in one run.
 const longestBehind = time.Minute
 
-// bookmarks is how long a watch is quiet until the API server says up to where it is complete.
+// bookmarks is how long a watch is quiet until the API server sends a bookmark.
 const bookmarks = time.Minute
 
-// next returns when something is due.
+// next returns when the next thing is due.
 func (w *World) next() (at time.Time, any bool) {
 	consider := func(t time.Time, ok bool) {
 		if ok && (!any || t.Before(at)) {
@@ -416,7 +417,7 @@ func (w *World) next() (at time.Time, any bool) {
 			if frozen := !v.frozenUntil.IsZero(); frozen && v.frozenUntil.After(w.clock.at) {
 				consider(v.frozenUntil, true)
 			} else if frozen && !p.suspended && !v.unreachable() {
-				consider(w.clock.at.Add(time.Millisecond), true) // Its time came while its cluster was unreachable.
+				consider(w.clock.at.Add(time.Millisecond), true) // The time was up while the cluster was unreachable.
 			}
 		}
 		for _, at := range []time.Time{p.until, p.until.Add(fencedWait)} {

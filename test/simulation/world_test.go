@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// onePerGroup returns the first scenario of each group, for tests of the simulator itself: what may be wrong with it
-// is in the actors, and the scenarios of a group have the same.
+// onePerGroup returns the first scenario of each group, for tests of the simulator itself. The scenarios of a group
+// have the same actors, and bugs of the simulator are in the actors.
 func onePerGroup() []Scenario {
 	seen := map[Group]bool{}
 	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -17,8 +17,8 @@ func onePerGroup() []Scenario {
 	})
 }
 
-// A seed is a run: everything that happens follows from it.
-func TestASeedIsARun(t *testing.T) {
+// The seed determines everything that happens in a run.
+func TestSeedDeterminesRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -28,22 +28,23 @@ func TestASeedIsARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			for seed := range uint64(2) {
-				first, second := instructed(p, seed), instructed(p, seed)
+				first, second := storyOf(p, seed), storyOf(p, seed)
 				if first != second {
-					t.Errorf("seed %d went two ways:\n%s", seed, difference(first, second))
+					t.Errorf("two runs of seed %d differ:\n%s", seed, difference(first, second))
 				}
 			}
 		})
 	}
 }
 
-func instructed(p *Prepared, seed uint64) string {
+// storyOf returns the story of a run.
+func storyOf(p *Prepared, seed uint64) string {
 	var story strings.Builder
 	p.Run(seed, nil, func(line string) { story.WriteString(line + "\n") })
 	return story.String()
 }
 
-// difference returns what led to where two stories part, and both ways.
+// difference returns the lines before the first difference of two stories, and the lines of both after it.
 func difference(a, b string) string {
 	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range first {
@@ -52,11 +53,12 @@ func difference(a, b string) string {
 				strings.Join(second[min(i, len(second)):min(i+2, len(second))], "\n")
 		}
 	}
-	return "the second goes on"
+	return "the second story is longer"
 }
 
-// What a world is cloned from goes on as its clone does: nothing that matters is left behind, no memory above all.
-func TestACloneContinuesLikeItsOrigin(t *testing.T) {
+// A world and its clone must continue in the same way. This shows that the clone contains all state, memory above
+// all.
+func TestCloneContinuesLikeOrigin(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -87,13 +89,13 @@ func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 				}
 				again.script = append(again.script, w.script...)
 				w.random, w.path, w.steps, w.effects = again.random, 0, 0, 0
-				w.disturbed, w.lastAction = w.clock.at, w.clock.at // As those of a clone.
+				w.disturbed, w.lastAction = w.clock.at, w.clock.at // Clone resets these too.
 				var origin, copied strings.Builder
 				w.story = func(line string) { origin.WriteString(line + "\n") }
 				clone.story = func(line string) { copied.WriteString(line + "\n") }
 				errOrigin, errClone := w.Run(Settled), clone.Run(Settled)
 				if errOrigin != nil || errClone != nil || origin.String() != copied.String() {
-					t.Fatalf("cloned after %d steps: %v, %v\n%s", cut, errOrigin, errClone,
+					t.Fatalf("cloned after %d steps: got errors %v and %v, and this difference:\n%s", cut, errOrigin, errClone,
 						difference(origin.String(), copied.String()))
 				}
 			}
@@ -101,7 +103,7 @@ func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 	}
 }
 
-// A few runs of each scenario, as many as a test run has time for: the many are for the command.
+// This test has one run of each scenario. The simulate command has many more.
 func TestRunsKeepTheRules(t *testing.T) {
 	t.Parallel()
 	report, err := Sweep{Scenarios: Scenarios(), Runs: len(Scenarios()), Seed: 1, Workers: 2}.Run(Scheme())
@@ -112,6 +114,6 @@ func TestRunsKeepTheRules(t *testing.T) {
 		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
 	if report.Crashes < 10 {
-		t.Errorf("only %d crashes in %d runs", report.Crashes, report.Runs)
+		t.Errorf("got only %d crashes in %d runs, want at least 10", report.Crashes, report.Runs)
 	}
 }

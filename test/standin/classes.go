@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// class protects a class and its Secrets, and removes its orphans.
+// class reconciles a class: it adds finalizers to the class and its Secrets, and deletes orphans.
 func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 	if c.GetDeletionTimestamp() != nil {
 		return nil
@@ -30,17 +30,17 @@ func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	return p.collect(ctx)
+	return p.deleteOrphans(ctx)
 }
 
-// collect deletes the instances with the role tag that no Machine has the name of.
-func (p *pass) collect(ctx context.Context) error {
+// deleteOrphans deletes the instances with the role tag for which no Machine with the same name exists.
+func (p *pass) deleteOrphans(ctx context.Context) error {
 	names := map[string]bool{}
 	for _, m := range p.objects[machines] {
 		names[m.GetName()] = true
 	}
 	for _, in := range p.instances {
-		if _, collected := in.Tags[driver.LegacyTagRole]; !collected || names[in.Tags[driver.LegacyTagMachine]] {
+		if _, hasRole := in.Tags[driver.LegacyTagRole]; !hasRole || names[in.Tags[driver.LegacyTagMachine]] {
 			continue
 		}
 		if err := p.deleteInstance(ctx, in); err != nil {
@@ -50,7 +50,7 @@ func (p *pass) collect(ctx context.Context) error {
 	return nil
 }
 
-// description is that of a machine's instance, in its class if the group has them.
+// description returns the description of the instance of a Machine. It is in the class if the group has classes.
 func (p *pass) description(m *unstructured.Unstructured) map[string]any {
 	from := m
 	if name, _, _ := unstructured.NestedString(m.Object, p.className...); len(p.className) > 0 {

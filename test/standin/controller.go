@@ -24,25 +24,25 @@ type controller struct {
 	Options
 	group
 	kube client.Client
-	// leases are acquired under the identity, which is that of the process.
+	// leases is the client for Leases. identity identifies the process in them.
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// leading is locked during a pass: one that a lost Lease interrupts ends before the next one begins.
+	// leading is locked while the controller leads. After a lost Lease, the last pass ends before the next one begins.
 	leading sync.Mutex
 }
 
-// pass is what there is when a pass begins.
+// pass is one pass over all objects, with the state at its beginning.
 type pass struct {
 	*controller
 	objects map[string][]*unstructured.Unstructured // by kind
-	// instances are by the UIDs of their Machines, nodes by name.
+	// instances are indexed by the UID of their Machine, and nodes by name.
 	instances map[types.UID]*simcloud.Instance
 	nodes     map[string]*corev1.Node
-	// changes counts the writes and the calls that change the cloud, pending what is waited for.
+	// changes counts the changes of the cluster and the cloud. pending counts the objects that wait for something.
 	changes, pending int
 }
 
-// lead makes passes until ctx is done. It reports once that there is nothing left to do.
+// lead runs passes until ctx is done. It logs "settled" when there is nothing left to do.
 func (c *controller) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
@@ -51,7 +51,7 @@ func (c *controller) lead(ctx context.Context) {
 		p := &pass{controller: c}
 		err := p.run(ctx)
 		if err != nil && ctx.Err() == nil {
-			c.Log.Error("failed", "err", err)
+			c.Log.Error("pass failed", "err", err)
 		}
 		done := err == nil && p.changes == 0 && p.pending == 0
 		if done && !settled {
@@ -64,19 +64,19 @@ func (c *controller) lead(ctx context.Context) {
 	}
 }
 
-// run reads everything and brings each object forward by a step.
+// run reads all objects and reconciles each of them once.
 func (p *pass) run(ctx context.Context) error {
 	if err := p.read(ctx); err != nil {
 		return err
 	}
 	var errs []error
-	for _, of := range []struct {
-		kind string
-		step func(context.Context, *unstructured.Unstructured) error
+	for _, reconciler := range []struct {
+		kind      string
+		reconcile func(context.Context, *unstructured.Unstructured) error
 	}{{classes, p.class}, {deployments, p.deployment}, {sets, p.set}, {machines, p.machine}} {
-		for _, object := range p.objects[of.kind] {
-			if err := of.step(ctx, object); err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", of.kind, object.GetName(), err))
+		for _, object := range p.objects[reconciler.kind] {
+			if err := reconciler.reconcile(ctx, object); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", reconciler.kind, object.GetName(), err))
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func (c *controller) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: c.Group, Version: c.version, Kind: kind}
 }
 
-// change does one write to the cluster or the cloud, and logs it with its result.
+// change performs one write to the cluster or the cloud, and logs it with its result.
 func (p *pass) change(verb, kind, name string, do func() error) error {
 	p.changes++
 	err := do()
@@ -132,14 +132,14 @@ func (p *pass) change(verb, kind, name string, do func() error) error {
 	return nil
 }
 
-// create makes an object of the group.
+// create creates an object of the group.
 func (p *pass) create(ctx context.Context, object *unstructured.Unstructured) error {
 	return p.change("create", object.GetKind(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"), func() error {
 		return p.kube.Create(ctx, object)
 	})
 }
 
-// update changes an object by edit, and writes it if that made a difference.
+// update changes an object with edit, and writes it if it changed.
 func (p *pass) update(ctx context.Context, object client.Object, edit func()) error {
 	before := object.DeepCopyObject().(client.Object)
 	edit()
@@ -147,7 +147,7 @@ func (p *pass) update(ctx context.Context, object client.Object, edit func()) er
 	return p.patch("update", object, before, func() error { return p.kube.Patch(ctx, object, patch) })
 }
 
-// setStatus is update of fields of the status.
+// setStatus sets fields of the status, and writes the status if it changed.
 func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured, fields map[string]any) error {
 	before := object.DeepCopyObject().(client.Object)
 	for name, value := range fields {
@@ -157,14 +157,14 @@ func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured,
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return p.patch("update status", object, before, func() error {
-		if p.wholeStatus {
+		if p.noStatusSubresource {
 			return p.kube.Patch(ctx, object, patch)
 		}
 		return p.kube.Status().Patch(ctx, object, patch)
 	})
 }
 
-// patch calls do where the object differs from before.
+// patch calls do if the object differs from before.
 func (p *pass) patch(verb string, object, before client.Object, do func() error) error {
 	difference, err := client.MergeFrom(before).Data(object)
 	if err != nil || string(difference) == "{}" {
@@ -177,7 +177,7 @@ func (p *pass) patch(verb string, object, before client.Object, do func() error)
 	return p.change(verb, kind.Kind, object.GetName(), do)
 }
 
-// remove deletes an object that is not being deleted.
+// remove deletes an object, unless it is already being deleted.
 func (p *pass) remove(ctx context.Context, kind string, object client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil

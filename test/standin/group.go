@@ -1,9 +1,8 @@
-// Package standin is a stand-in for the controllers of the systems whose fleets Machinist takes over. It serves the
-// objects of one API group with instances of the simulated cloud, and leaves the traces on objects, Nodes and instances
-// by which the real controllers know what is theirs. A test kills it and starts it again: what it then does is what an
-// old controller would do to the fleet.
+// Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. It reconciles
+// the objects of one API group with instances of the simulated cloud. It marks objects, Nodes and instances as the real
+// controllers do. A test stops and restarts it, to see what an old controller would do to the fleet.
 //
-// It reads everything anew in each pass, so it knows nothing but what is in the cluster and at the cloud.
+// It has no state of its own, and reads everything from the cluster and the cloud in each pass.
 package standin
 
 import (
@@ -14,7 +13,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The kinds, which all groups name alike.
+// Kinds, which have the same names in all groups.
 const (
 	classes     = "MachineClass"
 	deployments = "MachineDeployment"
@@ -22,32 +21,32 @@ const (
 	machines    = "Machine"
 )
 
-// group is how one old system works.
+// group describes one old system.
 type group struct {
 	version string
-	// parents are its kinds above Machines that the controller reads, from the top.
+	// parents are the kinds of the objects that own or describe Machines, from the top.
 	parents []string
-	// parentFinalizer is on the parents, revision an annotation of theirs. Empty: there is none.
+	// parentFinalizer is a finalizer of the parents, and revision is an annotation of deployments. Each may be empty.
 	parentFinalizer, revision string
-	// finalizers are on Machines, nodeFinalizer on their Nodes. Empty: there is none.
+	// finalizers are the finalizers of Machines, and nodeFinalizer is the finalizer of their Nodes. Each may be empty.
 	finalizers    []string
 	nodeFinalizer string
-	// className is where a Machine has the name of its class. Nil: there are no classes.
+	// className is the path of the name of the class in a Machine. It is nil without classes.
 	className []string
-	// instance is where a class, or a Machine without one, describes the instance, and nodeMeta and taints are where a
-	// Machine has what its Node gets.
+	// instance is the path of the description of the instance in a class, or in a Machine without a class. nodeMeta and taints
+	// are the paths of the metadata and taints for the Node in a Machine.
 	instance, nodeMeta, taints []string
-	// wholeStatus: there is no subresource for the status.
-	wholeStatus bool
-	// identify notes down on a Machine which instance is its own. Nil: nothing does.
+	// noStatusSubresource is set if the kinds have no status subresource.
+	noStatusSubresource bool
+	// identify stores the identity of the instance in a Machine. It may be nil.
 	identify func(machine *unstructured.Unstructured, in *simcloud.Instance)
-	// status is what the status of a Machine says of its Node.
+	// status returns the status of a Machine with a ready Node.
 	status func(node *corev1.Node) map[string]any
-	// mark leaves on a Node what it has to do with a Machine.
+	// mark marks a Node as the Node of a Machine.
 	mark func(machine *unstructured.Unstructured, node *corev1.Node)
 }
 
-// groups are the systems that there are stand-ins for, by their API groups.
+// groups contains the systems by API group.
 var groups = map[string]group{
 	provider.SourceMachineK8s:  firstKubermatic,
 	provider.SourceMachinesK8s: firstKubermatic,

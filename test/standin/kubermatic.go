@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// kubermaticOwner is a label on Nodes.
+// kubermaticOwner is a label on Nodes with the UID of their Machine.
 const kubermaticOwner = "machine-controller/owned-by"
 
 var kubermaticFinalizers = []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
 
-// firstKubermatic has Machines only. The garbage collector deletes a Node with its Machine.
+// firstKubermatic is the first version, which has only Machines. The garbage collector deletes a Node with its Machine.
 var firstKubermatic = group{
-	version:     "v1alpha1",
-	finalizers:  kubermaticFinalizers,
-	instance:    []string{"spec", "providerConfig", "cloudProviderSpec"},
-	nodeMeta:    []string{"spec", "metadata"},
-	taints:      []string{"spec", "taints"},
-	wholeStatus: true,
+	version:             "v1alpha1",
+	finalizers:          kubermaticFinalizers,
+	instance:            []string{"spec", "providerConfig", "cloudProviderSpec"},
+	nodeMeta:            []string{"spec", "metadata"},
+	taints:              []string{"spec", "taints"},
+	noStatusSubresource: true,
 	status: func(node *corev1.Node) map[string]any {
 		return map[string]any{"nodeRef": nodeRef(node),
 			"versions": map[string]any{"kubelet": node.Status.NodeInfo.KubeletVersion}}
@@ -32,7 +32,8 @@ var firstKubermatic = group{
 	},
 }
 
-// kubermatic is the early Cluster API. The garbage collector deletes what a set or deployment owns, and then the owner.
+// kubermatic is the version with the early Cluster API. The garbage collector deletes the dependents of a set or deployment,
+// and then the owner.
 var kubermatic = group{
 	version:         "v1alpha1",
 	parents:         []string{deployments, sets},

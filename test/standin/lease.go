@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// acquire leads while it has all of the Leases. When one is lost, all is over, as with a process that ends.
+// acquire leads while it holds all Leases. When it loses one, it calls end, because the real process would exit.
 func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	if len(leases) == 0 {
 		c.Log.Info("leads", "identity", c.identity)
@@ -31,8 +31,8 @@ func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	})
 }
 
-// oldLock reads a Lease as old versions of client-go do: one that was not renewed for the reader's own duration has run
-// out, whatever duration its holder gave it.
+// oldLock reads a Lease like old versions of client-go. They ignore the duration in the Lease and use the duration of the
+// reader.
 type oldLock struct {
 	resourcelock.Interface
 	duration time.Duration

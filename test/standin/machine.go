@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// machine has an instance, whose Node it marks. The instance's name is the machine's, and so is the Node's.
+// machine reconciles a Machine: it creates the instance and marks its Node. All three have the same name.
 func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error {
 	if m.GetDeletionTimestamp() != nil {
-		return p.endMachine(ctx, m)
+		return p.deleteMachine(ctx, m)
 	}
 	if err := p.update(ctx, m, func() {
 		for _, finalizer := range p.finalizers {
@@ -45,7 +45,7 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 	return p.setStatus(ctx, m, p.status(node))
 }
 
-// applyToNode marks a Node as the machine's, and gives it the labels, annotations and taints of the machine.
+// applyToNode marks a Node as the Node of a Machine, and adds the labels, annotations and taints of the Machine.
 func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
 	p.mark(m, node)
 	if p.nodeFinalizer != "" {
@@ -86,8 +86,8 @@ func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured)
 	})
 }
 
-// endMachine deletes the instance, then the Node, and lets the machine go.
-func (p *pass) endMachine(ctx context.Context, m *unstructured.Unstructured) error {
+// deleteMachine deletes the instance, then the Node, and then removes the finalizers of the Machine.
+func (p *pass) deleteMachine(ctx context.Context, m *unstructured.Unstructured) error {
 	p.pending++
 	if in := p.instances[m.GetUID()]; in != nil {
 		return p.deleteInstance(ctx, in)

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// openshift is OpenShift's machine-api-operator. It has sets, and the garbage collector deletes the Machines of one.
+// openshift is the machine-api-operator of OpenShift. The garbage collector deletes the Machines of a set.
 var openshift = group{
 	version:    "v1beta1",
 	parents:    []string{sets},

@@ -18,34 +18,33 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// period is the time from one pass, or try to begin, to the next.
+// period is the pause between two passes, and between two checks of the workload.
 const period = 500 * time.Millisecond
 
-// Options are what a stand-in works with.
+// Options are the options of a stand-in.
 type Options struct {
 	// Group is the API group of the old system.
 	Group   string
 	Cluster *rest.Config
 	Cloud   *simcloud.Client
-	// Namespace has the objects of the group; empty where they have none.
+	// Namespace is the namespace of the objects. It is empty for cluster-wide objects.
 	Namespace string
-	// UserData starts the instances.
+	// UserData is the user data of the instances.
 	UserData []byte
-	// Leases are those of the old system, in the namespace of the workload, and LeaseDuration is how long another process
-	// waits for a leader that is gone.
+	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is how long another
+	// process waits after the last renewal.
 	Leases        []string
 	LeaseDuration time.Duration
-	// Workload is the Deployment in whose pod the old controller runs. The stand-in does nothing while it has no
-	// replicas.
+	// Workload is the Deployment of the old controller. The stand-in does nothing while the Deployment has no replicas.
 	Workload types.NamespacedName
 	Log      *slog.Logger
 }
 
-// Run serves until ctx is done. Like a pod it begins again when the Lease is lost or its Deployment is scaled up.
+// Run runs a stand-in until ctx is done. Like a pod, it restarts after it lost a Lease or its Deployment was scaled up.
 func Run(ctx context.Context, o Options) error {
 	g, known := groups[o.Group]
 	if !known {
-		return fmt.Errorf("no system with the group %q is known", o.Group)
+		return fmt.Errorf("unknown API group %q", o.Group)
 	}
 	kube, err := client.New(o.Cluster, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
@@ -56,23 +55,23 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		c.life(ctx)
+		c.runPod(ctx)
 		pause(ctx)
 	}
 	return nil
 }
 
-// life is that of one pod: it leads while it has the Leases and the Deployment has replicas.
-func (c *controller) life(ctx context.Context) {
+// runPod runs one pod of the controller. The pod leads while it holds the Leases and the Deployment has replicas.
+func (c *controller) runPod(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for !c.wanted(ctx) {
+	for !c.hasReplicas(ctx) {
 		if !pause(ctx) {
 			return
 		}
 	}
 	go func() {
-		for c.wanted(ctx) && pause(ctx) {
+		for c.hasReplicas(ctx) && pause(ctx) {
 			continue
 		}
 		cancel()
@@ -80,8 +79,8 @@ func (c *controller) life(ctx context.Context) {
 	c.acquire(ctx, cancel, c.Leases)
 }
 
-// wanted reports whether there is the Deployment, with replicas. While it cannot be read, its pod runs on.
-func (c *controller) wanted(ctx context.Context) bool {
+// hasReplicas reports whether the Deployment exists and has replicas. If it cannot be read, its pod continues to run.
+func (c *controller) hasReplicas(ctx context.Context) bool {
 	workload := &appsv1.Deployment{}
 	err := c.kube.Get(ctx, c.Workload, workload)
 	if err != nil {
@@ -90,7 +89,7 @@ func (c *controller) wanted(ctx context.Context) bool {
 	return *workload.Spec.Replicas > 0
 }
 
-// pause waits for the next pass; false: there is no next one.
+// pause waits for the next pass. It returns false if ctx is done.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(period):

@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// sapcloudFinalizer is on all objects of the group, and on the Secrets of its classes.
+// sapcloudFinalizer is the finalizer of all objects of the group, and of the Secrets of its classes.
 const sapcloudFinalizer = "machine.sapcloud.io/machine-controller-manager"
 
-// sapcloud is Gardener's machine-controller-manager with the provider's half.
+// sapcloud is the machine-controller-manager of Gardener, including the controller of the provider.
 var sapcloud = group{
 	version:         "v1alpha1",
 	parents:         []string{classes, deployments, sets},
@@ -36,7 +36,7 @@ var sapcloud = group{
 			"lastOperation": map[string]any{"type": "Create", "state": "Successful"}}
 	},
 	mark: func(machine *unstructured.Unstructured, node *corev1.Node) {
-		// It remembers what it has applied, so that it can remove what a template has no more.
+		// The controller stores what it applied, so that it can remove entries that the template no longer contains.
 		template, _, _ := unstructured.NestedMap(machine.Object, "spec", "nodeTemplate")
 		applied, err := json.Marshal(template)
 		if err == nil {

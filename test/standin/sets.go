@@ -15,12 +15,12 @@ import (
 // templateHash is the label by which a deployment distinguishes its sets.
 const templateHash = "machine-template-hash"
 
-// deployment has one set for its template with all of its replicas. It rolls without patience.
+// deployment reconciles a deployment: one set for its template has all replicas. It scales other sets to 0 at once.
 func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
 	if d.GetDeletionTimestamp() != nil {
-		return p.endParent(ctx, d, sets)
+		return p.deleteParent(ctx, d, sets)
 	}
-	if err := p.update(ctx, d, func() { p.adorn(d) }); err != nil {
+	if err := p.update(ctx, d, func() { p.addMetadata(d) }); err != nil {
 		return err
 	}
 	template, _, _ := unstructured.NestedMap(d.Object, "spec", "template")
@@ -51,8 +51,8 @@ func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) err
 		"updatedReplicas": ready, "readyReplicas": ready, "availableReplicas": ready})
 }
 
-// adorn adds to a deployment or set what the old controller puts on it.
-func (p *pass) adorn(o *unstructured.Unstructured) {
+// addMetadata adds the finalizer and annotation of the old controller to a deployment or set.
+func (p *pass) addMetadata(o *unstructured.Unstructured) {
 	if p.parentFinalizer != "" {
 		controllerutil.AddFinalizer(o, p.parentFinalizer)
 	}
@@ -76,12 +76,12 @@ func (p *pass) newSet(d *unstructured.Unstructured, template map[string]any, has
 	return set
 }
 
-// set has as many machines as it has replicas.
+// set reconciles a set: it creates missing machines and deletes surplus ones.
 func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 	if s.GetDeletionTimestamp() != nil {
-		return p.endParent(ctx, s, machines)
+		return p.deleteParent(ctx, s, machines)
 	}
-	if err := p.update(ctx, s, func() { p.adorn(s) }); err != nil {
+	if err := p.update(ctx, s, func() { p.addMetadata(s) }); err != nil {
 		return err
 	}
 	owned := slices.DeleteFunc(p.owned(machines, s), func(m *unstructured.Unstructured) bool {
@@ -107,9 +107,9 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 		"fullyLabeledReplicas": int64(len(owned)), "readyReplicas": ready, "availableReplicas": ready})
 }
 
-// endParent deletes what a deployment or set owns, and then lets it go. Where the finalizer is the garbage collector's,
-// that does so.
-func (p *pass) endParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
+// deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs to
+// the garbage collector, the garbage collector does this.
+func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil
 	}
@@ -137,27 +137,27 @@ func (p *pass) newMachine(s *unstructured.Unstructured) *unstructured.Unstructur
 	return m
 }
 
-// child is an object that another one controls.
-func (p *pass) child(kind string, of *unstructured.Unstructured) *unstructured.Unstructured {
+// child returns a new object that is controlled by another one.
+func (p *pass) child(kind string, parent *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(p.kind(kind))
-	o.SetNamespace(of.GetNamespace())
-	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(of, of.GroupVersionKind())})
+	o.SetNamespace(parent.GetNamespace())
+	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(parent, parent.GroupVersionKind())})
 	return o
 }
 
-// owned returns the objects of a kind that another one controls.
-func (p *pass) owned(kind string, by *unstructured.Unstructured) (all []*unstructured.Unstructured) {
+// owned returns the objects of a kind that a parent controls.
+func (p *pass) owned(kind string, parent *unstructured.Unstructured) (all []*unstructured.Unstructured) {
 	for _, o := range p.objects[kind] {
-		if metav1.IsControlledBy(o, by) {
+		if metav1.IsControlledBy(o, parent) {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-func replicas(of *unstructured.Unstructured) int64 {
-	n, found, _ := unstructured.NestedInt64(of.Object, "spec", "replicas")
+func replicas(o *unstructured.Unstructured) int64 {
+	n, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	if !found {
 		return 1
 	}

@@ -19,20 +19,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A page of another site in the same browser, which has the cookie, gets nothing and changes nothing.
-func TestAPageOfAnotherSiteGetsNothing(t *testing.T) {
-	p := paint(t)
+// The browser has the cookie of the view, but a page of another site can neither read nor change anything with it.
+func TestOtherSiteHasNoAccess(t *testing.T) {
+	p := newStaticCluster(t)
 	p.fleetOf("private", 3)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "private")
 	b := enter(t, s, "/machines")
 	b.shows("web-abcde-00000")
-	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	otherSite := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, `<!doctype html><main>evil</main><form method="post" action="%s"><input name="manifest" value="x"></form>`, s.url("/plan"))
+		fmt.Fprintf(w, `<!doctype html><main>another site</main><form method="post" action="%s"><input name="manifest" value="x"></form>`, s.url("/plan"))
 	}))
-	t.Cleanup(evil.Close)
-	// The server says by its codes what it thought of each request; the page sees none of them.
-	b.goTo(evil.URL)
+	t.Cleanup(otherSite.Close)
+	// The page sees neither the responses nor their status codes.
+	b.goTo(otherSite.URL)
 	for _, attempt := range []string{
 		`fetch(%q, {credentials: "include"})`,
 		`fetch(%q, {credentials: "include", mode: "no-cors"}).then(r => { if (r.type === "opaque") throw new Error("opaque"); return r; })`,
@@ -42,27 +42,27 @@ func TestAPageOfAnotherSiteGetsNothing(t *testing.T) {
 	} {
 		for _, path := range []string{"/machines", "/assets/live.js", "/events"} {
 			expression := fmt.Sprintf(attempt, s.url(path))
-			if got := get[string](b, `Promise.resolve(`+expression+`).then(() => "got it", e => "nothing")`); got != "nothing" {
-				t.Errorf("a page of another site: %s: %s", expression, got)
+			if got := get[string](b, `Promise.resolve(`+expression+`).then(() => "access", e => "no access")`); got != "no access" {
+				t.Errorf("%s in a page of another site: got %q, want no access", expression, got)
 			}
 		}
 	}
-	// Nor may it put the view into a frame, or send a form there.
+	// The page can neither show the view in a frame nor send a form to it.
 	get[bool](b, fmt.Sprintf(`new Promise(done => { const f = document.createElement("iframe"); f.onload = () => done(true); f.src = %q; document.body.append(f); })`, s.url("/machines")))
-	if got := get[string](b, `(() => { try { return frames[0].document.body.textContent; } catch { return "nothing"; } })()`); strings.Contains(got, "web-abcde") {
-		t.Errorf("a frame in a page of another site shows %q", got)
+	if got := get[string](b, `(() => { try { return frames[0].document.body.textContent; } catch { return "no access"; } })()`); strings.Contains(got, "web-abcde") {
+		t.Errorf("a frame in a page of another site: got %q, want no access", got)
 	}
 	get[bool](b, `(document.forms[0].submit(), true)`)
 	b.await(`location.pathname === "/plan"`)
 	if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "another origin") {
-		t.Errorf("a form of another site is answered with %q", got)
+		t.Errorf("the response to a form of another site: got %q, want a refusal", got)
 	}
 }
 
-// A name that its owner lets resolve to loopback is another site, whose pages are the same origin as the view under
-// that name.
-func TestANameThatResolvesToLoopbackGetsNothing(t *testing.T) {
-	p := paint(t)
+// In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same origin as
+// the view under that name.
+func TestReboundHostNameHasNoAccess(t *testing.T) {
+	p := newStaticCluster(t)
 	p.fleetOf("rebinding", 3)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "rebinding")
 	b := enter(t, s, "/machines")
@@ -70,13 +70,13 @@ func TestANameThatResolvesToLoopbackGetsNothing(t *testing.T) {
 	for _, path := range []string{"/machines", "/assets/live.js", "/?" + strings.SplitN(s.link(), "?", 2)[1]} {
 		b.goTo(strings.Replace(s.url(path), "127.0.0.1", rebound, 1))
 		if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "is not the name of this server") {
-			t.Errorf("%s under another name is answered with %q", path, got)
+			t.Errorf("%s under another host name: got %q, want a refusal", path, got)
 		}
 	}
 }
 
-func TestWhoMaySeeOneNamespaceSeesItAlone(t *testing.T) {
-	p := paint(t)
+func TestUserOfOneNamespaceSeesOnlyThisNamespace(t *testing.T) {
+	p := newStaticCluster(t)
 	p.fleetOf("mine", 3)
 	p.fleetOf("theirs", 2)
 	role := func(namespace, name string, rules ...rbacv1.PolicyRule) {
@@ -99,21 +99,21 @@ func TestWhoMaySeeOneNamespaceSeesItAlone(t *testing.T) {
 	b.open("/")
 	b.shows("You may not read leases")
 	if text := get[string](b, "document.body.textContent"); strings.Contains(text, "theirs") {
-		t.Errorf("another namespace is shown:\n%s", text)
+		t.Errorf("the page shows another namespace:\n%s", text)
 	}
 	b.open("/machines/mine/web-abcde-00000")
 	b.shows("SomethingHappened")
 	b.shows("the cloud was slow")
 	b.open("/machines/theirs/web-abcde-00000")
 	b.shows("does not exist in namespace theirs")
-	// To plan, the right to change a deployment is needed, although nothing is changed.
+	// A plan changes nothing, but its dry run needs the permission to change the deployment.
 	b.open("/plan")
 	get[bool](b, `(document.getElementById("manifest").value = "{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: web}, spec: {replicas: 9}}", document.forms[0].requestSubmit(), true)`)
 	b.shows("you do not have the permission")
 }
 
-// uid is that of a machine.
-func (p *painted) uid(namespace, name string) types.UID {
+// uid returns the UID of a machine.
+func (p *staticCluster) uid(namespace, name string) types.UID {
 	p.t.Helper()
 	m := &v1beta1.Machine{}
 	if err := p.api.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, m); err != nil {

@@ -21,24 +21,24 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// tab is a page in a browser session of its own: no cookies of other tests.
+// tab is a browser tab in a separate session, without the cookies of other tests.
 type tab struct {
-	t   *testing.T
-	ctx context.Context
-	at  *served
+	t      *testing.T
+	ctx    context.Context
+	server *served
 
 	mu sync.Mutex
-	// asked are the addresses of all requests, and errors what the page complained about.
-	asked, errors []string
+	// requested are the URLs of all requests. errors are the errors of scripts.
+	requested, errors []string
 }
 
-// newTab opens a tab. When the test ends nothing must have left this machine, and no script must have failed.
+// newTab opens a tab. The test fails at its end if a request left this machine or a script failed.
 func newTab(t *testing.T, s *served) *tab {
 	t.Helper()
-	ctx, end := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
-	t.Cleanup(end)
-	b := &tab{t: t, ctx: ctx, at: s}
-	// The tab lives as long as the context of what opens it.
+	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(closeTab)
+	b := &tab{t: t, ctx: ctx, server: s}
+	// chromedp closes the tab with the context of the first call, so this call must not have a timeout.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func newTab(t *testing.T, s *served) *tab {
 		defer b.mu.Unlock()
 		switch e := event.(type) {
 		case *network.EventRequestWillBeSent:
-			b.asked = append(b.asked, e.Request.URL)
+			b.requested = append(b.requested, e.Request.URL)
 		case *runtime.EventExceptionThrown:
 			b.errors = append(b.errors, e.ExceptionDetails.Text)
 		}
@@ -58,20 +58,20 @@ func newTab(t *testing.T, s *served) *tab {
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, address := range b.asked {
+		for _, address := range b.requested {
 			u, err := url.Parse(address)
 			if err != nil || u.Scheme != "data" && u.Hostname() != "127.0.0.1" && u.Hostname() != rebound {
 				t.Errorf("a request left this machine: %s", address)
 			}
 		}
 		for _, e := range b.errors {
-			t.Errorf("a script of the page failed: %s", e)
+			t.Errorf("a script failed: %s", e)
 		}
 	})
 	return b
 }
 
-// enter opens a page with a link that machinist ui printed.
+// enter opens a tab, logs in and opens a page.
 func enter(t *testing.T, s *served, path string) *tab {
 	t.Helper()
 	b := newTab(t, s)
@@ -80,88 +80,90 @@ func enter(t *testing.T, s *served, path string) *tab {
 	return b
 }
 
+// login opens a link that machinist ui printed.
 func (b *tab) login() {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.at.link()), chromedp.WaitReady("main"))
+	b.do(chromedp.Navigate(b.server.link()), chromedp.WaitReady("main"))
 }
 
-// do acts in the page.
+// do runs actions in the page.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatalf("in the browser: %v\n%s", err, b.source())
+		b.t.Fatalf("act in the browser: %v\n%s", err, b.content())
 	}
 }
 
-// open goes to a path of the view.
+// open navigates to a path of the view.
 func (b *tab) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.at.url(path)), chromedp.WaitReady("main"))
+	b.do(chromedp.Navigate(b.server.url(path)), chromedp.WaitReady("main"))
 }
 
-// goTo goes to an address anywhere.
+// goTo navigates to any URL.
 func (b *tab) goTo(address string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(address), chromedp.WaitReady("body"))
 }
 
-// source is the text of the page, for messages.
-func (b *tab) source() string {
+// content returns the URL and the text of the page for messages.
+func (b *tab) content() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body ? location.href + "\n" + document.body.innerText : ""`))
+	text, err := chromedp.Run(ctx,
+		chromedp.Evaluate[string](`document.body ? location.href + "\n" + document.body.innerText : ""`))
 	if err != nil {
 		return err.Error()
 	}
 	return text
 }
 
-// await waits until an expression is true of the page, looking again whenever the page changes.
+// await waits until a JavaScript expression is true. It evaluates the expression at each change of the page.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	watch := chromedp.Evaluate[bool](`new Promise(done => {
-		const is = () => (`+expression+`);
-		if (is()) return done(true);
-		const look = () => { if (is()) { changes.disconnect(); done(true); } };
-		const changes = new MutationObserver(look);
-		for (const happens of ["readystatechange", "focusin", "focusout"]) document.addEventListener(happens, look);
-		changes.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+		const isTrue = () => (`+expression+`);
+		if (isTrue()) return done(true);
+		const check = () => { if (isTrue()) { observer.disconnect(); done(true); } };
+		const observer = new MutationObserver(check);
+		for (const type of ["readystatechange", "focusin", "focusout"]) document.addEventListener(type, check);
+		observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
 	})`, chromedp.EvalAwaitPromise)
 	for {
 		_, err := chromedp.Run(ctx, watch)
 		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "navigated") {
-			continue // The next page may be the one.
+			continue // The expression may be true for the next page.
 		}
 		if err != nil {
-			b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.source())
+			b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.content())
 		}
 		return
 	}
 }
 
-// shows waits for words in the main part of the page.
-func (b *tab) shows(words string) {
+// shows waits until the main part of the page contains a text.
+func (b *tab) shows(text string) {
 	b.t.Helper()
-	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(words) + ")")
+	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(text) + ")")
 }
 
-// get evaluates an expression, and waits for what it promises.
+// get evaluates a JavaScript expression. If the result is a promise, it waits for it.
 func get[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.t.Fatalf("evaluate %.200s: %v\n%s", expression, err, b.source())
+		b.t.Fatalf("evaluate %.200s: %v\n%s", expression, err, b.content())
 	}
 	return value
 }
 
-// call sends a command to the browser about the tab.
+// call sends a command for the tab to the browser.
 func call[P, R any](b *tab, command cdp.Command[P, R], parameters P) R {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -178,11 +180,11 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// count is how many requests for a path the page has made.
+// count returns the number of requests for a path.
 func (b *tab) count(path string) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, address := range b.asked {
+	for _, address := range b.requested {
 		if u, err := url.Parse(address); err == nil && u.Path == path {
 			n++
 		}
@@ -190,28 +192,28 @@ func (b *tab) count(path string) (n int) {
 	return n
 }
 
-// scheme has the page drawn light or dark.
+// scheme sets the color scheme, light or dark.
 func (b *tab) scheme(name string) {
 	b.t.Helper()
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
-// withoutScript has pages run no script.
+// withoutScript disables all scripts.
 func (b *tab) withoutScript() {
 	b.t.Helper()
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// withoutOurScript has pages not get the script of the view. What a person can do in a page is then what links and
-// forms do.
+// withoutOurScript blocks the scripts of the view, so that only links and forms work. Unlike withoutScript, it allows the
+// scripts of the test.
 func (b *tab) withoutOurScript() {
 	b.t.Helper()
 	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{
 		{URLPattern: "http://*:*/assets/*.js", Block: true}}})
 }
 
-// picture keeps a picture of the page in a folder, in a format that browsers know.
+// picture saves a screenshot of the page, in an image format of the browser.
 func (b *tab) picture(folder, name, format string) {
 	b.t.Helper()
 	quality := int64(82)
@@ -222,8 +224,8 @@ func (b *tab) picture(folder, name, format string) {
 	}
 }
 
-// noBarriers fails the test where the page keeps people from using it.
-func (b *tab) noBarriers() {
+// checkAccessibility fails the test if axe-core finds accessibility problems in the page.
+func (b *tab) checkAccessibility() {
 	b.t.Helper()
 	get[chromedp.Void](b, string(axe))
 	found := get[[]struct {

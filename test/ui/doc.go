@@ -1,3 +1,4 @@
-// Package ui drives the fleet view (machinist ui) in a real browser, against a running Machinist with the simulated
-// cloud. It is a module of its own: what drives browsers is no requirement of Machinist's.
+// Package ui tests the fleet view (machinist ui) in a real browser, with a running Machinist and the simulated cloud.
+//
+// The package is a separate module, so that Machinist does not depend on the libraries that control browsers.
 package ui

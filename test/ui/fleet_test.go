@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleet is the example fleet in a namespace of its own.
+// fleet is the example fleet in a separate namespace.
 type fleet struct {
 	t         *testing.T
 	api       client.WithWatch
@@ -39,7 +39,7 @@ func newNamespace(t *testing.T) *fleet {
 	return &fleet{t: t, api: api, namespace: ns.Name}
 }
 
-// newFleet makes a fleet of n machines and waits until they run.
+// newFleet creates a fleet of n machines and waits until they are available.
 func newFleet(t *testing.T, n int32) *fleet {
 	t.Helper()
 	f := newNamespace(t)
@@ -59,8 +59,8 @@ func newFleet(t *testing.T, n int32) *fleet {
 		}
 		f.create(o)
 	}
-	f.await("the fleet runs", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
-	// What is left is not to be cleaned up by the stack's end: the namespaces go with the control plane.
+	f.await("an available fleet", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
+	// The test need not delete the fleet, because the whole control plane is deleted at the end.
 	return f
 }
 
@@ -72,10 +72,10 @@ func (f *fleet) create(o client.Object) {
 	}
 }
 
-// raw is a providerSpec.
+// raw returns a providerSpec.
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
-// await waits for the deployment of the example.
+// await waits for a state of the example's MachineDeployment.
 func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.t.Helper()
 	check := func(l *v1beta1.MachineDeploymentList) (bool, string) {
@@ -94,18 +94,18 @@ func (f *fleet) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// change changes the deployment.
-func (f *fleet) change(change func(*v1beta1.MachineDeployment)) {
+// change edits the MachineDeployment.
+func (f *fleet) change(edit func(*v1beta1.MachineDeployment)) {
 	f.t.Helper()
 	d := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true })
 	before := d.DeepCopy()
-	change(d)
+	edit(d)
 	if err := f.api.Patch(context.Background(), d, client.MergeFrom(before)); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// loseInstance has the cloud lose the instance of a machine.
+// loseInstance makes the instance of a machine vanish from the cloud.
 func (f *fleet) loseInstance(m *v1beta1.Machine) {
 	f.t.Helper()
 	cloud, err := running.CloudAdmin()

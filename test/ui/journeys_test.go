@@ -11,19 +11,19 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// shownState is an expression that is true when the heading of the page has that state.
+// shownState returns an expression that is true if the heading of the page shows the state.
 func shownState(state string) string {
 	return fmt.Sprintf("(document.querySelector('.head .st') || {}).textContent === %q", state)
 }
 
-func TestARolloutIsWatchedToItsEnd(t *testing.T) {
+func TestPagesFollowRollout(t *testing.T) {
 	f := newFleet(t, 3)
 	s := serve(t, admin(), "-n", f.namespace)
 	b := enter(t, s, "/deployments/"+f.namespace+"/workers")
 	b.await(shownState("Complete"))
 	list := newTab(t, s)
 	list.login()
-	// The page is never loaded again.
+	// A reload of the page would lose this variable.
 	get[bool](b, "window.kept = true")
 	get[bool](list, "window.kept = true")
 
@@ -37,15 +37,15 @@ func TestARolloutIsWatchedToItsEnd(t *testing.T) {
 	list.await("[...document.querySelectorAll('tbody .st')].every(s => s.textContent === 'Complete')")
 	for _, tab := range []*tab{b, list} {
 		if !get[bool](tab, "window.kept === true") {
-			t.Error("the page was loaded again")
+			t.Error("the page was reloaded")
 		}
 	}
-	// Who does not see the page hears how it ended.
+	// A screen reader announces the result.
 	b.await("document.getElementById('announcement').textContent.includes('Complete')")
 }
 
-func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
-	t.Parallel() // A young instance counts as lost only after a minute.
+func TestPagesShowFailureOfReplacedMachine(t *testing.T) {
+	t.Parallel() // The test is slow: a missing instance that is new counts as lost only after a minute.
 	f := newFleet(t, 2)
 	s := serve(t, admin(), "-n", f.namespace)
 	lost := f.machines()[0]
@@ -54,10 +54,10 @@ func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
 	b.shows(lost.Status.NodeRef.Name)
 	b.shows("The machine waits for nothing")
 	f.loseInstance(&lost)
-	// Its page says that it is gone, and what was wrong with it.
+	// The page reports that the machine is gone, and its failure.
 	b.shows("has its failure")
 	b.shows("InstanceVanished")
-	f.await("the machine to be replaced", func(d *v1beta1.MachineDeployment) bool {
+	f.await("a replaced machine", func(d *v1beta1.MachineDeployment) bool {
 		return d.Status.AvailableReplicas == 2 && len(d.Status.FailedMachines) == 0
 	})
 	b.open("/failures")
@@ -68,7 +68,7 @@ func TestAMachineThatFailsSaysWhyAlsoWhenItIsReplaced(t *testing.T) {
 	b.shows(lost.Name)
 }
 
-func TestARevisionThatTheCloudRefusesSaysSoInItsWords(t *testing.T) {
+func TestPagesShowRefusalOfCloud(t *testing.T) {
 	f := newFleet(t, 2)
 	class := &v1beta1.MachineClass{}
 	class.Name = "impossible"
@@ -83,7 +83,7 @@ func TestARevisionThatTheCloudRefusesSaysSoInItsWords(t *testing.T) {
 	b.shows("no-such-type")
 	b.shows("InvalidConfiguration")
 	var refused string
-	f.await("a machine to be refused", func(*v1beta1.MachineDeployment) bool {
+	f.await("a refused machine", func(*v1beta1.MachineDeployment) bool {
 		for _, m := range f.machines() {
 			if machinestate.Unlaunchable(&m) != nil {
 				refused = m.Name
@@ -96,7 +96,7 @@ func TestARevisionThatTheCloudRefusesSaysSoInItsWords(t *testing.T) {
 	b.shows("The provider rejects the configuration of the machine.")
 	b.open("/machines?state=unsettled")
 	b.shows(refused)
-	// The way back is in the plan: nothing is changed by asking.
+	// A plan for the fix changes nothing.
 	manifest := fmt.Sprintf(`{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: workers, namespace: %s},
 spec: {replicas: 2, selector: {matchLabels: {pool: workers}}, template: {metadata: {labels: {pool: workers}},
 spec: {classRef: {name: large}, version: v1.36.3}}}}`, f.namespace)
@@ -104,10 +104,10 @@ spec: {classRef: {name: large}, version: v1.36.3}}}}`, f.namespace)
 	get[bool](b, "(document.getElementById('manifest').value = "+quoted(manifest)+", document.forms[0].requestSubmit(), true)")
 	b.await("document.querySelector('.answer')")
 	if answer := get[string](b, "document.querySelector('.answer').textContent"); !strings.Contains(answer, "would be replaced") {
-		t.Errorf("the plan says %q", answer)
+		t.Errorf("got the plan %q, want a replacement", answer)
 	}
-	if got := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true }); got.Spec.Template.Spec.ClassRef.Name !=
-		class.Name {
-		t.Errorf("the plan changed the class to %s", got.Spec.Template.Spec.ClassRef.Name)
+	d := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true })
+	if got := d.Spec.Template.Spec.ClassRef.Name; got != class.Name {
+		t.Errorf("the plan changed the class to %s", got)
 	}
 }

@@ -25,19 +25,21 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// rebound is a name that the browser takes for loopback.
+// rebound is a host name that the browser resolves to loopback.
 const rebound = "rebound.example"
 
-// What all tests share: a running Machinist, a browser, and the script that finds barriers.
+// All tests share these.
 var (
+	// running is a running Machinist with the simulated cloud.
 	running *stack.Stack
-	// canvas is another control cluster, without controllers.
-	canvas  *controlplane.ControlPlane
+	// static is a second control cluster, without controllers.
+	static  *controlplane.ControlPlane
 	browser context.Context
-	axe     []byte
+	// axe is the script axe-core, which finds accessibility problems.
+	axe []byte
 )
 
-// patience bounds a failing test; a passing one goes on with what it waits for.
+// patience is the maximum time to wait for a state.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(runAll(m)) }
@@ -51,66 +53,66 @@ func runAll(m *testing.M) int {
 	ready, err := exec.Command("../../hack/chromium.sh").Output()
 	paths := strings.Split(strings.TrimSpace(string(ready)), "\n")
 	if err != nil || len(paths) < 2 {
-		return fail("make the browser ready", err)
+		return fail("prepare the browser", err)
 	}
 	if axe, err = os.ReadFile(paths[len(paths)-1]); err != nil {
 		return fail("read axe-core", err)
 	}
 	dir, err := os.MkdirTemp("", "machinist-ui-")
 	if err != nil {
-		return fail("make a folder", err)
+		return fail("create a folder", err)
 	}
 	defer os.RemoveAll(dir)
 	bin, err := filepath.Abs("../../bin")
 	if err != nil {
 		return fail("find the programs", err)
 	}
-	started := make(chan error, 1)
+	stackStarted := make(chan error, 1)
 	go func() {
 		var err error
 		running, err = stack.Start(context.Background(), stack.Options{BinDir: bin, Dir: filepath.Join(dir, "stack")})
-		started <- err
+		stackStarted <- err
 	}()
-	drawn := make(chan error, 1)
+	staticStarted := make(chan error, 1)
 	go func() {
 		var err error
-		canvas, err = startCanvas(filepath.Join(dir, "canvas"))
-		drawn <- err
+		static, err = startStatic(filepath.Join(dir, "static"))
+		staticStarted <- err
 	}()
-	ctx, end := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(paths[len(paths)-2]),
+	ctx, stopBrowser := chromedp.NewExecAllocator(context.Background(), chromedp.ExecPath(paths[len(paths)-2]),
 		chromedp.UserDataDir(filepath.Join(dir, "browser")), chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("host-resolver-rules", "MAP "+rebound+" 127.0.0.1"), chromedp.WindowSize(1400, 900))
-	defer end()
-	var close context.CancelFunc
-	browser, close = chromedp.NewContext(ctx)
-	defer close()
+	defer stopBrowser()
+	var closeContext context.CancelFunc
+	browser, closeContext = chromedp.NewContext(ctx)
+	defer closeContext()
 	if err := chromedp.Do(browser); err != nil {
 		return fail("start the browser", err)
 	}
-	if err := <-started; err != nil {
+	if err := <-stackStarted; err != nil {
 		return fail("start the stack", err)
 	}
 	defer func() { _ = running.Stop() }()
-	if err := <-drawn; err != nil {
+	if err := <-staticStarted; err != nil {
 		return fail("start the cluster without controllers", err)
 	}
-	defer func() { _ = canvas.Stop() }()
+	defer func() { _ = static.Stop() }()
 	return m.Run()
 }
 
-// served is a running machinist ui.
+// served is a running `machinist ui`.
 type served struct {
 	t    *testing.T
 	base *url.URL
-	// links are those that it has printed and nobody has used yet.
+	// links are the printed login links that have not been used yet.
 	links chan string
 	logs  bytes.Buffer
 }
 
-// serve starts machinist ui with arguments for the time of a test.
+// serve runs `machinist ui` until the end of the test.
 func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	t.Helper()
 	args = append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)
@@ -127,7 +129,7 @@ func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.read(out)
+		s.readLinks(out)
 	}()
 	t.Cleanup(func() {
 		_ = program.Process.Signal(syscall.SIGTERM)
@@ -145,7 +147,7 @@ func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	return s
 }
 
-func (s *served) read(out io.Reader) {
+func (s *served) readLinks(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if at := strings.Index(lines.Text(), "http://"); at >= 0 {
@@ -155,7 +157,7 @@ func (s *served) read(out io.Reader) {
 	close(s.links)
 }
 
-// link returns a link that was not used yet.
+// link returns a login link that has not been used yet.
 func (s *served) link() string {
 	s.t.Helper()
 	select {
@@ -170,13 +172,13 @@ func (s *served) link() string {
 	return ""
 }
 
-// url is the address of a path.
+// url returns the URL of a path.
 func (s *served) url(path string) string { return strings.TrimSuffix(s.base.String(), "/") + path }
 
-// admin is a kubeconfig that may do everything.
+// admin returns the kubeconfig of an administrator of the running Machinist.
 func admin() string { return running.Control.Kubeconfig() }
 
-// kubeconfigFor writes a kubeconfig of a user.
+// kubeconfigFor writes a kubeconfig for a user and returns its path.
 func kubeconfigFor(t *testing.T, cp *controlplane.ControlPlane, user string) string {
 	t.Helper()
 	config, err := cp.UserConfig(user)

@@ -14,29 +14,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestPictures draws the pictures of docs/ui.md, of a fleet in which something happens. It runs where UI_PICTURES names
-// the folder for them: make screenshots. With UI_PICTURES_ALL=1 it draws every page, light and dark, as PNG.
+// TestPictures creates the screenshots of docs/ui.md, which show a fleet during a rollout. It runs only if UI_PICTURES
+// contains their folder, as in `make screenshots`. With UI_PICTURES_ALL=1, it creates PNG files of all pages, light and
+// dark.
 func TestPictures(t *testing.T) {
 	folder := os.Getenv("UI_PICTURES")
 	if folder == "" {
-		t.Skip("UI_PICTURES names no folder")
+		t.Skip("UI_PICTURES is not set")
 	}
-	p := paint(t)
+	p := newStaticCluster(t)
 	p.namespace("prod")
 	p.leases("prod")
+	const blocked = "6 of 7 machines of the new revision are available; while machines of an old revision are deleted " +
+		"(6 left), at least 12 must stay available (replicas 12 − maxUnavailable 0)."
 	at := func(ago time.Duration) *metav1.Time { m := metav1.NewTime(time.Now().Add(-ago)); return &m }
 	web := p.deployment("prod", "web", 12, func(d *v1beta1.MachineDeployment) {
 		d.Status.CurrentRevision, d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = 2, 13, 7, 12
 		d.Status.RecentFailures = []v1beta1.FailedMachine{
 			{Name: "web-7d9f2-k2xvq", Reason: "InsufficientResources", Time: at(4 * time.Minute),
-				Message: "ResourceExhausted: there is no capacity for type large in zone sim-1b of region sim-1"},
+				Message: "The provider had no capacity within 20m0s."},
 			{Name: "web-abcde-00031", Reason: "InstanceVanished", Time: at(3 * time.Hour),
-				Message: "The provider reports that instance sim://sim-1/sim-1a/i-0000000000000001f does not exist."}}
+				Message: vanished}}
 		d.Status.Conditions = []metav1.Condition{
-			since(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable, "12 of 12 machines are available, at least 12 must be.", time.Hour),
-			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated, "Set web-7d9f2 is progressing.",
-				2*time.Minute),
-			since(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, "Waiting for 1 machine of the new revision to become available.", 6*time.Minute)}
+			since(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable,
+				"12 of 12 machines are available, at least 12 must be.", time.Hour),
+			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated,
+				"Set web-7d9f2 is progressing: "+blocked, 2*time.Minute),
+			since(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, blocked, 6*time.Minute)}
 	})
 	next := web.DeepCopy()
 	next.ObjectMeta = metav1.ObjectMeta{Namespace: "prod", Name: "web-7d9f2", OwnerReferences: web.OwnerReferences,
@@ -56,7 +60,8 @@ func TestPictures(t *testing.T) {
 		if i == 6 {
 			m.Status.Phase, m.Status.NodeRef, m.Status.Version = v1beta1.MachineProvisioned, nil, ""
 			m.Status.Conditions = []metav1.Condition{since(v1beta1.ConditionLaunched, true, "InstanceLaunched", "", time.Minute),
-				since(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, "Waiting for the Node web-7d9f2-00006.", 50*time.Second),
+				since(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode,
+					fmt.Sprintf("No node with the provider ID %s has registered.", m.Spec.ProviderID), 50*time.Second),
 				since(v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, "", time.Minute)}
 		}
 		all = append(all, m)
@@ -67,7 +72,7 @@ func TestPictures(t *testing.T) {
 	}
 	gpu := p.deployment("prod", "gpu", 3, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
 	all = append(all, machine(gpu, 300), machine(gpu, 301),
-		broken(machine(gpu, 302), "The provider reports that instance sim://sim-1/sim-1c/i-0000000000000012e does not exist."))
+		withFailure(machine(gpu, 302), vanished))
 	ingress := p.deployment("prod", "ingress", 4, nil)
 	for i := range 4 {
 		all = append(all, machine(ingress, 400+i))
@@ -75,20 +80,21 @@ func TestPictures(t *testing.T) {
 	p.machines(all)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "prod", "--system-namespace", "prod")
 	b := enter(t, s, "/")
-	draw := func(scheme, path, name, format string) {
+	save := func(scheme, path, name, format string) {
 		b.scheme(scheme)
 		b.open(path)
 		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
 		}
-		get[bool](b, "(document.querySelector('footer').remove(), true)") // It has the version and the address of this test.
+		// The footer contains the version and the URL of this test.
+		get[bool](b, "(document.querySelector('footer').remove(), true)")
 		b.picture(folder, name, format)
 	}
 	if os.Getenv("UI_PICTURES_ALL") == "" {
-		draw("light", "/", "fleets", "webp")
-		draw("dark", "/", "fleets-dark", "webp")
-		draw("light", "/deployments/prod/web", "deployment", "webp")
-		draw("dark", "/machines/prod/web-7d9f2-00006", "machine", "webp")
+		save("light", "/", "fleets", "webp")
+		save("dark", "/", "fleets-dark", "webp")
+		save("light", "/deployments/prod/web", "deployment", "webp")
+		save("dark", "/machines/prod/web-7d9f2-00006", "machine", "webp")
 		return
 	}
 	for _, scheme := range []string{"light", "dark"} {
@@ -96,14 +102,14 @@ func TestPictures(t *testing.T) {
 			"machine": "/machines/prod/web-7d9f2-00006", "broken": "/machines/prod/gpu-abcde-00302",
 			"deployment": "/deployments/prod/web", "zones": "/zones", "ownership": "/ownership?q=web",
 			"failures": "/failures", "orphans": "/orphans", "plan": "/plan"} {
-			draw(scheme, path, name+"-"+scheme, "png")
+			save(scheme, path, name+"-"+scheme, "png")
 		}
 	}
 	b.do(chromedp.EmulateViewport(420, 900))
 	for name, path := range map[string]string{"fleets": "/", "deployment": "/deployments/prod/web", "machines": "/machines"} {
-		draw("light", path, name+"-narrow", "png")
+		save("light", path, name+"-narrow", "png")
 		if wide := get[int](b, "document.documentElement.scrollWidth"); wide > 420 {
-			t.Errorf("%s is %d wide on a screen of 420", path, wide)
+			t.Errorf("%s has a width of %d on a screen with a width of 420", path, wide)
 		}
 	}
 }

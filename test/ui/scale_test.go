@@ -18,12 +18,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mostBytes is how heavy a page may be.
-const mostBytes = 150_000
+// maxBytes is the maximum size of a page.
+const maxBytes = 150_000
 
-func TestTenThousandMachines(t *testing.T) {
+func TestPagesWithTenThousandMachines(t *testing.T) {
 	t.Parallel()
-	p := paint(t)
+	p := newStaticCluster(t)
 	const deployments, each = 40, 250
 	begun := time.Now()
 	p.namespace("large")
@@ -33,58 +33,59 @@ func TestTenThousandMachines(t *testing.T) {
 		set := p.deployment("large", fmt.Sprintf("workers-%02d", i), each, nil)
 		for j := range each {
 			m := machine(set, j)
-			if j%50 == 7 {
-				broken(m, fmt.Sprintf("The provider reports that instance %s does not exist.", m.Spec.ProviderID))
+			if j%50 == 7 { // with a message that is longer than most
+				withFailure(m, fmt.Sprintf("The provider reports that instance %s does not exist.", m.Spec.ProviderID))
 			}
 			all = append(all, m)
 		}
 	}
 	p.machines(all)
-	t.Logf("%d machines were made in %s", len(all), time.Since(begun).Round(time.Millisecond))
+	t.Logf("created %d machines in %s", len(all), time.Since(begun).Round(time.Millisecond))
 	begun = time.Now()
 	s := serve(t, p.cp.Kubeconfig(), "-n", "large")
-	t.Logf("machinist ui serves after %s", time.Since(begun).Round(time.Millisecond))
+	t.Logf("machinist ui started in %s", time.Since(begun).Round(time.Millisecond))
 
 	jar, _ := cookiejar.New(nil)
-	visitor := &http.Client{Jar: jar}
+	httpClient := &http.Client{Jar: jar}
 	first := s.link()
-	for _, path := range []string{"", "/", "/machines", "/machines?page=100", "/machines?sort=state", "/machines?state=broken&zone=sim-1a",
+	for _, path := range []string{"", "/", "/machines", "/machines?page=100", "/machines?sort=state",
+		"/machines?state=broken&zone=sim-1a",
 		"/machines/large/" + all[7].Name, "/deployments/large/workers-00", "/zones", "/ownership", "/failures", "/orphans"} {
 		address := s.url(path)
 		if path == "" {
 			address = first
 		}
 		at := time.Now()
-		answer, err := visitor.Get(address)
+		answer, err := httpClient.Get(address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		content, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatalf("%s is answered with %d: %v", path, answer.StatusCode, err)
+			t.Fatalf("get %s: got status %d and error %v", path, answer.StatusCode, err)
 		}
 		t.Logf("%-40s %6d bytes in %s", path, len(content), time.Since(at).Round(100*time.Microsecond))
-		if len(content) >= mostBytes {
-			t.Errorf("%s has %d bytes, want less than %d", path, len(content), mostBytes)
+		if len(content) >= maxBytes {
+			t.Errorf("%s has %d bytes, want fewer than %d", path, len(content), maxBytes)
 		}
 	}
 
 	b := newTab(t, s)
 	b.login()
-	call(b, page.BringToFront, cdp.Empty{}) // What is not seen is not painted.
+	call(b, page.BringToFront, cdp.Empty{}) // The browser does not paint tabs in the background.
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
-	// A picture makes the browser paint.
+	// A screenshot forces the browser to paint.
 	if _, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("first paint after %.0f ms", get[float64](b, `new Promise(done => new PerformanceObserver(list => {
 		for (const e of list.getEntriesByName("first-contentful-paint")) done(e.startTime);
 	}).observe({type: "paint", buffered: true}))`))
-	// A change of one machine among so many is seen without loading the page again.
+	// The page shows a change of one machine without a reload.
 	m := all[100]
-	broken(m, "It is gone.")
+	withFailure(m, "It is gone.")
 	at := time.Now()
 	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)

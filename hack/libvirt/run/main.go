@@ -1,9 +1,9 @@
-// Command run starts a libvirt with QEMU on this machine, says how to use it, and stops it in the end.
+// Command run starts a libvirt with QEMU on this machine, prints how to use it, and stops it at the end.
 //
 //	go run ./hack/libvirt/run [--dir DIR] [--import VOLUME=IMAGE] [-- COMMAND...]
 //
-// COMMAND finds it by LIBVIRT_DEFAULT_URI in its environment. Without a command it runs until this program is
-// interrupted.
+// COMMAND gets the URI in the environment variable LIBVIRT_DEFAULT_URI. Without a command, libvirt runs until this
+// program is interrupted.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	dir := flag.String("dir", "", "the `folder` of libvirt, which has to be empty; by default one that is removed")
-	image := flag.String("import", "", "a `VOLUME=IMAGE` to import: the image file becomes a volume of the pool")
+	dir := flag.String("dir", "", "the `folder` of libvirt, which must be empty (default: a temporary folder)")
+	image := flag.String("import", "", "`VOLUME=IMAGE`: import an image file into the pool as a volume")
 	flag.Parse()
 	if *dir == "" {
 		temporary, err := os.MkdirTemp("", "libvirt-")
@@ -56,9 +56,9 @@ func run(ctx context.Context) (err error) {
 	}
 	environment := "LIBVIRT_DEFAULT_URI=" + h.URI()
 	if flag.NArg() == 0 {
-		fmt.Printf("libvirt runs until this is interrupted. To use it:\n\nexport '%s'\nvirsh list --all\n\n"+
-			"There are the pool %s (%s), the pool %s (32 MiB) and the network %s (%s, this machine is %s).\n"+
-			"It is also at %s, without authentication.\n", environment, libvirt.Pool, h.PoolPath(), libvirt.SmallPool,
+		fmt.Printf("libvirt runs until you interrupt this program. To use it:\n\nexport '%s'\nvirsh list --all\n\n"+
+			"It has the pool %s (%s), the pool %s (32 MiB) and the network %s (%s, this machine is %s).\n"+
+			"It is also available at %s, without authentication.\n", environment, libvirt.Pool, h.PoolPath(), libvirt.SmallPool,
 			libvirt.Network, h.Subnet(), h.BridgeAddress(), h.TCPURI())
 		<-ctx.Done()
 		return nil

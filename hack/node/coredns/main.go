@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with the plugins that kubeadm's configuration uses, a few of its dozens.
+// Command coredns is CoreDNS with only the plugins that the configuration of kubeadm uses.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	// The order in which queries pass the plugins.
+	// The order in which plugins process a query.
 	dnsserver.Directives = []string{"reload", "bind", "health", "ready", "prometheus", "errors", "cache",
 		"loadbalance", "kubernetes", "loop", "forward"}
 	coremain.Run()

@@ -1,10 +1,10 @@
-// Command layout makes an image of a few files and writes it as an OCI layout:
+// Command layout creates an image that contains a few files, and writes it as an OCI layout:
 //
 //	layout [-system] NAME:TAG FOLDER FILE[:PATH]...
 //
-// The image runs the first file. A file without PATH is in the image's root. With -system the image also has the shared
-// libraries of its programs, and runs as root; without it the program has to be static and runs as a user without
-// rights. A symbolic link is one in the image, too. An existing folder is replaced.
+// The image runs the first file. A file without PATH is put into the root folder. With -system, the image also contains
+// the shared libraries of its programs, and runs as root. Without it, the program must be static, and runs as an
+// unprivileged user. Symbolic links stay links. An existing folder is replaced.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// refName is the annotation by which a layout names its images.
+// refName is the annotation with the name of an image in a layout.
 const refName = "org.opencontainers.image.ref.name"
 
 func main() {
@@ -48,13 +48,13 @@ func main() {
 func write(system bool, name, folder string, files []string) error {
 	image, err := imageOf(system, files)
 	if err != nil {
-		return fmt.Errorf("make the image %s: %w", name, err)
+		return fmt.Errorf("create the image %s: %w", name, err)
 	}
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
 		Add:        image,
 		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}},
 	})
-	// It gets its name when it is complete.
+	// The folder gets its name when it is complete.
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func write(system bool, name, folder string, files []string) error {
 	return os.Rename(part, folder)
 }
 
-// imageOf is an image of files that runs the first one.
+// imageOf returns an image of files that runs the first file.
 func imageOf(system bool, files []string) (v1.Image, error) {
 	a := newArchive()
 	for _, file := range files {
@@ -113,7 +113,7 @@ func imageOf(system bool, files []string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// split returns a file and its path in the image.
+// split returns the source of a file and its path in the image.
 func split(file string) (source, path string) {
 	source, path, ok := strings.Cut(file, ":")
 	if !ok {
@@ -122,26 +122,26 @@ func split(file string) (source, path string) {
 	return source, path
 }
 
-// archive is the content of an image.
+// archive is the content of an image layer.
 type archive struct {
 	content *bytes.Buffer
 	tar     *tar.Writer
-	has     map[string]bool
+	added   map[string]bool
 }
 
 func newArchive() *archive {
 	content := &bytes.Buffer{}
-	return &archive{content: content, tar: tar.NewWriter(content), has: map[string]bool{}}
+	return &archive{content: content, tar: tar.NewWriter(content), added: map[string]bool{}}
 }
 
-// add adds a file as FILE:PATH, with its shared libraries if they are wanted.
+// add adds a file in the form FILE:PATH, and its shared libraries if libraries is true.
 func (a *archive) add(file string, libraries bool) error {
 	source, path := split(file)
 	info, err := os.Lstat(source)
-	if err != nil || a.has[path] {
+	if err != nil || a.added[path] {
 		return err
 	}
-	a.has[path] = true
+	a.added[path] = true
 	if info.Mode()&os.ModeSymlink != 0 {
 		target, err := os.Readlink(source)
 		if err != nil {
@@ -173,8 +173,8 @@ func (a *archive) add(file string, libraries bool) error {
 
 var libraryPath = regexp.MustCompile(`(?m)(/\S+) \(0x`)
 
-// librariesOf returns the paths of the shared libraries of a program, and of what loads them. A static program has none,
-// and ldd fails.
+// librariesOf returns the paths of the shared libraries and the loader of a program. For a static program, ldd fails
+// and the result is empty.
 func librariesOf(program string) (paths []string) {
 	out, err := exec.Command("ldd", program).Output()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command pause is the first process of every pod: it has the pod's namespaces until it is asked to end, and waits for
-// processes whose parents have ended.
+// Command pause is the first process of every pod. It holds the namespaces of the pod until it is asked to end, and
+// reaps processes whose parents have ended.
 package main
 
 import (
@@ -16,7 +16,7 @@ func main() {
 			return
 		}
 		for pid := 1; pid > 0; {
-			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // no child is no error here
+			pid, _ = syscall.Wait4(-1, nil, syscall.WNOHANG, nil) // ECHILD is not an error here
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Command web is the workload of tests on real machines: it prints a line, serves one at port 8080, and ends when asked to.
+// Command web is the workload of tests on real machines. It prints a line, serves the same line on port 8080, and ends
+// on a signal.
 package main
 
 import (
@@ -18,7 +19,7 @@ func main() {
 	line := "web runs in " + host
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, line) })
 	failed := make(chan error, 1)
-	go func() { failed <- http.ListenAndServe(":8080", nil) }() //nolint:gosec // nobody but the test calls it
+	go func() { failed <- http.ListenAndServe(":8080", nil) }() //nolint:gosec // only tests connect
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	fmt.Println(line)

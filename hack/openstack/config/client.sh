@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs Debian's openstack command. OS_CLOUD chooses one of the clouds in config/clouds.yaml.
+# Runs the openstack command of Debian. OS_CLOUD selects a cloud in config/clouds.yaml.
 export LD_LIBRARY_PATH='{{.Root}}/usr/lib/x86_64-linux-gnu'
 export PYTHONPATH='{{.Root}}/usr/lib/python3/dist-packages'
 export OS_CLIENT_CONFIG_FILE="${OS_CLIENT_CONFIG_FILE:-{{.Dir}}/config/clouds.yaml}"

@@ -1,6 +1,6 @@
 """Runs one program of OpenStack: launch.py PROGRAM [ARGUMENT...].
 
-The folder of this file is Python's first folder for modules, so its name must not be one of a module of OpenStack.
+Python searches modules in the folder of this file first. A file here must not have the name of a module of OpenStack.
 """
 
 import gc
@@ -28,7 +28,7 @@ PROGRAMS = {
     "placement-manage": "placement.cmd.manage:main",
 }
 
-# These are applications for a web server and bring none.
+# Applications that need a web server and contain none.
 APPLICATIONS = {
     "keystone": "keystone.server.wsgi:initialize_public_application",
     "placement": "placement.wsgi:init_application",
@@ -36,7 +36,7 @@ APPLICATIONS = {
 
 
 def load(name):
-    """Imports a function. Nothing that is imported becomes garbage, so looking for it costs time in vain."""
+    """Imports a function. Imported objects never become garbage, so garbage collection only wastes time."""
     gc.disable()
     module, function = name.split(":")
     found = getattr(importlib.import_module(module), function)
@@ -63,6 +63,6 @@ def main():
 
 
 if __name__ == "__main__":
-    # Output is a log, complete at every moment.
+    # The output is a log, which must not be buffered.
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     sys.exit(main())

@@ -1,9 +1,9 @@
-// Command run starts an OpenStack on this machine, says how to use it, and stops it in the end.
+// Command run starts an OpenStack on this machine, prints how to use it, and stops it at the end.
 //
 //	go run ./hack/openstack/run [--dir DIR] [-- COMMAND...]
 //
-// COMMAND finds the cloud by OS_CLIENT_CONFIG_FILE and OS_CLOUD in its environment. Without a command the cloud runs
-// until this program is interrupted.
+// COMMAND gets the cloud in the environment variables OS_CLIENT_CONFIG_FILE and OS_CLOUD. Without a command, the cloud
+// runs until this program is interrupted.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	dir := flag.String("dir", "", "the `folder` of the cloud, which has to be empty; by default one that is removed")
+	dir := flag.String("dir", "", "the `folder` of the cloud, which must be empty (default: a temporary folder)")
 	flag.Parse()
 	if *dir == "" {
 		temporary, err := os.MkdirTemp("", "openstack-")
@@ -50,7 +50,7 @@ func run(ctx context.Context) (err error) {
 	}()
 	environment := cloud.Environment("machinist")
 	if flag.NArg() == 0 {
-		fmt.Printf("OpenStack runs until this is interrupted. To use it:\n\nexport %s\n$OPENSTACK_COMMAND server list\n\n"+
+		fmt.Printf("OpenStack runs until you interrupt this program. To use it:\n\nexport %s\n$OPENSTACK_COMMAND server list\n\n"+
 			"The clouds in that file are machinist, machinist-key and admin.\n", strings.Join(environment, " "))
 		<-ctx.Done()
 		return nil

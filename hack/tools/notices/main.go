@@ -1,11 +1,11 @@
-// Command notices writes the licence notices of everything that the project's binaries contain: each module that is
-// linked into one of them, its version, the kind of its licence, and the texts of its LICENSE and NOTICE files. Texts
-// that several modules share are printed once.
+// Command notices prints the licence notices for the binaries of this repository. For each module that is linked into a
+// binary, it prints the version, the kind of the licence, and the texts of the files LICENSE and NOTICE. It prints each
+// text once, even if several modules have it.
 //
 //	notices [-folders DIR,...] [-goos linux] > THIRD_PARTY_NOTICES
 //
-// It fails on a module without a licence file, and on one under a licence that does not permit the binaries to be
-// given to others under the project's own (Apache 2.0).
+// It fails if a module has no licence file, or if a licence does not permit distributing the binaries under the licence
+// of this repository (Apache 2.0).
 package main
 
 import (
@@ -28,8 +28,8 @@ import (
 )
 
 func main() {
-	folders := flag.String("folders", ".", "modules whose ./cmd/... are the binaries, separated by commas")
-	goos := flag.String("goos", "", "operating system that the binaries are for (default: this one)")
+	folders := flag.String("folders", ".", "folders of modules, separated by commas; the binaries are the packages in ./cmd/...")
+	goos := flag.String("goos", "", "operating system of the binaries (default: the system of this machine)")
 	flag.Parse()
 	out := bufio.NewWriter(os.Stdout)
 	if err := errors.Join(run(strings.Split(*folders, ","), *goos, out), out.Flush()); err != nil {
@@ -38,10 +38,10 @@ func main() {
 	}
 }
 
-// permitted are the licences whose terms this file of notices meets.
+// permitted are the licences whose terms the notices satisfy.
 var permitted = []string{"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "Unicode-DFS-2016"}
 
-// minCoverage is the part of a licence file, in percent, that must be the text of known licences.
+// minCoverage is the minimum part of a licence file, in percent, that must be text of known licences.
 const minCoverage = 75
 
 type module struct {
@@ -49,7 +49,7 @@ type module struct {
 	Main               bool
 }
 
-// text is what one file of notices says, and who brings it.
+// text is the content of a licence or notice file, with the modules that contain it.
 type text struct {
 	content string
 	modules []string
@@ -86,8 +86,8 @@ func run(folders []string, goos string, out io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// linked returns the modules that the binaries of the folders contain, but for the project's own, and Go's standard
-// library.
+// linked returns the modules that are linked into the binaries, including the standard library of Go. It excludes the
+// modules of this repository.
 func linked(folders []string, goos string) ([]module, error) {
 	byPath := map[string]module{}
 	for _, folder := range folders {
@@ -98,7 +98,7 @@ func linked(folders []string, goos string) ([]module, error) {
 		}
 		output, err := list.Output()
 		if err != nil {
-			return nil, fmt.Errorf("list what the binaries in %s contain: %w", folder, err)
+			return nil, fmt.Errorf("list the dependencies of the binaries in %s: %w", folder, err)
 		}
 		for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
 			var p struct {
@@ -111,7 +111,7 @@ func linked(folders []string, goos string) ([]module, error) {
 			if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				return nil, fmt.Errorf("read what go list says about %s: %w", folder, err)
+				return nil, fmt.Errorf("parse the output of go list in %s: %w", folder, err)
 			}
 			if p.Module == nil || p.Module.Main || strings.HasPrefix(p.Module.Path, "machinist.dev/machinist") {
 				continue
@@ -145,11 +145,12 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notice([.-].*)?$`)
 )
 
-// licenses returns the texts that a module's licence asks to be passed on, and which licences they are.
+// licenses returns the texts that must be passed on according to the licence of a module, and the kinds of its
+// licences.
 func licenses(m module) (texts, kinds []string, err error) {
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: read its folder: %w", m.Path, err)
+		return nil, nil, fmt.Errorf("%s: read the folder of the module: %w", m.Path, err)
 	}
 	for _, e := range entries {
 		isLicense := licenseFile.MatchString(e.Name())
@@ -166,12 +167,12 @@ func licenses(m module) (texts, kinds []string, err error) {
 		}
 		scan := licensecheck.Scan(content)
 		if scan.Percent < minCoverage {
-			return nil, nil, fmt.Errorf("%s: %s is %.0f %% of a licence that is known, want %d %%", m.Path, e.Name(),
+			return nil, nil, fmt.Errorf("%s: %s matches known licences to %.0f %%, want at least %d %%", m.Path, e.Name(),
 				scan.Percent, minCoverage)
 		}
 		for _, match := range scan.Match {
 			if !slices.Contains(permitted, match.ID) {
-				return nil, nil, fmt.Errorf("%s: %s has the licence %s, which is none of %s", m.Path, e.Name(), match.ID,
+				return nil, nil, fmt.Errorf("%s: %s has the licence %s, want one of %s", m.Path, e.Name(), match.ID,
 					strings.Join(permitted, ", "))
 			}
 			if !slices.Contains(kinds, match.ID) {
@@ -180,7 +181,7 @@ func licenses(m module) (texts, kinds []string, err error) {
 		}
 	}
 	if len(kinds) == 0 {
-		return nil, nil, fmt.Errorf("%s has no file LICENSE", m.Path)
+		return nil, nil, fmt.Errorf("%s has no licence file", m.Path)
 	}
 	return texts, kinds, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // Transform drops managed fields, and stores equal parts of Machines only once. It is the cache.TransformFunc of kinds
 // that do not set their own. A Machine takes 2,480 bytes in the cache of a provider, including indexes. With only the
-// managed fields dropped, it would take 4,646 (TestWhatTheCachesKeepOfAMachineAndItsNode in bench/micro).
+// managed fields dropped, it would take 4,646 (TestCachedMachineAndNodeAreSmall in bench/micro).
 func Transform(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)

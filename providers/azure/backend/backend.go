@@ -1,4 +1,4 @@
-// Package backend runs the Azure provider on an Azure in memory, for its demo and its tests.
+// Package backend runs the Azure provider on a fake Azure in memory, for the provider's demo and tests.
 package backend
 
 import (
@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
-// Azure is an Azure in memory, in a process of its own, and the provider of its machines.
+// Azure is a fake Azure in its own process, with the provider of its machines.
 type Azure struct{ endpoint endpoint }
 
-// endpoint is what the Azure in memory writes down when it serves.
+// endpoint is the content of the file that the fake Azure writes when it serves.
 type endpoint struct {
 	URL          string `json:"url"`
 	CAFile       string `json:"caFile"`
@@ -35,13 +35,13 @@ type endpoint struct {
 	Secret       string `json:"clientSecret"`
 }
 
-// State is what the Azure in memory tells its operator.
+// State is the state of the fake Azure, as its admin API returns it.
 type State struct {
-	// Resources are virtual machines, disks, interfaces and addresses, each as "<type>/<group>/<name>".
+	// Resources are virtual machines, disks, interfaces and addresses in the format "<type>/<group>/<name>".
 	Resources []string `json:"resources"`
-	// Made is how many virtual machines there have ever been.
-	Made int `json:"made"`
-	// Tags and Sizes are the virtual machines' by their names.
+	// Created is the number of virtual machines that were ever created.
+	Created int `json:"made"`
+	// Tags and Sizes are the tags and sizes of the virtual machines by name.
 	Tags  map[string]map[string]string `json:"tags"`
 	Sizes map[string]string            `json:"sizes"`
 }
@@ -81,7 +81,7 @@ func (a *Azure) Credentials() map[string]string {
 func (a *Azure) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
 	dir := filepath.Join(s.Dir(), a.Cloud())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of the Azure in memory: %w", err)
+		return "", fmt.Errorf("create the folder of the fake Azure: %w", err)
 	}
 	err = s.StartCloud(ctx, []string{"--dir=" + dir, "--listen=127.0.0.1:0"}, func(context.Context) error {
 		raw, err := os.ReadFile(filepath.Join(dir, "endpoint.json"))
@@ -94,22 +94,22 @@ func (a *Azure) Start(ctx context.Context, s *stack.Stack) (url string, err erro
 }
 
 // Left implements stack.Backend.
-func (a *Azure) Left(ctx context.Context) (live, made int, err error) {
+func (a *Azure) Left(ctx context.Context) (live, created int, err error) {
 	state, err := a.State(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	return len(state.Resources), state.Made, nil
+	return len(state.Resources), state.Created, nil
 }
 
-// State asks the Azure in memory what there is.
+// State reads the state of the fake Azure.
 func (a *Azure) State(ctx context.Context) (*State, error) {
 	state := &State{}
 	return state, a.ask(ctx, http.MethodGet, "state", nil, state)
 }
 
-// Fault makes calls to the Azure in memory fail until the returned function is called. fault is as its operator
-// writes one.
+// Fault injects a fault into the fake Azure until the returned function is called. The JSON of fault is that of
+// fakeazure.Fault.
 func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err error) {
 	var id int
 	if err := a.ask(ctx, http.MethodPost, "faults", fault, &id); err != nil {
@@ -122,11 +122,11 @@ func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err err
 
 func (a *Azure) ask(ctx context.Context, method, path string, send, receive any) error {
 	if a.endpoint.URL == "" {
-		return errors.New("the Azure in memory was not started")
+		return errors.New("the fake Azure is not started")
 	}
 	pem, err := os.ReadFile(a.endpoint.CAFile)
 	if err != nil {
-		return fmt.Errorf("read the certificate of the Azure in memory: %w", err)
+		return fmt.Errorf("read the certificate of the fake Azure: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem)
@@ -143,12 +143,12 @@ func (a *Azure) ask(ctx context.Context, method, path string, send, receive any)
 	request.Header.Set("Authorization", "Bearer "+a.endpoint.AdminKey)
 	response, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(request)
 	if err != nil {
-		return fmt.Errorf("ask the Azure in memory: %w", err)
+		return fmt.Errorf("call the fake Azure: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
-		return fmt.Errorf("the Azure in memory answers %s: %s", response.Status, strings.TrimSpace(string(text)))
+		return fmt.Errorf("the fake Azure returned %s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	return json.NewDecoder(response.Body).Decode(receive)
 }

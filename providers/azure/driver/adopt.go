@@ -12,14 +12,16 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// tagAdoptable, with the value "true", is on virtual machines outside of the resource group of a class that may be
-// adopted.
+// tagAdoptable is a tag that allows adoption. A virtual machine outside of the resource group of a class can be
+// adopted only if it has this tag with the value "true".
 const tagAdoptable = "machinist-adoptable"
 
-// Adopt implements provider.Adopter. A virtual machine is adopted if it is in the resource group of the class or has
-// the tag machinist-adoptable: the credentials may reach all of a subscription, and who may create a Machine must not
-// be able to delete whatever is in it. Beside tags, the delete options of disks and interfaces change, so that they go
-// with the machine; a tag keeps which did, for Disown.
+// Adopt implements provider.Adopter. A virtual machine can be adopted if it is in the resource group of the class or
+// has the tag machinist-adoptable. Without this rule, every user who may create a Machine could delete any virtual
+// machine of the subscription, because the credentials may reach all of it.
+//
+// In addition to tags, Adopt changes the delete options of disks and interfaces, so that Azure deletes them with the
+// machine. A tag records the changed ones for Disown.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -38,10 +40,10 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	// The machine counts as made from what the class says now. Of another class that a machine comes to have later,
-	// Update must answer that it needs another machine.
+	// The class's current specification counts as the one that the machine was created from. When the machine gets
+	// another class later, Update must report that it needs a replacement.
 	wanted[tagSpec] = specHash(spec)
-	const checks = 3 // Anything that happens to the machine in between makes the look worthless.
+	const checks = 3 // A change of the machine after it was read invalidates the checks, so they are repeated.
 	for check := 1; ; check++ {
 		in, err := c.adopt(ctx, at, own, wanted, req)
 		if codeOf(err) == "PreconditionFailed" && check < checks {
@@ -51,7 +53,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	}
 }
 
-// adopt checks a virtual machine and puts the wanted tags on it.
+// adopt checks a virtual machine and adds the wanted tags to it.
 func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string,
 	req provider.AdoptRequest) (*provider.Instance, error) {
 	group := groupOf(req.Class.Spec)
@@ -76,17 +78,17 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	}
 	if !own.owns(vm.Tags) && !strings.EqualFold(at.group, group) && value(vm.Tags[tagAdoptable]) != "true" {
 		return nil, provider.Errorf(provider.FailedPrecondition,
-			"virtual machine %s is in resource group %s, the class is for %s; to let it be adopted, tag it %s=true", at.name,
-			at.group, group, tagAdoptable)
+			"virtual machine %s is in resource group %s, but the class is for %s; to allow its adoption, give it the tag %s=true",
+			at.name, at.group, group, tagAdoptable)
 	}
 	tags := maps.Clone(vm.Tags)
 	if tags == nil {
 		tags = map[string]*string{}
 	}
-	parts := withParts(vm.Properties)
+	parts := deleteOptionsChange(vm.Properties)
 	if parts != nil && tags[tagDetached] == nil {
-		if written := detachedIn(vm.Properties); written != "" {
-			tags[tagDetached] = ref(written) // Disown puts them back.
+		if kept := encodeDetached(vm.Properties); kept != "" {
+			tags[tagDetached] = ref(kept) // Disown restores these delete options.
 		}
 	}
 	changed := false
@@ -96,7 +98,7 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 		}
 	}
 	if changed || parts != nil {
-		// What changed between the check and this must not be lost, nor another's tags be put over.
+		// IfMatch: a change since the read must not be lost, and the tags of another owner must not be overwritten.
 		if _, err := c.vms.BeginUpdate(ctx, at.group, at.name,
 			armcompute.VirtualMachineUpdate{Tags: tags, Properties: parts},
 			&armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag}); err != nil {
@@ -107,19 +109,20 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	return c.convert(vm)
 }
 
-// withParts returns the change by which the disks and interfaces that a virtual machine was made with go when it goes,
-// nil if they do: Delete removes parts by the names that Create gives, which those of an adopted machine do not have.
-// Disks that were attached to it stay: they are volumes of pods, or a person's.
+// deleteOptionsChange returns the change after which Azure deletes the machine's own disks and interfaces together
+// with the machine, or nil if Azure already does. The change is necessary because Delete finds parts by the names
+// that Create gives, and the parts of an adopted machine have other names. Disks that were attached later are kept:
+// they are volumes of pods or belong to a user.
 // https://learn.microsoft.com/azure/virtual-machines/delete
-func withParts(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineProperties {
+func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineProperties {
 	if p == nil {
 		return nil
 	}
 	var change armcompute.VirtualMachineProperties
-	if storage, differs := withDisks(p.StorageProfile); differs {
+	if storage, differs := diskDeleteOptions(p.StorageProfile); differs {
 		change.StorageProfile = storage
 	}
-	if network, differs := withInterfaces(p.NetworkProfile); differs {
+	if network, differs := interfaceDeleteOptions(p.NetworkProfile); differs {
 		change.NetworkProfile = network
 	}
 	if change.StorageProfile == nil && change.NetworkProfile == nil {
@@ -128,18 +131,19 @@ func withParts(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachin
 	return &change
 }
 
-// withDisks returns the disks as they have to be, all of them: a list in a change replaces the one that is there.
-func withDisks(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile, differs bool) {
+// diskDeleteOptions returns all disks with the wanted delete options. The list must be complete, because a list in a
+// change replaces the existing one.
+func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile, differs bool) {
 	if p == nil {
 		return nil, false
 	}
-	stays := func(made *armcompute.DiskCreateOptionTypes, option *armcompute.DiskDeleteOptionTypes) bool {
-		return value(made) == armcompute.DiskCreateOptionTypesAttach ||
+	unchanged := func(create *armcompute.DiskCreateOptionTypes, option *armcompute.DiskDeleteOptionTypes) bool {
+		return value(create) == armcompute.DiskCreateOptionTypesAttach ||
 			value(option) == armcompute.DiskDeleteOptionTypesDelete
 	}
 	changed = &armcompute.StorageProfile{}
-	// An ephemeral disk is no resource, and goes anyway.
-	if os := p.OSDisk; os != nil && os.DiffDiskSettings == nil && !stays(os.CreateOption, os.DeleteOption) {
+	// An ephemeral disk is not a resource, and Azure always deletes it with the machine.
+	if os := p.OSDisk; os != nil && os.DiffDiskSettings == nil && !unchanged(os.CreateOption, os.DeleteOption) {
 		disk := *os
 		disk.DeleteOption, differs = ref(armcompute.DiskDeleteOptionTypesDelete), true
 		changed.OSDisk = &disk
@@ -147,7 +151,7 @@ func withDisks(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile
 	var dataDiffers bool
 	for _, data := range p.DataDisks {
 		disk := *data
-		if !stays(disk.CreateOption, disk.DeleteOption) {
+		if !unchanged(disk.CreateOption, disk.DeleteOption) {
 			disk.DeleteOption, dataDiffers = ref(armcompute.DiskDeleteOptionTypesDelete), true
 		}
 		changed.DataDisks = append(changed.DataDisks, &disk)
@@ -158,17 +162,17 @@ func withDisks(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile
 	return changed, differs || dataDiffers
 }
 
-// withInterfaces returns the interfaces as they have to be, all of them.
-func withInterfaces(p *armcompute.NetworkProfile) (changed *armcompute.NetworkProfile, differs bool) {
+// interfaceDeleteOptions returns all interfaces with the wanted delete options.
+func interfaceDeleteOptions(p *armcompute.NetworkProfile) (changed *armcompute.NetworkProfile, differs bool) {
 	if p == nil {
 		return nil, false
 	}
 	changed = &armcompute.NetworkProfile{}
-	for _, one := range p.NetworkInterfaces {
-		reference := armcompute.NetworkInterfaceReference{ID: one.ID,
+	for _, existing := range p.NetworkInterfaces {
+		reference := armcompute.NetworkInterfaceReference{ID: existing.ID,
 			Properties: &armcompute.NetworkInterfaceReferenceProperties{}}
-		if one.Properties != nil {
-			*reference.Properties = *one.Properties
+		if existing.Properties != nil {
+			*reference.Properties = *existing.Properties
 		}
 		if value(reference.Properties.DeleteOption) != armcompute.DeleteOptionsDelete {
 			reference.Properties.DeleteOption, differs = ref(armcompute.DeleteOptionsDelete), true

@@ -8,10 +8,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 )
 
-// What was attached to a machine is a volume of a pod, or a person's, and survives the machine.
+// A disk that was attached to a machine is a volume of a pod or belongs to a user, and survives the machine.
 //
 // Rule: azure-adopted-parts-go.
-func TestAttachedDisksStay(t *testing.T) {
+func TestAttachedDisksAreKept(t *testing.T) {
 	disk := func(lun int32, made armcompute.DiskCreateOptionTypes,
 		option armcompute.DiskDeleteOptionTypes) *armcompute.DataDisk {
 		return &armcompute.DataDisk{Lun: &lun, CreateOption: &made, DeleteOption: ref(option)}
@@ -24,21 +24,21 @@ func TestAttachedDisksStay(t *testing.T) {
 	for name, test := range map[string]struct {
 		has, want *armcompute.VirtualMachineProperties
 	}{
-		"nothing is known":       {nil, nil},
-		"only a volume":          {storage(disk(0, attach, detach)), nil},
-		"all go":                 {storage(disk(0, empty, remove), disk(1, attach, detach)), nil},
-		"one stays, one volume":  {storage(disk(0, empty, detach), disk(1, attach, detach)), storage(disk(0, empty, remove), disk(1, attach, detach))},
-		"an ephemeral root disk": {&armcompute.VirtualMachineProperties{StorageProfile: &armcompute.StorageProfile{OSDisk: &armcompute.OSDisk{DiffDiskSettings: &armcompute.DiffDiskSettings{}}}}, nil},
+		"no properties":                    {nil, nil},
+		"one attached volume":              {storage(disk(0, attach, detach)), nil},
+		"already deleted with the machine": {storage(disk(0, empty, remove), disk(1, attach, detach)), nil},
+		"one kept disk, one volume":        {storage(disk(0, empty, detach), disk(1, attach, detach)), storage(disk(0, empty, remove), disk(1, attach, detach))},
+		"ephemeral root disk":              {&armcompute.VirtualMachineProperties{StorageProfile: &armcompute.StorageProfile{OSDisk: &armcompute.OSDisk{DiffDiskSettings: &armcompute.DiffDiskSettings{}}}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := withParts(test.has); !reflect.DeepEqual(got, test.want) {
-				t.Errorf("got %s, want %s", shown(got), shown(test.want))
+			if got := deleteOptionsChange(test.has); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %s, want %s", jsonOf(got), jsonOf(test.want))
 			}
 		})
 	}
 }
 
-func shown(p *armcompute.VirtualMachineProperties) string {
+func jsonOf(p *armcompute.VirtualMachineProperties) string {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err.Error()

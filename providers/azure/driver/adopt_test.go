@@ -7,11 +7,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A virtual machine that somebody made without delete options leaves its disk and its interface behind when it is
-// deleted. Once it is adopted, they are the Machine's, and would be paid for without end.
+// A virtual machine that was created without delete options keeps its disk and its interface when it is deleted.
+// After adoption they belong to the Machine. If they stayed, they would cost money forever.
 //
 // Rule: azure-adopted-parts-go.
-func TestTheDiskAndTheInterfaceOfAnAdoptedMachineGoWithIt(t *testing.T) {
+func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		before := c.Resources()
@@ -28,18 +28,18 @@ func TestTheDiskAndTheInterfaceOfAnAdoptedMachineGoWithIt(t *testing.T) {
 		c.eventually("the machine is gone", func() (bool, string) {
 			result, err := c.driver().Delete(t.Context(), remove)
 			c.must(err)
-			return result.Gone, "it is not"
+			return result.Gone, "the machine still exists"
 		})
 		if left := c.Resources(); !slices.Equal(left, before) {
-			t.Errorf("before there were %v, and after the machine %v", before, left)
+			t.Errorf("got the resources %v after the deletion, want %v", left, before)
 		}
 	})
 }
 
-// A change of class is a change of the machine, also of one that was adopted.
+// A change of the class is a change of the machine, also for an adopted machine.
 //
 // Rule: adopted-counts-as-declared.
-func TestAnAdoptedMachineIsTakenForWhatItsClassSaid(t *testing.T) {
+func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", nil)
@@ -55,10 +55,11 @@ func TestAnAdoptedMachineIsTakenForWhatItsClassSaid(t *testing.T) {
 			return result
 		}
 		if got := update(r.Class); got.Outcome == provider.UpdateNeedsReplacement {
-			t.Errorf("with the class that it was adopted by: %s", got.Reason)
+			t.Errorf("with the class of the adoption: got %s (%s), want no replacement", got.Outcome, got.Reason)
 		}
 		if got := update(class("zone", "2")); got.Outcome != provider.UpdateNeedsReplacement {
-			t.Errorf("with a class for another zone: %s %s", got.Outcome, got.Reason)
+			t.Errorf("with a class for another zone: got %s (%s), want %s", got.Outcome, got.Reason,
+				provider.UpdateNeedsReplacement)
 		}
 	})
 }

@@ -15,11 +15,12 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// podsPerNode is the kubelet's default.
+// podsPerNode is the default maximum of the kubelet.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver. Azure's list of sizes tells what each has, and whether the subscription may
-// have it in the region and zone. https://learn.microsoft.com/rest/api/compute/resource-skus/list
+// Capacity implements provider.Driver. Azure's list of sizes contains the resources of each size, and whether the
+// subscription may use the size in the region and zone.
+// https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -39,17 +40,17 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 		for _, sku := range page.Value {
 			if value(sku.ResourceType) == "virtualMachines" && strings.EqualFold(value(sku.Name), spec.VMSize) &&
 				inLocation(sku, spec.Location) {
-				if err := available(sku, &spec); err != nil {
+				if err := checkAvailable(sku, &spec); err != nil {
 					return provider.Capacity{}, err
 				}
 				return capacityOf(sku, &spec), nil
 			}
 		}
 	}
-	return provider.Capacity{}, unserved("vmSize", "region %q has no size %q", spec.Location, spec.VMSize)
+	return provider.Capacity{}, notOffered("vmSize", "region %q has no size %q", spec.Location, spec.VMSize)
 }
 
-func unserved(field, format string, args ...any) error {
+func notOffered(field, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = field
 	return e
@@ -59,15 +60,16 @@ func inLocation(sku *armcompute.ResourceSKU, location string) bool {
 	return slices.ContainsFunc(sku.Locations, func(l *string) bool { return strings.EqualFold(value(l), location) })
 }
 
-// available refuses a size that the subscription may not have there.
-func available(sku *armcompute.ResourceSKU, s *machine.Spec) error {
+// checkAvailable returns an error for a size that the subscription cannot use in the region or zone of the
+// specification.
+func checkAvailable(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 	if s.Zone != "" {
 		has := slices.ContainsFunc(sku.LocationInfo, func(info *armcompute.ResourceSKULocationInfo) bool {
 			return info != nil && strings.EqualFold(value(info.Location), s.Location) &&
 				slices.ContainsFunc(info.Zones, func(z *string) bool { return value(z) == s.Zone })
 		})
 		if !has {
-			return unserved("zone", "size %q is not in zone %q of region %q", s.VMSize, s.Zone, s.Location)
+			return notOffered("zone", "size %q is not in zone %q of region %q", s.VMSize, s.Zone, s.Location)
 		}
 	}
 	for _, r := range sku.Restrictions {
@@ -76,12 +78,12 @@ func available(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 		}
 		switch value(r.Type) {
 		case armcompute.ResourceSKURestrictionsTypeLocation:
-			return unserved("vmSize", "the subscription may not have size %q in region %q", s.VMSize, s.Location)
+			return notOffered("vmSize", "the subscription may not use size %q in region %q", s.VMSize, s.Location)
 		case armcompute.ResourceSKURestrictionsTypeZone:
 			if s.Zone != "" && r.RestrictionInfo != nil && slices.ContainsFunc(r.RestrictionInfo.Zones, func(z *string) bool {
 				return value(z) == s.Zone
 			}) {
-				return unserved("zone", "the subscription may not have size %q in zone %q of region %q", s.VMSize, s.Zone,
+				return notOffered("zone", "the subscription may not use size %q in zone %q of region %q", s.VMSize, s.Zone,
 					s.Location)
 			}
 		}
@@ -89,8 +91,8 @@ func available(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 	return nil
 }
 
-// capacityOf is what the kubelet of such a machine reports as allocatable, by its defaults: it keeps back 100 MiB of
-// memory and a tenth of the disk. What the machine's own system takes is not known.
+// capacityOf returns what the kubelet of such a machine reports as allocatable with its default settings: it reserves
+// 100 MiB of memory and a tenth of the disk. What the operating system takes is not known.
 func capacityOf(sku *armcompute.ResourceSKU, s *machine.Spec) provider.Capacity {
 	has := map[string]string{}
 	for _, capability := range sku.Capabilities {

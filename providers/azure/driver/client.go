@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// clients are those of one account.
+// clients contains the Azure clients of one account.
 type clients struct {
 	subscription string
 	endpoint     string
@@ -27,13 +27,13 @@ type clients struct {
 	raw        *arm.Client
 }
 
-// clients returns those of the credentials. They keep connections and access tokens.
+// clients returns the clients for the credentials. They keep connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	if withoutSecret(c) {
-		// Clients are shared by all with the same credentials, whatever their namespace.
+		// All users with the same credentials share clients, whatever their namespace, so each call checks the namespace.
 		a, err := parseCredentials(c)
 		if err == nil {
-			err = d.options.mayUse(a, c.Namespace())
+			err = d.options.checkGrant(a, c.Namespace())
 		}
 		if err != nil {
 			return nil, err
@@ -48,12 +48,13 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	})
 }
 
-// newClients makes those of an account. refused is called when the Resource Manager does not accept their token.
+// newClients returns new clients for an account. They call refused when the Resource Manager does not accept their
+// token.
 func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
 		Transport: d.http,
-		// Machinist retries, with a backoff that it shows.
+		// Machinist retries, with a backoff that it reports.
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 		Telemetry: policy.TelemetryOptions{ApplicationID: "machinist"},
 	}
@@ -61,20 +62,20 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Registering resource providers is up to the owner of the subscription, and needs more rights than machines do.
+	// The owner of the subscription registers resource providers. That needs more permissions than machines do.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	options.PerCallPolicies = []policy.Policy{onUnauthorized(refused)}
 	compute, err := armcompute.NewClientFactory(a.subscription, token, options)
 	if err != nil {
-		return nil, unusable()
+		return nil, clientError()
 	}
 	network, err := armnetwork.NewClientFactory(a.subscription, token, options)
 	if err != nil {
-		return nil, unusable()
+		return nil, clientError()
 	}
 	raw, err := arm.NewClient("machinist", "v1.0.0", token, options)
 	if err != nil {
-		return nil, unusable()
+		return nil, clientError()
 	}
 	return &clients{
 		subscription: a.subscription,
@@ -88,8 +89,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}, nil
 }
 
-// onUnauthorized is called for each answer that refuses the token. The SDK keeps a token until its time is over by
-// our clock; Azure may think otherwise.
+// onUnauthorized is a policy that calls the function for each response that refuses the token. The SDK keeps a token
+// until it expires by the local clock, but Azure may consider it expired earlier.
 type onUnauthorized func()
 
 // Do implements policy.Policy.
@@ -101,19 +102,19 @@ func (refused onUnauthorized) Do(r *policy.Request) (*http.Response, error) {
 	return response, err
 }
 
-func unusable() error {
-	return provider.Errorf(provider.Internal, "make a client of Azure")
+func clientError() error {
+	return provider.Errorf(provider.Internal, "create an Azure client")
 }
 
-// Clouds are the configurations of Azure's own, by name.
+// Clouds returns the configurations of Microsoft's Azure clouds by name.
 func Clouds() map[string]cloud.Configuration {
 	return map[string]cloud.Configuration{
 		"AzurePublic": cloud.AzurePublic, "AzureGovernment": cloud.AzureGovernment, "AzureChina": cloud.AzureChina,
 	}
 }
 
-// PrivateCloud is the configuration of one that is not Azure's own. Both addresses are URLs with https; an empty
-// audience is the endpoint.
+// PrivateCloud returns the configuration of a cloud that Microsoft does not operate. Both addresses are URLs with
+// https. The default of the audience is the endpoint.
 func PrivateCloud(authority, endpoint, audience string) cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,

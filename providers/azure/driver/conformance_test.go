@@ -29,23 +29,23 @@ func TestTheDriverConforms(t *testing.T) {
 		change func(*fakeazure.Options)
 	}{
 		"at once": {newCloud, func(o *fakeazure.Options) {}},
-		"lists lag, operations as well": {newCloud, func(o *fakeazure.Options) {
+		"lists lag, slow operations": {newCloud, func(o *fakeazure.Options) {
 			slow(o)
 			o.ListLag, o.Semantics.ClockSkew = 3*moment, 10*time.Minute
 		}},
-		"through the SDK's fakes": {newCloudBehindSDK, slow},
+		"through the fake servers of the SDK": {newCloudBehindSDK, slow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := test.open(t, test.change)
 			huge := &hugeAnswers{RoundTripper: c.transport}
 			c.transport = huge
-			// Tags come with the call that makes a resource, and no list is narrowed by them. The others are not played by
-			// the simulated Azure.
-			never := []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,
+			// The call that creates a resource sets its tags, and no list filters by tags. The simulated Azure does not
+			// implement the other faults.
+			unsupported := []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,
 				conformance.OperationFails, conformance.PartsInUse, conformance.PartsReserved}
 			if name != "at once" {
-				never = append(never, conformance.HugeAnswers) // How long they are is the same thing in all rounds.
+				unsupported = append(unsupported, conformance.HugeAnswers) // One configuration is enough for response sizes.
 			}
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },
@@ -54,12 +54,12 @@ func TestTheDriverConforms(t *testing.T) {
 				InvalidSpecs: []conformance.InvalidSpec{
 					{Name: "no location", Spec: sample.Spec("location", nil), Field: "location"},
 					{Name: "no subnet", Spec: sample.Spec("networkInterfaces", []any{}), Field: "networkInterfaces"},
-					{Name: "another's tag", Spec: sample.Spec("tags.machinist-cluster", "x"), Field: "tags"},
+					{Name: "reserved tag", Spec: sample.Spec("tags.machinist-cluster", "x"), Field: "tags"},
 				},
 				MalformedCredentials: []provider.Credentials{
 					credentials("tenantID", "no tenant"), credentials("subscriptionID", "none"), credentials("clientID", ""),
 					credentials("clientSecret", "two words"),
-					credentials("clientCertificate", "-----BEGIN NOTHING-----"), credentials("password", "what is this"),
+					credentials("clientCertificate", "-----BEGIN NOTHING-----"), credentials("password", "x"),
 				},
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
 				PublicCredentials: []string{"tenantID", "subscriptionID", "clientID", "azureTenantId", "azure_tenant_id",
@@ -67,7 +67,7 @@ func TestTheDriverConforms(t *testing.T) {
 				Version:       "v1.36.3",
 				Timeout:       time.Minute,
 				Full:          true,
-				Never:         never,
+				Never:         unsupported,
 				Legacies:      legacies(),
 				CollectorTags: collectorTags(),
 				Cloud: conformance.Cloud{
@@ -81,8 +81,8 @@ func TestTheDriverConforms(t *testing.T) {
 					},
 					Inject: func(_ context.Context, f conformance.Fault) (func(), error) {
 						if f.Kind == conformance.HugeAnswers {
-							huge.are.Store(true)
-							return func() { huge.are.Store(false) }, nil
+							huge.on.Store(true)
+							return func() { huge.on.Store(false) }, nil
 						}
 						return c.inject(f)
 					},
@@ -93,16 +93,15 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-// hugeAnswers is a transport that makes the Resource Manager's answers a quarter of a gigabyte longer, with white
-// space.
+// hugeAnswers is a transport that appends 256 MiB of white space to the responses of the Resource Manager.
 type hugeAnswers struct {
 	http.RoundTripper
-	are atomic.Bool
+	on atomic.Bool
 }
 
 func (h *hugeAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := h.RoundTripper.RoundTrip(r)
-	if err != nil || !h.are.Load() || !strings.HasPrefix(r.URL.Path, "/subscriptions/") {
+	if err != nil || !h.on.Load() || !strings.HasPrefix(r.URL.Path, "/subscriptions/") {
 		return response, err
 	}
 	response.ContentLength = -1
@@ -123,7 +122,7 @@ func (whiteSpace) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// behave makes Azure do something until the returned function is called.
+// behave changes Azure's behavior until the returned function is called.
 func (c *cloud) behave(begin, end func(*fakeazure.Options)) (func(), error) {
 	c.Adjust(begin)
 	return func() { c.Adjust(end) }, nil
@@ -133,8 +132,8 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	type options = fakeazure.Options
 	switch f.Kind {
 	case conformance.LateReads:
-		return c.behave(func(o *options) { o.Semantics.NewUnknown, o.Semantics.GoneKnown = f.For, f.For },
-			func(o *options) { o.Semantics.NewUnknown, o.Semantics.GoneKnown = 0, 0 })
+		return c.behave(func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = f.For, f.For },
+			func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = 0, 0 })
 	case conformance.LateLists:
 		var before time.Duration
 		return c.behave(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) {
@@ -186,7 +185,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	return c.Inject(fault), nil
 }
 
-// launch makes a virtual machine past the driver, as somebody with a script does.
+// launch creates a virtual machine without the driver, as a user's script would.
 func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	c.launched++
 	return c.launchNamed(ctx, fmt.Sprintf("untagged-%d", c.launched), tags)
@@ -210,7 +209,7 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 	if err != nil {
 		return "", nil, err
 	}
-	c.eventually("the interface is made", func() (bool, string) {
+	c.eventually("the virtual machine is accepted", func() (bool, string) {
 		err = c.call(ctx, http.MethodPut, vm+"?api-version=2025-04-01", map[string]any{
 			"location": "westeurope", "tags": tags,
 			"properties": map[string]any{
@@ -228,24 +227,24 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 		return err == nil, fmt.Sprint(err)
 	})
 	c.eventually("the machine runs", func() (bool, string) {
-		return slices.Contains(c.Running(), name), "it does not"
+		return slices.Contains(c.Running(), name), "the machine does not run"
 	})
 	return "azure://" + vm, func(ctx context.Context) error {
 		return c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil)
 	}, nil
 }
 
-// call sends a request as somebody without the SDK does.
+// call sends a request without the SDK.
 func (c *cloud) call(ctx context.Context, method, path string, body any) error {
-	return c.answered(ctx, method, path, body, nil)
+	return c.send(ctx, method, path, body, nil)
 }
 
-// read is call for what is only read, into out.
+// read sends a GET request and decodes the response into out.
 func (c *cloud) read(ctx context.Context, path string, out any) error {
-	return c.answered(ctx, http.MethodGet, path, nil, out)
+	return c.send(ctx, http.MethodGet, path, nil, out)
 }
 
-func (c *cloud) answered(ctx context.Context, method, path string, body, out any) error {
+func (c *cloud) send(ctx context.Context, method, path string, body, out any) error {
 	client := &http.Client{Transport: c.transport}
 	form := "grant_type=client_credentials&client_id=" + application + "&client_secret=" + secret + "&scope=x/.default"
 	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded",

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of a Secret with credentials.
+// These are the keys of a Secret with credentials.
 const (
 	keyTenant       = "tenantID"
 	keySubscription = "subscriptionID"
@@ -32,7 +32,7 @@ var (
 
 const maxSecretBytes = 16 << 10
 
-// account is a Secret's content, checked.
+// account is the checked content of a Secret.
 type account struct {
 	tenant, subscription, client string
 	secret                       string
@@ -40,17 +40,18 @@ type account struct {
 	key                          crypto.PrivateKey
 }
 
-// parseCredentials reads a Secret. White space around values is not part of them: Secrets made from files end in a
-// newline. Errors name the key and never the value.
+// parseCredentials reads a Secret. It ignores white space around values, because Secrets created from files end in a
+// newline. Errors contain the key and never the value.
 func parseCredentials(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
-			"there are no credentials; a Secret with the keys %s, %s and %s is needed", keyTenant, keySubscription, keyClient)
+			"the credentials are missing; create a Secret with the keys %s, %s and %s", keyTenant, keySubscription, keyClient)
 	}
 	known := []string{keyTenant, keySubscription, keyClient, keySecret, keyCertificate}
 	for _, key := range c.Keys() {
 		if !slices.Contains(known, key) {
-			return account{}, malformed("%.128q is not a key of the credentials; there are %s", key, strings.Join(known, ", "))
+			return account{}, malformed("the credentials have the unknown key %.128q; the known keys are %s", key,
+				strings.Join(known, ", "))
 		}
 	}
 	get := func(key string) string {
@@ -83,7 +84,7 @@ func parseCredentials(c provider.Credentials) (account, error) {
 		return account{}, malformed("the key %q of the credentials is longer than %d bytes", keyCertificate, maxSecretBytes)
 	}
 	var err error
-	// What the parser says may quote what it read.
+	// The parser's error is dropped, because it may quote its input.
 	if a.certificates, a.key, err = azidentity.ParseCertificates(pem.Reveal(), nil); err != nil {
 		return account{},
 			malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
@@ -91,15 +92,15 @@ func parseCredentials(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// Grant lets credentials without a secret and a certificate use the process's own workload identity.
+// Grant allows credentials without a secret and a certificate to use the process's own workload identity.
 type Grant struct {
-	// Namespace is that of the Secret.
+	// Namespace is the namespace of the Secret.
 	Namespace string
 	// Client is the ID of the application that the Secret names.
 	Client string
 }
 
-// ParseGrant reads NAMESPACE/CLIENT-ID.
+// ParseGrant parses NAMESPACE/CLIENT-ID.
 func ParseGrant(text string) (Grant, error) {
 	namespace, client, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || !uuidFormat.MatchString(client) {
@@ -116,9 +117,9 @@ func withoutSecret(c provider.Credentials) bool {
 	return !hasSecret && !hasCertificate && !c.Empty()
 }
 
-// mayUse returns nil if the account has a secret of its own or may use the process's workload identity, if there is
-// one.
-func (o *Options) mayUse(a account, namespace string) error {
+// checkGrant returns nil if the account has its own secret or certificate, or may use the process's workload
+// identity. It also returns nil if the process has no workload identity, because token reports that.
+func (o *Options) checkGrant(a account, namespace string) error {
 	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
 		return nil
 	}
@@ -136,7 +137,7 @@ func malformed(format string, args ...any) error {
 	return provider.Errorf(provider.InvalidArgument, format, args...)
 }
 
-// token returns what gets access tokens for the account.
+// token returns the credential that requests access tokens for the account.
 func (o *Options) token(a account, client azcore.ClientOptions) (azcore.TokenCredential, error) {
 	var token azcore.TokenCredential
 	var err error
@@ -158,7 +159,7 @@ func (o *Options) token(a account, client azcore.ClientOptions) (azcore.TokenCre
 		})
 	}
 	if err != nil {
-		// It may quote what it was given.
+		// The error is dropped, because it may quote the credentials.
 		return nil, provider.Errorf(provider.InvalidArgument, "the credentials cannot be used")
 	}
 	return token, nil

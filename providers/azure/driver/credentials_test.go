@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// newKey is a private key with its certificate, as a Secret has them.
+// newKey returns a private key, and the key with its certificate in the format of a Secret.
 func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -45,26 +45,26 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	return key, out.String()
 }
 
-// lists reports whether credentials work.
-func (c *cloud) lists(credentials provider.Credentials) error {
+// list returns the error of a List call with the credentials.
+func (c *cloud) list(credentials provider.Credentials) error {
 	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster,
 		Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
 	return err
 }
 
-func TestAnApplicationSignsInWithItsCertificate(t *testing.T) {
+func TestApplicationSignsInWithCertificate(t *testing.T) {
 	key, secret := newKey(t)
 	_, another := newKey(t)
 	c := newCloud(t, func(o *fakeazure.Options) { o.Secret, o.Certificate = "", &key.PublicKey })
-	c.must(c.lists(credentials("clientSecret", "", "clientCertificate", secret)))
-	err := c.lists(credentials("clientSecret", "", "clientCertificate", another))
+	c.must(c.list(credentials("clientSecret", "", "clientCertificate", secret)))
+	err := c.list(credentials("clientSecret", "", "clientCertificate", another))
 	if provider.CodeOf(err) != provider.Unauthenticated {
-		t.Errorf("with another certificate: %v", err)
+		t.Errorf("with another certificate: got %v, want Unauthenticated", err)
 	}
 }
 
-// The token of the process is read anew, so that it may change while the process runs.
-func TestTheProcessSignsInWithItsWorkloadIdentity(t *testing.T) {
+// Each new driver reads the token file again, so the token may change while the process runs.
+func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 	key, _ := newKey(t)
 	const subject = "system:serviceaccount:machinist-system:machinist-provider-azure"
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -79,22 +79,22 @@ func TestTheProcessSignsInWithItsWorkloadIdentity(t *testing.T) {
 		c.must(os.WriteFile(c.token, []byte(signed), 0o600))
 	}
 	own := credentials("clientSecret", "")
-	if err := c.lists(own); provider.CodeOf(err) != provider.Unauthenticated ||
+	if err := c.list(own); provider.CodeOf(err) != provider.Unauthenticated ||
 		!strings.Contains(err.Error(), "workload identity") {
-		t.Errorf("without one: %v", err)
+		t.Errorf("without a token: got %v, want Unauthenticated", err)
 	}
 	c.token = filepath.Join(t.TempDir(), "token")
 	c.grants, own = []driver.Grant{{Namespace: "team-a", Client: application}}, own.In("team-a")
 	token(subject)
-	c.must(c.lists(own))
+	c.must(c.list(own))
 	token("system:serviceaccount:default:somebody")
-	if err := c.lists(own); provider.CodeOf(err) != provider.Unauthenticated {
-		t.Errorf("with the token of another account: %v", err)
+	if err := c.list(own); provider.CodeOf(err) != provider.Unauthenticated {
+		t.Errorf("with the token of another account: got %v, want Unauthenticated", err)
 	}
 }
 
-// A Secret that was changed is used from the next call on, by the process that runs.
-func TestCredentialsRotate(t *testing.T) {
+// A running driver uses a changed Secret from the next call on.
+func TestDriverUsesRotatedCredentials(t *testing.T) {
 	key, certificate := newKey(t)
 	c := newCloud(t, func(o *fakeazure.Options) { o.Certificate = &key.PublicKey })
 	d := c.driver()
@@ -106,7 +106,7 @@ func TestCredentialsRotate(t *testing.T) {
 	}
 }
 
-func TestCredentialsOfAnotherSubscriptionReachNothing(t *testing.T) {
+func TestCredentialsOfAnotherSubscriptionAreRefused(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		in, err := c.driver().Create(t.Context(), request("a", class()))
@@ -115,12 +115,12 @@ func TestCredentialsOfAnotherSubscriptionReachNothing(t *testing.T) {
 		get.ProviderID, get.Class.Credentials = in.ProviderID, credentials("subscriptionID",
 			strings.Replace(subscription, "2", "4", 1))
 		if _, err := c.driver().Get(t.Context(), get); provider.CodeOf(err) != provider.FailedPrecondition {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want FailedPrecondition", err)
 		}
 	})
 }
 
-func TestCapacityComesFromTheListOfSizes(t *testing.T) {
+func TestCapacityReadsListOfSizes(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		capacity := func(changes ...any) (provider.Capacity, error) {
@@ -142,11 +142,11 @@ func TestCapacityComesFromTheListOfSizes(t *testing.T) {
 		} {
 			_, err := capacity(changes...)
 			if e, _ := err.(*provider.Error); e == nil || e.Code != provider.FailedPrecondition || e.Field != field {
-				t.Errorf("%v: %v", changes, err)
+				t.Errorf("%v: got %v, want FailedPrecondition about %s", changes, err, field)
 			}
 		}
 		if _, err := capacity("vmSize", "Standard_M128s", "zone", nil); provider.CodeOf(err) != provider.FailedPrecondition {
-			t.Errorf("a size that the subscription may not have: %v", err)
+			t.Errorf("a size that the subscription may not use: got %v, want FailedPrecondition", err)
 		}
 	})
 }

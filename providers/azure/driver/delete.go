@@ -20,8 +20,9 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Delete implements provider.Driver. The virtual machine goes first, and takes its interfaces, addresses and disks
-// with it; what of them is left then, or was made by a Create that did not get further, is removed by its name.
+// Delete implements provider.Driver. It deletes the virtual machine first, and Azure deletes the interfaces,
+// addresses and disks together with it. Then Delete removes by name the parts that are left, or that an interrupted
+// Create left behind.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -43,7 +44,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne removes the virtual machine with a provider ID and its parts, and returns what is left.
+// deleteOne deletes the virtual machine with a provider ID and its parts, and returns the resources that are left.
 func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	at, err := c.locate(id)
 	if err != nil {
@@ -57,7 +58,7 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 		return nil, err
 	}
 	if !naming.IsOf(at.name, naming.Base(own.cluster, own.machine)) {
-		return nil, nil // It was adopted, and none of its parts have names that we gave; or it never was this machine's.
+		return nil, nil // It was adopted, so no part has a name that Create gave, or it never belonged to this machine.
 	}
 	p, known := partsIn(at.name, scope)
 	if !known {
@@ -68,18 +69,19 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 	if left, err = c.deleteParts(ctx, at.group, p, own); len(left) > 0 || err != nil {
 		return left, err
 	}
-	if never, err := c.neverWas(ctx, at); never || err != nil {
+	if gone, err := c.confirmedAbsent(ctx, at); gone || err != nil {
 		return nil, err
 	}
 	return []string{leftMachine(at)}, nil
 }
 
-// leftMachine names a virtual machine that is not gone yet.
+// leftMachine describes a virtual machine that still exists.
 func leftMachine(at location) string { return "virtual machine " + at.name }
 
-// neverWas reports whether a virtual machine that reads do not show is not there: a read may not know a new one yet.
-// Deleting what is not there is answered as such. The name is one that only the owner's machines have.
-func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
+// confirmedAbsent reports whether a virtual machine that a read does not find really does not exist. Reads may lag
+// behind a creation, but Azure reports for a deletion whether the machine exists. Deleting by name is safe, because
+// only machines of the owner have such a name.
+func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
 	switch {
@@ -91,15 +93,15 @@ func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
 	return response != nil && response.StatusCode == http.StatusNoContent, nil
 }
 
-// deleteAll removes all virtual machines of an owner, and all parts with his names, in a resource group; in the whole
-// subscription where group is empty. It returns what is left.
+// deleteAll deletes all virtual machines of an owner, and all parts with the owner's names, in a resource group. If
+// group is empty, it searches the whole subscription. It returns the resources that are left.
 func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left []string, err error) {
 	all, err := c.tagged(ctx, group, own)
 	if err != nil {
 		return nil, err
 	}
 	if first := (location{group: group, name: naming.Base(own.cluster, own.machine)}); group != "" && len(all) == 0 {
-		// The list may lag behind what a check one machine shows.
+		// The list may lag behind a read of one machine.
 		vm, err := c.get(ctx, first)
 		if err == nil && own.owns(vm.Tags) {
 			return []string{leftMachine(first)}, c.terminate(ctx, vm, first, own)
@@ -150,13 +152,13 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left 
 	return left, nil
 }
 
-// terminate asks for the end of a virtual machine that is the owner's, unless that was done.
+// terminate starts the deletion of a virtual machine of the owner, unless the machine is already being deleted.
 func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, at location, own owner) error {
 	in, err := c.convert(vm)
 	if err != nil {
 		return err
 	}
-	if err := c.mine(vm, in, own); err != nil {
+	if err := c.checkOwner(vm, in, own); err != nil {
 		return err
 	}
 	if in.State == provider.StateTerminating {
@@ -168,8 +170,9 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	return nil
 }
 
-// deleteParts asks for the deletion of all parts that exist, and returns those, each with Azure's answer where it does
-// not delete the part now. An address is in use as long as its interface is, so interfaces go first.
+// deleteParts starts the deletion of all parts that exist and returns these parts. If Azure does not delete a part
+// now, the result contains Azure's answer. Interfaces come first, because an address is in use as long as its
+// interface exists.
 func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (left []string, err error) {
 	for _, name := range p.interfaces {
 		found, err := c.interfaces.Get(ctx, group, name, nil)
@@ -179,10 +182,10 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 		if err != nil {
 			return nil, translate(ctx, err, "get network interface "+name)
 		}
-		if own.isAnothers(found.Tags) {
+		if own.belongsToAnother(found.Tags) {
 			continue
 		}
-		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+		if found.Properties != nil && isDeleting(found.Properties.ProvisioningState) {
 			left = append(left, "network interface "+name)
 			continue
 		}
@@ -190,7 +193,7 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 		if err != nil && !absent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete network interface "+name)
 		}
-		left = append(left, "network interface "+name+inItsWords(err))
+		left = append(left, "network interface "+name+azureAnswer(err))
 	}
 	for _, name := range p.publicIPs {
 		found, err := c.publicIPs.Get(ctx, group, name, nil)
@@ -200,19 +203,19 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 		if err != nil {
 			return nil, translate(ctx, err, "get public address "+name)
 		}
-		if own.isAnothers(found.Tags) {
+		if own.belongsToAnother(found.Tags) {
 			continue
 		}
 		if found.Properties != nil && (found.Properties.IPConfiguration != nil ||
-			isGoing(found.Properties.ProvisioningState)) {
+			isDeleting(found.Properties.ProvisioningState)) {
 			left = append(left, "public address "+name+usedBy(found.Properties.IPConfiguration))
-			continue // It is going, or its interface still is.
+			continue // Azure is deleting the address, or its interface still exists.
 		}
 		_, err = c.publicIPs.BeginDelete(ctx, group, name, nil)
 		if err != nil && !absent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete public address "+name)
 		}
-		left = append(left, "public address "+name+inItsWords(err))
+		left = append(left, "public address "+name+azureAnswer(err))
 	}
 	for _, name := range p.disks {
 		found, err := c.disks.Get(ctx, group, name, nil)
@@ -222,10 +225,10 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 		if err != nil {
 			return nil, translate(ctx, err, "get disk "+name)
 		}
-		if own.isAnothers(found.Tags) {
+		if own.belongsToAnother(found.Tags) {
 			continue
 		}
-		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+		if found.Properties != nil && isDeleting(found.Properties.ProvisioningState) {
 			left = append(left, "disk "+name)
 			continue
 		}
@@ -233,26 +236,27 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 		if err != nil && !absent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete disk "+name)
 		}
-		left = append(left, "disk "+name+inItsWords(err))
+		left = append(left, "disk "+name+azureAnswer(err))
 	}
 	return left, nil
 }
 
-// isGoing reports whether Azure is deleting something: to ask again costs a call, and may begin the deletion anew.
-func isGoing[T ~string](state *T) bool {
+// isDeleting reports whether Azure is deleting a resource. Another delete call would cost a call and might start the
+// deletion again.
+func isDeleting[T ~string](state *T) bool {
 	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
-// isAnothers reports whether a part with one of our names is tagged for somebody else. Without tags it is ours by its
-// name: Azure does not say that a disk has the tags of the machine that it was made with.
-func (o owner) isAnothers(tags map[string]*string) bool {
+// belongsToAnother reports whether a part with a name of the owner has the tags of another owner. Without tags, the
+// name decides: Azure does not promise that a disk has the tags of the machine that it was created with.
+func (o owner) belongsToAnother(tags map[string]*string) bool {
 	if tags[provider.TagCluster] == nil && tags[provider.TagMachineUID] == nil {
 		return false
 	}
 	return !o.owns(tags)
 }
 
-// usedBy names what has an address, to be put behind its name.
+// usedBy describes the user of an address, for use after the address's name.
 func usedBy(c *armnetwork.IPConfiguration) string {
 	if c == nil || c.ID == nil {
 		return ""
@@ -265,7 +269,7 @@ func usedBy(c *armnetwork.IPConfiguration) string {
 func inUse(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || response.StatusCode == http.StatusTooManyRequests {
-		return false // OperationNotAllowed is also the code of a quota of calls.
+		return false // A quota of calls has the code OperationNotAllowed, too.
 	}
 	switch response.ErrorCode {
 	case "NicInUse", "NicReservedForAnotherVm", "InUseNetworkInterfaceCannotBeDeleted", "PublicIPAddressCannotBeDeleted",
@@ -273,12 +277,12 @@ func inUse(err error) bool {
 		"AnotherOperationInProgress", "RetryableError":
 		return true
 	case "OperationNotAllowed":
-		return true // A disk that is still attached.
+		return true // The disk is still attached.
 	}
 	return false
 }
 
-// leftovers are the parts in a resource group whose names begin with a virtual machine's.
+// leftovers returns the parts in a resource group whose names begin with the name of a virtual machine.
 func (c *clients) leftovers(ctx context.Context, group, vm string, own owner) (parts, error) {
 	groups, err := c.list(ctx, group, vm, own)
 	if p := groups[strings.ToLower(group)]; err == nil && p != nil {
@@ -287,16 +291,16 @@ func (c *clients) leftovers(ctx context.Context, group, vm string, own owner) (p
 	return parts{}, err
 }
 
-// leftoversAnywhere are those in the whole subscription, by resource group.
+// leftoversAnywhere returns the parts in the whole subscription by resource group.
 func (c *clients) leftoversAnywhere(ctx context.Context, vm string, own owner) (map[string]*parts, error) {
 	return c.list(ctx, "", vm, own)
 }
 
-// list goes through all interfaces, addresses and disks.
+// list finds the parts of a virtual machine among all interfaces, addresses and disks.
 func (c *clients) list(ctx context.Context, group, vm string, own owner) (map[string]*parts, error) {
 	found := map[string]*parts{}
 	of := func(id, name *string, tags map[string]*string) *parts {
-		if !strings.HasPrefix(value(name), vm+"-") || own.isAnothers(tags) {
+		if !strings.HasPrefix(value(name), vm+"-") || own.belongsToAnother(tags) {
 			return nil
 		}
 		in := groupIn(value(id))
@@ -368,13 +372,13 @@ func (c *clients) list(ctx context.Context, group, vm string, own owner) (map[st
 		if err := list(); codeOf(err) == "ResourceGroupNotFound" {
 			return found, nil
 		} else if err != nil {
-			return nil, translate(ctx, err, "list what is left of "+vm)
+			return nil, translate(ctx, err, "list the parts of "+vm)
 		}
 	}
 	return found, nil
 }
 
-// each goes through all pages.
+// each calls do for each page.
 func each[T any](ctx context.Context, pager *runtime.Pager[T], do func(T)) error {
 	for pager.More() {
 		page, err := pager.NextPage(ctx)
@@ -386,7 +390,7 @@ func each[T any](ctx context.Context, pager *runtime.Pager[T], do func(T)) error
 	return nil
 }
 
-// groupIn is the resource group of a resource ID, in lower case.
+// groupIn returns the resource group of a resource ID in lower case.
 func groupIn(id string) string {
 	parsed, err := arm.ParseResourceID(id)
 	if err != nil {

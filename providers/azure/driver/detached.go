@@ -7,16 +7,18 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 )
 
-// tagDetached says of an adopted machine which of its parts were to stay when it goes: "os", the number of each data
-// disk as "d3", and the place of each interface in the list as "n0". Adopt writes it and Disown reads it.
+// tagDetached is a tag of an adopted machine that lists the parts that Azure would have kept when it deletes the
+// machine. "os" is the OS disk, "d3" the data disk with LUN 3, and "n0" the first interface. Adopt writes the tag and
+// Disown reads it.
 const tagDetached = "machinist-detached"
 
-// maxDetached is what the value of a tag holds. Parts beyond it would stay with ours when a migration is aborted.
+// maxDetached is the maximum length of a tag's value. If the list is longer, the parts at its end keep the delete
+// option "Delete" when a migration is aborted.
 const maxDetached = 256
 
-// detachedIn writes down the parts that withParts changes.
-func detachedIn(p *armcompute.VirtualMachineProperties) string {
-	change := withParts(p)
+// encodeDetached lists the parts that deleteOptionsChange changes.
+func encodeDetached(p *armcompute.VirtualMachineProperties) string {
+	change := deleteOptionsChange(p)
 	if change == nil {
 		return ""
 	}
@@ -44,15 +46,15 @@ func detachedIn(p *armcompute.VirtualMachineProperties) string {
 	return strings.Join(parts, " ")
 }
 
-// detached is the change by which the parts that detachedIn wrote down stay again, nil where there are none. A disk
-// that was detached since is not there to be changed.
-func detached(p *armcompute.VirtualMachineProperties, written string) *armcompute.VirtualMachineProperties {
-	if p == nil || written == "" {
+// restoreDetached returns the change after which Azure keeps the listed parts again, or nil if there are none. A disk
+// that has been detached meanwhile is not part of the change.
+func restoreDetached(p *armcompute.VirtualMachineProperties, list string) *armcompute.VirtualMachineProperties {
+	if p == nil || list == "" {
 		return nil
 	}
-	stays := map[string]bool{}
-	for part := range strings.FieldsSeq(written) {
-		stays[part] = true
+	kept := map[string]bool{}
+	for part := range strings.FieldsSeq(list) {
+		kept[part] = true
 	}
 	var change armcompute.VirtualMachineProperties
 	if s := p.StorageProfile; s != nil {
@@ -60,32 +62,32 @@ func detached(p *armcompute.VirtualMachineProperties, written string) *armcomput
 		differs := false
 		for _, data := range s.DataDisks {
 			disk := *data
-			if stays["d"+strconv.Itoa(int(value(disk.Lun)))] {
+			if kept["d"+strconv.Itoa(int(value(disk.Lun)))] {
 				disk.DeleteOption, differs = ref(armcompute.DiskDeleteOptionTypesDetach), true
 			}
 			disks = append(disks, &disk)
 		}
-		if differs || stays["os"] && s.OSDisk != nil {
+		if differs || kept["os"] && s.OSDisk != nil {
 			change.StorageProfile = &armcompute.StorageProfile{}
 		}
 		if differs {
 			change.StorageProfile.DataDisks = disks
 		}
-		if stays["os"] && s.OSDisk != nil {
+		if kept["os"] && s.OSDisk != nil {
 			disk := *s.OSDisk
 			disk.DeleteOption = ref(armcompute.DiskDeleteOptionTypesDetach)
 			change.StorageProfile.OSDisk = &disk
 		}
 	}
-	if n := p.NetworkProfile; n != nil && strings.Contains(written, "n") {
+	if n := p.NetworkProfile; n != nil && strings.Contains(list, "n") {
 		change.NetworkProfile = &armcompute.NetworkProfile{}
-		for i, one := range n.NetworkInterfaces {
-			reference := armcompute.NetworkInterfaceReference{ID: one.ID,
+		for i, existing := range n.NetworkInterfaces {
+			reference := armcompute.NetworkInterfaceReference{ID: existing.ID,
 				Properties: &armcompute.NetworkInterfaceReferenceProperties{}}
-			if one.Properties != nil {
-				*reference.Properties = *one.Properties
+			if existing.Properties != nil {
+				*reference.Properties = *existing.Properties
 			}
-			if stays["n"+strconv.Itoa(i)] {
+			if kept["n"+strconv.Itoa(i)] {
 				reference.Properties.DeleteOption = ref(armcompute.DeleteOptionsDetach)
 			}
 			change.NetworkProfile.NetworkInterfaces = append(change.NetworkProfile.NetworkInterfaces, &reference)

@@ -1,11 +1,12 @@
 // Package driver is the provider.Driver of Microsoft Azure.
 //
 // A machine is one virtual machine with a network interface for each entry of spec.networkInterfaces, their public IP
-// addresses, and managed disks. All have names that follow from the cluster, the machine's UID and the attempt, so
-// that whatever a call that was cut short has left is found by name, and carry Machinist's tags. Interfaces,
-// addresses and disks are made with the delete option "Delete": they go with the virtual machine, and Delete looks
-// afterwards whether they did.
+// addresses, and managed disks. The names of all resources follow from the cluster, the machine's UID and the
+// attempt, so the leftovers of an interrupted call can be found by name. All resources have Machinist's tags.
+// Interfaces, addresses and disks have the delete option "Delete": Azure deletes them with the virtual machine, and
+// Delete checks afterwards that they are gone.
 //
-// Nothing is kept in memory but clients, and nothing waits for an operation of the cloud but for the making of a
-// network interface, which takes Azure a second or two and without which it takes no virtual machine.
+// The driver keeps only clients in memory. It waits for an operation of the cloud only when it creates public
+// addresses and network interfaces. That takes a second or two, and Azure does not accept a virtual machine whose
+// interface does not exist.
 package driver

@@ -31,8 +31,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// The page for users has every field of the specification, and no others.
-func TestThePageHasEveryField(t *testing.T) {
+// The user documentation describes all fields of the specification and no others.
+func TestDocsDescribeEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
 	visit = func(path string, of reflect.Type) {
@@ -59,13 +59,13 @@ func TestThePageHasEveryField(t *testing.T) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "),
+		t.Errorf("the documentation has the fields\n%s\nwant\n%s", strings.Join(documented, " "),
 			strings.Join(fields, " "))
 	}
 }
 
-// The example fleet is one that the driver takes, and the page's class too.
-func TestTheExamplesAreTaken(t *testing.T) {
+// The driver accepts the classes and credentials of the example fleet.
+func TestDriverAcceptsExamples(t *testing.T) {
 	objects, err := examples.Azure.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -91,16 +91,16 @@ func TestTheExamplesAreTaken(t *testing.T) {
 				t.Errorf("class %s: %v", o.Name, err)
 			}
 			if o.Spec.Provider != driver.Name || !secrets[o.Spec.CredentialsRef.Name] || !secrets[o.Spec.UserDataRef.Name] {
-				t.Errorf("class %s: %+v", o.Name, o.Spec)
+				t.Errorf("class %s refers to another provider or to a missing Secret: %+v", o.Name, o.Spec)
 			}
 		}
 	}
 	if classes != 2 {
-		t.Errorf("there are %d classes", classes)
+		t.Errorf("got %d classes, want 2", classes)
 	}
 }
 
-// permissionsOf returns what the provider says that it has to be allowed.
+// permissionsOf returns the provider's list of required permissions.
 func permissionsOf(t *testing.T) *permissions.Needs {
 	t.Helper()
 	text, err := os.ReadFile("../permissions.yaml")
@@ -114,8 +114,9 @@ func permissionsOf(t *testing.T) *permissions.Needs {
 	return needs
 }
 
-// The page shows the role that `machinist provider permissions azure` prints, and the actions that fields need.
-func TestThePageHasTheRole(t *testing.T) {
+// The documentation shows the role that `machinist provider permissions azure` prints, and the actions that fields
+// need.
+func TestDocsShowRole(t *testing.T) {
 	needs := permissionsOf(t)
 	_, text, _ := strings.Cut(page(t), "```json\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -125,18 +126,19 @@ func TestThePageHasTheRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text != string(document) {
-		t.Errorf("the page has\n%s\nand the file\n%s", text, document)
+		t.Errorf("the documentation has the role\n%s\nwant\n%s", text, document)
 	}
 	for _, optional := range needs.Optional {
 		row := fmt.Sprintf("| `%s` | `%s` |", strings.Join(optional.Actions, "`, `"), optional.Field)
 		if !strings.Contains(page(t), row+"\n") {
-			t.Errorf("the page has no row %s", row)
+			t.Errorf("the documentation lacks the row %s", row)
 		}
 	}
 }
 
-// life takes a machine through all that the provider does for one, with a role, and returns the first error.
-func life(t *testing.T, actions []string) error {
+// runLifecycle creates, updates and deletes a machine with a role that allows the actions, and returns the first
+// error.
+func runLifecycle(t *testing.T, actions []string) error {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
 		o.Actions, o.Change, o.Boot, o.Stop = actions, time.Millisecond, time.Millisecond, time.Millisecond
@@ -184,34 +186,37 @@ func life(t *testing.T, actions []string) error {
 	})
 }
 
-// until asks until it is so or an error comes.
+// until calls ask until it reports done or returns an error.
 func until(c *cloud, ask func() (bool, error)) (err error) {
 	c.Helper()
-	c.eventually("it comes to an end", func() (bool, string) {
+	c.eventually("the operation ends", func() (bool, string) {
 		var done bool
 		done, err = ask()
-		return done || err != nil, "it does not"
+		return done || err != nil, "it has not ended"
 	})
 	return err
 }
 
-// The actions of the file are enough, and nothing of them is too much.
-func TestThePermissionsAreWhatIsNeeded(t *testing.T) {
+// The role allows everything that the provider needs, and every action in it is needed.
+func TestProviderNeedsExactlyItsPermissions(t *testing.T) {
 	actions := permissionsOf(t).Actions
 	if len(actions) < 10 {
-		t.Fatalf("the file has the actions %v", actions)
+		t.Fatalf("got only the actions %v", actions)
 	}
-	if err := life(t, actions); err != nil {
-		t.Errorf("with the actions of the file: %v", err)
+	if err := runLifecycle(t, actions); err != nil {
+		t.Errorf("with all actions: %v", err)
 	}
 	for i, action := range actions {
+		// The driver does not wait for compute operations today. Azure's documentation of asynchronous operations requires
+		// it.
 		if action == "Microsoft.Compute/locations/operations/read" {
-			continue // Nothing waits for the compute operations today. The page of Azure's on operations asks for it.
+			continue
 		}
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
-			if err := life(t, slices.Delete(slices.Clone(actions), i, i+1)); provider.CodeOf(err) != provider.PermissionDenied {
-				t.Errorf("without it: %v; want PermissionDenied, or it is not needed", err)
+			err := runLifecycle(t, slices.Delete(slices.Clone(actions), i, i+1))
+			if provider.CodeOf(err) != provider.PermissionDenied {
+				t.Errorf("without the action: got %v, want PermissionDenied; is the action needed?", err)
 			}
 		})
 	}

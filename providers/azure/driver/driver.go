@@ -15,27 +15,28 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Name of the provider.
+// Name is the name of the provider.
 const Name = "azure"
 
 // Options configure a Driver.
 type Options struct {
-	// Cloud is which Azure. Default: the public one.
+	// Cloud is the Azure cloud to use. Default: the public cloud.
 	Cloud cloud.Configuration
-	// PrivateCloud says that it is none of Azure's own: its authority is not asked about at Microsoft's.
+	// PrivateCloud marks a cloud that Microsoft does not operate. Its authority is then not validated with Microsoft.
 	PrivateCloud bool
-	// FederatedTokenFile is where the process's own workload identity is: a token of Kubernetes' that Microsoft Entra
-	// takes. Credentials without a secret and a certificate use it. By default there is none, and such credentials are
+	// FederatedTokenFile is the file with the process's own workload identity: a Kubernetes token that Microsoft Entra
+	// accepts. Credentials without a secret and a certificate use it. By default there is none, and such credentials are
 	// refused.
 	FederatedTokenFile string
-	// WorkloadIdentityFor are those who may use that identity. By default nobody may: its token would serve whoever can
-	// make a Secret with three IDs that are no secrets.
+	// WorkloadIdentityFor lists the grants to use that identity. By default there are none: a Secret with three IDs,
+	// which are not secret, would be enough to use the token.
 	WorkloadIdentityFor []Grant
-	// Transport sends all calls. Default: one like Go's, which keeps connections for many calls at a time.
+	// Transport sends all calls. Default: one like Go's default transport that keeps connections for many parallel
+	// calls.
 	Transport http.RoundTripper
-	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 2
-	// minutes. All tries of one attempt use the same names, so only what takes effect later than this, when another
-	// attempt has begun, can be a second machine; it is found as one too many by its tags.
+	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 2
+	// minutes. All calls of one attempt use the same names. Only a creation that takes effect later, after another
+	// attempt has begun, can result in a second machine. That machine is found by its tags and deleted.
 	CreateSettle time.Duration
 }
 
@@ -55,17 +56,17 @@ var (
 	_ provider.Accounter = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It fails when an option cannot be used.
+// New returns a driver. It does not connect. It returns an error if an option is invalid.
 func New(o Options) (*Driver, error) {
 	if o.Cloud.ActiveDirectoryAuthorityHost == "" && o.Cloud.Services == nil {
 		o.Cloud = cloud.AzurePublic
 	}
-	for what, address := range map[string]string{
+	for name, address := range map[string]string{
 		"authority":        o.Cloud.ActiveDirectoryAuthorityHost,
 		"resource manager": o.Cloud.Services[cloud.ResourceManager].Endpoint,
 	} {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
-			return nil, fmt.Errorf("the %s %q is not a URL with https", what, address)
+			return nil, fmt.Errorf("the %s %q is not a URL with https", name, address)
 		}
 	}
 	if o.CreateSettle < 0 {
@@ -83,7 +84,7 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. A Create makes an address, an interface and a machine, one after the
+// CallTimeout implements provider.Timeouter. Create creates an address, an interface and a machine, one after the
 // other.
 func (d *Driver) CallTimeout() time.Duration { return 90 * time.Second }
 
@@ -99,10 +100,10 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if err != nil {
 		return err
 	}
-	return d.options.mayUse(a, req.Class.Credentials.Namespace())
+	return d.options.checkGrant(a, req.Class.Credentials.Namespace())
 }
 
-// owner is for those that a call is made.
+// owner is the cluster and the machine for which a call works.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -110,18 +111,18 @@ type owner struct {
 
 func ownerOf(cluster string, m provider.Machine) (owner, error) {
 	if cluster == "" || m.UID == "" {
-		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty",
+		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster ID %q or UID %q of machine %s/%s is empty",
 			cluster, m.UID, m.Namespace, m.Name)
 	}
 	return owner{cluster: cluster, machine: m}, nil
 }
 
-// owns reports whether tags are those of the cluster and of the machine.
+// owns reports whether the tags are those of the cluster and the machine.
 func (o owner) owns(tags map[string]*string) bool {
 	return value(tags[provider.TagCluster]) == o.cluster && value(tags[provider.TagMachineUID]) == string(o.machine.UID)
 }
 
-// value is what p points to, zero where it points to nothing.
+// value returns the value that p points to, or the zero value if p is nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -131,7 +132,7 @@ func value[T any](p *T) (v T) {
 
 func ref[T any](v T) *T { return &v }
 
-// orNil is a pointer to what is not zero.
+// orNil returns a pointer to v, or nil for the zero value.
 func orNil[T comparable](v T) *T {
 	var zero T
 	if v == zero {

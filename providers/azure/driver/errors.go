@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// translate makes of the SDK's error one with a canonical code. The message is ours, but for Azure's error code: what
-// Azure wrote beside that may repeat what it was sent.
+// translate returns a provider error for an error of the SDK. Its message contains only Azure's error code, because
+// the rest of Azure's answer may repeat what the request contained.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -30,59 +30,59 @@ func translate(ctx context.Context, err error, attempted string) error {
 	failed, noToken := errors.AsType[*azidentity.AuthenticationFailedError](err)
 	switch {
 	case refused:
-		out.Code, answer = meaning(response)
+		out.Code, answer = classify(response)
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(response.RawResponse)
 		}
 	case noToken && failed.RawResponse != nil:
-		out.Code, answer = signIn(failed.RawResponse.StatusCode)
+		out.Code, answer = signInError(failed.RawResponse.StatusCode)
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(failed.RawResponse)
 		}
 	case errors.Is(err, httpapi.ErrAnswerTooLong):
-		// It was carried out, for all that is known.
+		// Azure may have carried out the request.
 		out.Code, answer = provider.Internal, httpapi.ErrAnswerTooLong.Error()
 	case ctx.Err() != nil:
-		out.Code, answer = ended(ctx)
+		out.Code, answer = contextError(ctx)
 	case provider.CodeOf(err) != provider.Unknown:
-		out.Code, answer = provider.CodeOf(err), "no answer came in time"
+		out.Code, answer = provider.CodeOf(err), "Azure did not answer in time"
 	default:
-		// Whether it arrived nobody knows.
-		out.Code, answer = provider.Unavailable, "Azure could not be reached, or its answer not be read"
+		// The request may or may not have arrived.
+		out.Code, answer = provider.Unavailable, "Azure could not be reached, or its answer could not be read"
 	}
 	out.Message = attempted + ": " + answer
 	return out
 }
 
-// ended is for a call whose context is over.
-func ended(ctx context.Context) (provider.Code, string) {
+// contextError returns the code and message for a call whose context has ended.
+func contextError(ctx context.Context) (provider.Code, string) {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return provider.Canceled, "the call was cancelled"
+		return provider.Canceled, "the call was canceled"
 	}
-	return provider.DeadlineExceeded, "no answer came in time"
+	return provider.DeadlineExceeded, "Azure did not answer in time"
 }
 
-// signIn is for an answer of the identity platform to who asks for a token.
+// signInError returns the code and message for a response of the identity platform to a token request.
 // https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow
-func signIn(status int) (provider.Code, string) {
+func signInError(status int) (provider.Code, string) {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return provider.Throttled, "too many requests for tokens"
 	case status >= 500 || status == http.StatusRequestTimeout:
-		return provider.Unavailable, "the identity platform does not serve"
+		return provider.Unavailable, "the identity platform is not available"
 	}
 	return provider.Unauthenticated, "the identity platform does not accept the credentials"
 }
 
-// meaning is the one table from Azure's answers to our codes. What is not in it by name goes by its status.
-// InvalidArgument is only for what is wrong in the specification itself. What somebody repairs at Azure (a policy,
-// terms, a registration, a resource that is missing) is FailedPrecondition, and so is every other 4xx: nobody can say
-// that a change of the specification would help.
+// classify maps Azure's responses to provider codes. The status decides if the error code is not listed.
+// InvalidArgument is only for errors in the specification itself. Causes that an administrator fixes in Azure
+// (policies, terms, registrations, missing resources) are FailedPrecondition. Every other 4xx is FailedPrecondition,
+// too, because a change of the specification may not help.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/virtual-machines/error-messages
-func meaning(e *azcore.ResponseError) (provider.Code, string) {
-	named := func(code provider.Code, what string) (provider.Code, string) {
-		return code, what + " (" + azureCode(e.ErrorCode) + ")"
+func classify(e *azcore.ResponseError) (provider.Code, string) {
+	named := func(code provider.Code, text string) (provider.Code, string) {
+		return code, text + " (" + azureCode(e.ErrorCode) + ")"
 	}
 	if e.StatusCode == http.StatusTooManyRequests {
 		return named(provider.Throttled, "too many calls")
@@ -96,45 +96,46 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		"SubscriptionRequestsThrottled", "SubnetIsFull", "NetworkInterfaceCountLimitReached":
 		return named(provider.ResourceExhausted, "a quota of the subscription, or the subnet, is used up")
 	case "OperationNotAllowed":
-		// The same code says that a quota would be exceeded and that a state does not allow the operation; only words tell
-		// them apart. https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
+		// This code stands for an exceeded quota and for a state that does not allow the operation. Only the text
+		// distinguishes them.
+		// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 		if strings.Contains(strings.ToLower(e.Error()), "quota") {
 			return named(provider.ResourceExhausted, "a quota of the subscription is used up")
 		}
-		return named(provider.Aborted, "the resource's state does not allow it now")
+		return named(provider.Aborted, "the state of the resource does not allow the operation now")
 	case "AuthorizationFailed", "LinkedAuthorizationFailed":
-		return named(provider.PermissionDenied, "the credentials may not do this")
+		return named(provider.PermissionDenied, "the credentials do not have the permission")
 	case "RequestDisallowedByPolicy", "RequestDisallowedByAzure":
-		return named(provider.FailedPrecondition, "a policy forbids it")
+		return named(provider.FailedPrecondition, "a policy forbids the request")
 	case "ScopeLocked":
-		return named(provider.FailedPrecondition, "a lock on the resource, its group or the subscription forbids it")
+		return named(provider.FailedPrecondition, "a lock on the resource, its group or the subscription forbids the request")
 	case "MissingSubscriptionRegistration", "SubscriptionNotRegistered", "MissingRegistrationForLocation",
 		"NoRegisteredProviderFound":
-		return named(provider.FailedPrecondition, "the subscription is not registered for it")
+		return named(provider.FailedPrecondition, "a resource provider is not registered in the subscription")
 	case "ReadOnlyDisabledSubscription", "SubscriptionDisabled", "DisabledSubscription":
 		return named(provider.FailedPrecondition, "the subscription is disabled")
 	case "PropertyChangeNotAllowed":
-		return named(provider.AlreadyExists, "it exists with other properties")
+		return named(provider.AlreadyExists, "the resource exists with other properties")
 	case "AnotherOperationInProgress", "OperationPreempted", "RetryableError", "ReferencedResourceNotProvisioned",
 		"NicInUse",
 		"NicReservedForAnotherVm", "DiskOperationNotAllowed", "InUseNetworkInterfaceCannotBeDeleted",
 		"PublicIPAddressCannotBeDeleted", "PublicIPAddressInUse":
-		return named(provider.Aborted, "another operation is in its way")
+		return named(provider.Aborted, "another operation or resource blocks the request")
 	case "MarketplacePurchaseEligibilityFailed", "ResourcePurchaseValidationFailed", "VMMarketplaceInvalidInput":
 		return named(provider.FailedPrecondition,
-			"the image has a purchase plan that was not named, or whose terms nobody has accepted")
+			"the image has a purchase plan that the class does not name, or whose terms are not accepted")
 	case "PlatformImageNotFound", "ImageNotFound", "GalleryImageNotFound":
-		return named(provider.FailedPrecondition, "there is no such image")
+		return named(provider.FailedPrecondition, "the image does not exist")
 	case "ResourceGroupNotFound", "InvalidResourceReference", "LinkedInvalidPropertyId", "SubscriptionNotFound",
 		"InvalidSubscriptionId":
-		return named(provider.FailedPrecondition, "something that it refers to does not exist")
+		return named(provider.FailedPrecondition, "a resource that the request refers to does not exist")
 	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation",
 		"LocationNotAvailableForResourceType",
 		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
-		// The same codes say that a feature has to be enabled first; only words inform them apart.
+		// The same codes report that a feature must be enabled first. Only the text distinguishes these errors.
 		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli
 		if strings.Contains(strings.ToLower(e.Error()), "feature is not enabled") {
-			return named(provider.FailedPrecondition, "a feature that it needs is not enabled for the subscription")
+			return named(provider.FailedPrecondition, "a required feature is not enabled for the subscription")
 		}
 		return named(provider.InvalidArgument, "Azure does not accept a value")
 	}
@@ -142,52 +143,53 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 	case e.StatusCode == http.StatusUnauthorized:
 		return named(provider.Unauthenticated, "Azure does not accept the credentials")
 	case e.StatusCode == http.StatusForbidden:
-		return named(provider.PermissionDenied, "the credentials may not do this")
+		return named(provider.PermissionDenied, "the credentials do not have the permission")
 	case e.StatusCode == http.StatusNotFound:
-		return named(provider.NotFound, "there is no such resource")
+		return named(provider.NotFound, "the resource does not exist")
 	case e.StatusCode == http.StatusConflict, e.StatusCode == http.StatusPreconditionFailed:
-		return named(provider.Aborted, "it conflicts with what is there or under way")
+		return named(provider.Aborted, "the request conflicts with the state of a resource or with another operation")
 	case e.StatusCode == http.StatusRequestTimeout || e.StatusCode >= 500:
-		return named(provider.Unavailable, "Azure does not serve")
+		return named(provider.Unavailable, "Azure is not available")
 	case e.StatusCode >= 400:
 		return named(provider.FailedPrecondition, "Azure refuses the request")
 	}
-	// An operation that failed after it was accepted comes with the status of the answer that tells so.
+	// The status is below 400 if Azure had accepted the operation and reported its failure later.
 	return named(provider.Internal, "the operation failed")
 }
 
-// inItsWords is Azure's answer to a deletion that it does not carry out now, to be put behind the name of the resource;
-// empty for any other. Such an answer repeats nothing secret: a deletion sends a name only.
-func inItsWords(err error) string {
+// azureAnswer returns Azure's answer to a deletion that it does not carry out now, for use after the name of the
+// resource. For all other errors it returns an empty text. The answer contains no secret, because a deletion sends
+// only a name.
+func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || absent(err) {
 		return ""
 	}
-	said := azureCode(response.ErrorCode)
+	text := azureCode(response.ErrorCode)
 	var body struct {
 		Error struct{ Message string }
 	}
 	if response.RawResponse != nil {
 		if raw, err := runtime.Payload(response.RawResponse); err == nil && json.Unmarshal(raw, &body) == nil {
-			said += " " + body.Error.Message
+			text += " " + body.Error.Message
 		}
 	}
-	words := strings.FieldsFunc(said, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// azureCode is a code as Azure's answer has it, if it looks like one.
+// azureCode returns an error code of Azure if it has the format of one, so that no other text gets into messages.
 func azureCode(code string) string {
-	strange := func(r rune) bool {
+	invalid := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_'
 	}
-	if code == "" || len(code) > 80 || strings.ContainsFunc(code, strange) {
+	if code == "" || len(code) > 80 || strings.ContainsFunc(code, invalid) {
 		return "without a code"
 	}
 	return code
 }
 
-// retryAfter is what the answer asks for, zero where it does not.
+// retryAfter returns the wait time that the response asks for, or zero.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 func retryAfter(r *http.Response) time.Duration {
 	if r == nil {
@@ -196,7 +198,7 @@ func retryAfter(r *http.Response) time.Duration {
 	return httpapi.RetryAfter(r.Header)
 }
 
-// codeOf is Azure's error code, empty where there is none.
+// codeOf returns Azure's error code, or an empty text.
 func codeOf(err error) string {
 	if response, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return response.ErrorCode
@@ -204,24 +206,24 @@ func codeOf(err error) string {
 	return ""
 }
 
-// absent reports whether Azure has answered that the resource, or the group that it would be in, does not exist.
+// absent reports whether Azure has answered that the resource or its resource group does not exist.
 func absent(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	return ok && response.StatusCode == http.StatusNotFound && response.ErrorCode != "SubscriptionNotFound"
 }
 
-// refersToNothing reports whether Azure has answered that something which the request names does not exist.
-func refersToNothing(err error) bool {
+// isDanglingReference reports whether Azure has answered that a resource which the request refers to does not exist.
+func isDanglingReference(err error) bool {
 	code := codeOf(err)
 	return absent(err) || code == "InvalidResourceReference" || code == "LinkedInvalidPropertyId"
 }
 
-// withField says which field of providerSpec an error is about.
+// withField adds the field of the providerSpec that caused the error.
 func withField(err error, field string) error {
 	if e, ok := errors.AsType[*provider.Error](err); ok && e.Field == "" && e.Code.Terminal() {
-		about := *e
-		about.Field = field
-		return &about
+		out := *e
+		out.Field = field
+		return &out
 	}
 	return err
 }

@@ -20,19 +20,19 @@ func lookup(req provider.CreateRequest) provider.GetRequest {
 	return provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID}
 }
 
-// gallery is the ID of an image.
+// gallery is the ID of an image in a compute gallery.
 const gallery = "/subscriptions/" + subscription +
 	"/resourceGroups/shared/providers/Microsoft.Compute/galleries/images/images/node/versions/1.0.0"
 
-// whole is what a machine of the base specification consists of.
-func whole() []string {
+// allParts returns all resources of a machine of the base specification.
+func allParts() []string {
 	return []string{
 		"virtualMachines/machines/vm", "networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0",
 		"disks/machines/os", "disks/machines/data-0", "disks/machines/data-3",
 	}
 }
 
-func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
+func TestThrottlingReturnsRetryAfter(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		req := request("a", class())
@@ -43,23 +43,23 @@ func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
 			before := c.Calls()[operation]
 			_, err := c.driver().Create(t.Context(), req)
 			if provider.CodeOf(err) != provider.Throttled || provider.RetryAfter(err) != 17*time.Second {
-				t.Errorf("%s was throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err,
+				t.Errorf("%s is throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err,
 					provider.RetryAfter(err))
 			}
-			if tries := c.Calls()[operation] - before; tries != 0 {
-				t.Errorf("%s got through %d times", operation, tries)
+			if executed := c.Calls()[operation] - before; executed != 0 {
+				t.Errorf("%s was executed %d times", operation, executed)
 			}
 			end()
 		}
 		in, err := c.driver().Create(t.Context(), req)
 		c.must(err)
-		c.has(whole()...)
+		c.has(allParts()...)
 		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Delete", Status: http.StatusTooManyRequests,
 			Code: "TooManyRequests", RetryAfter: 3})
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope
 		if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 3*time.Second {
-			t.Errorf("a throttled deletion: %v with RetryAfter %s", err, provider.RetryAfter(err))
+			t.Errorf("throttled deletion: got %v with RetryAfter %s, want 3s", err, provider.RetryAfter(err))
 		}
 		end()
 		c.gone(c.driver(), del)
@@ -67,9 +67,9 @@ func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
 	})
 }
 
-// A deletion of the same machine may overtake its creation, which is then to be tried again; what the class names and
-// is not there stays an error of the class.
-func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
+// A deletion of the same machine may overtake its creation. The creation must then be tried again. A missing resource
+// that the class names is still an error of the class.
+func TestPartDeletedDuringCreateIsNotErrorOfClass(t *testing.T) {
 	missing := func(operation string) fakeazure.Fault {
 		return fakeazure.Fault{Operation: operation, Status: http.StatusNotFound, Code: "ResourceNotFound"}
 	}
@@ -81,17 +81,17 @@ func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
 		faults []fakeazure.Fault
 		want   provider.Code
 	}{
-		"the address, when it is made": {time.Millisecond, []fakeazure.Fault{missing("PublicIPAddresses_Get")},
+		"address missing after its creation": {time.Millisecond, []fakeazure.Fault{missing("PublicIPAddresses_Get")},
 			provider.Aborted},
-		"the interface, when it is made": {time.Millisecond, []fakeazure.Fault{missing("NetworkInterfaces_Get")},
+		"interface missing after its creation": {time.Millisecond, []fakeazure.Fault{missing("NetworkInterfaces_Get")},
 			provider.Aborted},
-		"the address that an interface names": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate"),
+		"address of an interface missing": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate"),
 			missing("PublicIPAddresses_Get")}, provider.Aborted},
-		"the interface that a machine names": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate"),
+		"interface of a machine missing": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate"),
 			missing("NetworkInterfaces_Get")}, provider.Aborted},
-		"something else of an interface": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate")},
+		"another reference of an interface missing": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate")},
 			provider.FailedPrecondition},
-		"something else of a machine": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate")},
+		"another reference of a machine missing": {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate")},
 			provider.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
 	}
 }
 
-func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
+func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, func(o *fakeazure.Options) { o.CoreQuota = 4 })
 		first, second := request("a", class()), request("b", class("vmSize", "Standard_D4s_v5"))
@@ -115,14 +115,14 @@ func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
 		_, err = c.driver().Create(t.Context(), second)
 		if provider.CodeOf(err) != provider.ResourceExhausted ||
 			!strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
-			t.Errorf("beyond the quota: %v", err)
+			t.Errorf("beyond the quota: got %v, want ResourceExhausted because of the quota", err)
 		}
 		c.gone(c.driver(), deletion(first))
 		restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
 		_, err = c.driver().Create(t.Context(), restricted)
 		if provider.CodeOf(err) != provider.ResourceExhausted ||
 			!strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
-			t.Errorf("a size that is not to be had: %v", err)
+			t.Errorf("unavailable size: got %v, want ResourceExhausted because of the capacity", err)
 		}
 		for _, code := range []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"} {
 			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusConflict,
@@ -130,11 +130,11 @@ func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
 			_, err = c.driver().Create(t.Context(), second)
 			if provider.CodeOf(err) != provider.ResourceExhausted ||
 				!strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
-				t.Errorf("%s: %v", code, err)
+				t.Errorf("%s: got %v, want ResourceExhausted because of the capacity", code, err)
 			}
 			end()
 		}
-		// The machine that did not come about has left its interface and address. The next try takes them up.
+		// The failed creation has left its interface and address. The next attempt uses them.
 		_, err = c.driver().Create(t.Context(), second)
 		c.must(err)
 		c.gone(c.driver(), deletion(second))
@@ -143,8 +143,8 @@ func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
 	})
 }
 
-// Azure accepts most machines before it knows whether it has a place for them.
-func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
+// Azure accepts most machines before it knows whether it has capacity for them.
+func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, func(o *fakeazure.Options) { o.Boot = 30 * time.Millisecond })
 		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
@@ -153,7 +153,7 @@ func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
 		c.must(err)
 		end()
 		if in.State != provider.StatePending {
-			t.Errorf("Create returns an instance in state %s", in.State)
+			t.Errorf("Create: got state %s, want Pending", in.State)
 		}
 		get := lookup(req)
 		get.ProviderID, get.Scope = in.ProviderID, in.Scope
@@ -163,7 +163,7 @@ func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
 			return in.State == provider.StateFailed, string(in.State)
 		})
 		if !strings.Contains(in.StateMessage, "AllocationFailed") || in.StateCode != provider.ResourceExhausted {
-			t.Errorf("the message is %q, the code %q", in.StateMessage, in.StateCode)
+			t.Errorf("got message %q and code %q, want ResourceExhausted with AllocationFailed", in.StateMessage, in.StateCode)
 		}
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope
@@ -172,23 +172,23 @@ func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
 	})
 }
 
-// The call of Create is over before Azure does what it asked for. Whoever asks again, or deletes, finds it.
-func TestACreationThatTimesOutAndSucceedsLater(t *testing.T) {
+// The call of Create ends before Azure creates the machine. A later Create or Delete must find it.
+func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, after := range map[string]func(*cloud, provider.CreateRequest){
-			"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
+			"next Create finds the machine": func(c *cloud, req provider.CreateRequest) {
 				in, err := c.driver().Create(c.Context(), req)
 				c.must(err)
-				if c.Made() != 1 {
-					c.Errorf("there were %d machines", c.Made())
+				if c.Created() != 1 {
+					c.Errorf("got %d machines, want 1", c.Created())
 				}
-				c.has(whole()...)
+				c.has(allParts()...)
 				del := deletion(req)
 				del.ProviderID, del.Scope = in.ProviderID, in.Scope
 				c.gone(c.driver(), del)
 			},
-			"is deleted by its tags": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
-			"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
+			"Delete finds the machine by its tags": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"Delete finds the machine without the class": func(c *cloud, req provider.CreateRequest) {
 				del := deletion(req)
 				del.Class.Spec = nil
 				c.gone(c.driver(), del)
@@ -198,19 +198,20 @@ func TestACreationThatTimesOutAndSucceedsLater(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t, nil)
 				req := request("a", class())
-				// Long enough for what comes before the machine, on any machine; later than that is after the call.
-				const patience = 5 * time.Second
-				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: patience, Times: 1})
-				short, cancel := context.WithTimeout(t.Context(), patience)
+				// On any test host, this is long enough for the calls before the creation of the machine. The machine is created
+				// later than the call ends.
+				const timeout = 5 * time.Second
+				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: timeout, Times: 1})
+				short, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				_, err := c.driver().Create(short, req)
 				if provider.CodeOf(err) != provider.DeadlineExceeded {
 					t.Fatalf("got %v, want DeadlineExceeded", err)
 				}
 				end()
-				c.eventually("the machine is there", func() (bool, string) {
+				c.eventually("the machine exists", func() (bool, string) {
 					_, err := c.driver().Get(t.Context(), lookup(req))
-					return err == nil, "it is not"
+					return err == nil, "Get does not find the machine"
 				})
 				after(c, req)
 				c.nothingLeft()
@@ -219,24 +220,25 @@ func TestACreationThatTimesOutAndSucceedsLater(t *testing.T) {
 	})
 }
 
-// A process that dies between interface and machine leaves the interface, and its address.
-func TestAnInterfaceLeftByACrash(t *testing.T) {
+// A process that crashes between the creation of the interface and of the machine leaves the interface and its
+// address.
+func TestInterfaceLeftByCrash(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}
 		for name, after := range map[string]func(*cloud, provider.CreateRequest){
-			"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
+			"next Create uses the interface": func(c *cloud, req provider.CreateRequest) {
 				_, err := c.driver().Create(c.Context(), req)
 				c.must(err)
-				c.has(whole()...)
+				c.has(allParts()...)
 				c.gone(c.driver(), deletion(req))
 			},
-			"is deleted by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
-			"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
+			"Delete finds it by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"Delete finds it without the class": func(c *cloud, req provider.CreateRequest) {
 				del := deletion(req)
 				del.Class.Spec = nil
 				c.gone(c.driver(), del)
 			},
-			"is not another's to delete": func(c *cloud, req provider.CreateRequest) {
+			"Delete of another machine keeps the interface": func(c *cloud, req provider.CreateRequest) {
 				for _, other := range []provider.CreateRequest{request("b", class()), request("a-b", class())} {
 					c.gone(c.driver(), deletion(other))
 				}
@@ -248,7 +250,8 @@ func TestAnInterfaceLeftByACrash(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				// Much longer than from one check to the next: who asked for a deletion anew each time would never see its end.
+				// This is much longer than the time between two checks. A driver that restarted the deletion at each check would
+				// never see its end.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
@@ -266,10 +269,10 @@ func TestAnInterfaceLeftByACrash(t *testing.T) {
 	})
 }
 
-// Where a machine goes and its parts stay, as Azure allows for machines that were changed by hand, Delete removes them.
-func TestPartsThatStayAreRemovedByTheirNames(t *testing.T) {
+// If parts stay after their machine, as Azure allows for machines that were changed by hand, Delete removes them.
+func TestDeleteRemovesRemainingPartsByName(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
-		for name, scoped := range map[string]bool{"with a scope": true, "without": false} {
+		for name, scoped := range map[string]bool{"with a scope": true, "without a scope": false} {
 			t.Run(name, func(t *testing.T) {
 				c := newCloud(t, nil)
 				req := request("a", class())
@@ -284,9 +287,9 @@ func TestPartsThatStayAreRemovedByTheirNames(t *testing.T) {
 				result, err := c.driver().Delete(t.Context(), del)
 				c.must(err)
 				if result.Gone {
-					t.Error("Delete reports Gone when it has only begun")
+					t.Error("Delete reported Gone although the deletion has only begun")
 				}
-				c.has(whole()[1:]...)
+				c.has(allParts()[1:]...)
 				c.gone(c.driver(), del)
 				c.nothingLeft()
 			})
@@ -294,23 +297,23 @@ func TestPartsThatStayAreRemovedByTheirNames(t *testing.T) {
 	})
 }
 
-func TestErrorsSayWhatIsWrong(t *testing.T) {
+func TestCreateErrorsNameField(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, tc := range map[string]struct {
 			class provider.Class
 			code  provider.Code
 			field string
 		}{
-			"no such resource group": {class("resourceGroup", "nowhere"), provider.FailedPrecondition, "resourceGroup"},
-			"no such image":          {class("image.marketplace.version", "1.2.3"), provider.FailedPrecondition, "image"},
-			"no such gallery image": {class("image",
+			"missing resource group": {class("resourceGroup", "nowhere"), provider.FailedPrecondition, "resourceGroup"},
+			"missing image":          {class("image.marketplace.version", "1.2.3"), provider.FailedPrecondition, "image"},
+			"missing gallery image": {class("image",
 				map[string]any{"galleryImageID": strings.Replace(gallery, "node", "missing", 1)}),
 				provider.FailedPrecondition, "image"},
-			"no such subnet": {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}),
+			"missing subnet": {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}),
 				provider.FailedPrecondition, "networkInterfaces"},
-			"no such size":   {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
-			"another region": {class("location", "moon"), provider.InvalidArgument, "location"},
-			"no plan":        {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
+			"unknown size":   {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
+			"unknown region": {class("location", "moon"), provider.InvalidArgument, "location"},
+			"missing plan":   {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				c := newCloud(t, nil)
@@ -332,26 +335,26 @@ func flatcar() map[string]any {
 		"version": "4230.2.1"}
 }
 
-func TestTermsAreAcceptedOnlyWhereThatIsAskedFor(t *testing.T) {
+func TestDriverAcceptsTermsOnlyIfClassAllows(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		plan := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk"}
-		asked := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk",
+		withAccept := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk",
 			"acceptTerms": true}
 		refused := request("a", class("image", map[string]any{"marketplace": flatcar(), "plan": plan}))
 		if _, err := c.driver().Create(t.Context(), refused); provider.CodeOf(err) != provider.FailedPrecondition {
-			t.Errorf("terms that nobody has accepted: %v", err)
+			t.Errorf("terms not accepted: got %v, want FailedPrecondition", err)
 		}
 		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 0 {
-			t.Error("terms were accepted although nobody asked")
+			t.Error("the driver accepted terms without acceptTerms")
 		}
-		accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": asked}))
+		accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": withAccept}))
 		_, err := c.driver().Create(t.Context(), accepted)
 		c.must(err)
-		_, err = c.driver().Create(t.Context(), refused) // They are the subscription's now.
+		_, err = c.driver().Create(t.Context(), refused) // The subscription has accepted the terms now.
 		c.must(err)
 		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
-			t.Errorf("terms were accepted %d times", n)
+			t.Errorf("terms were accepted %d times, want 1", n)
 		}
 		c.gone(c.driver(), deletion(refused))
 		c.gone(c.driver(), deletion(accepted))
@@ -359,8 +362,8 @@ func TestTermsAreAcceptedOnlyWhereThatIsAskedFor(t *testing.T) {
 	})
 }
 
-// What has no tags is Machinist's only if it has a name that Machinist gave.
-func TestPartsOfOthersAreLeftAlone(t *testing.T) {
+// A resource without tags belongs to Machinist only if it has a name that Machinist gave.
+func TestDeleteKeepsPartsOfOthers(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		_, remove, err := c.launch(t.Context(), nil)
@@ -370,14 +373,14 @@ func TestPartsOfOthersAreLeftAlone(t *testing.T) {
 		_, err = c.driver().Create(t.Context(), req)
 		c.must(err)
 		c.KeepParts()
-		c.must(remove(t.Context())) // Its interface and disk stay, and nothing says whose they are.
-		whole := req
-		whole.Class.Spec = nil
-		for _, del := range []provider.DeleteRequest{deletion(req), deletion(whole)} {
+		c.must(remove(t.Context())) // Its interface and disk stay, without tags.
+		withoutSpec := req
+		withoutSpec.Class.Spec = nil
+		for _, del := range []provider.DeleteRequest{deletion(req), deletion(withoutSpec)} {
 			c.gone(c.driver(), del)
 		}
 		if left := c.Resources(); len(left) != len(before)-1 {
-			t.Errorf("there is left %v, of what was before: %v", left, before)
+			t.Errorf("got the resources %v, want those of %v without the virtual machine", left, before)
 		}
 	})
 }

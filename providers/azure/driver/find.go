@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Get implements provider.Driver. By provider ID it returns the virtual machine whoever's it is: who adopts one has
-// to see its tags.
+// Get implements provider.Driver. With a provider ID it returns the virtual machine of any owner, because a caller
+// that adopts it must see its tags.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		if err != nil {
 			return nil, err
 		}
-		return c.check(ctx, at)
+		return c.getInstance(ctx, at)
 	}
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	}
 	group := groupOf(req.Class.Spec)
 	if group != "" {
-		// The first attempt's name is known, and a check one machine never lags.
-		in, err := c.check(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
+		// The name of the first attempt is known, and a read of one machine does not lag like a list.
+		in, err := c.getInstance(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
 		}
@@ -56,8 +56,8 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		if err != nil {
 			return nil, err
 		}
-		// The list does not have all of it, and may lag.
-		in, err := c.check(ctx, at)
+		// The list lacks some properties and may lag.
+		in, err := c.getInstance(ctx, at)
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
 		}
@@ -65,11 +65,11 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 			return nil, err
 		}
 	}
-	return nil, provider.Errorf(provider.NotFound, "there is no virtual machine of machine %s in cluster %q",
+	return nil, provider.Errorf(provider.NotFound, "machine %s in cluster %q has no virtual machine",
 		own.machine.UID, own.cluster)
 }
 
-// groupOf is the resource group that a providerSpec names, empty where there is none.
+// groupOf returns the resource group of a providerSpec, or an empty text.
 func groupOf(raw []byte) string {
 	spec, err := machine.ParseSpec(raw)
 	if err != nil {
@@ -78,13 +78,14 @@ func groupOf(raw []byte) string {
 	return spec.ResourceGroup
 }
 
-// get reads one virtual machine with the state of its power.
+// get reads one virtual machine with its power state.
 func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMachine, error) {
 	attempted := "get virtual machine " + at.name
 	out, err := c.vms.Get(ctx, at.group, at.name,
 		&armcompute.VirtualMachinesClientGetOptions{Expand: ref(armcompute.InstanceViewTypesInstanceView)})
 	if absent(err) {
-		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": there is none", Cause: err}
+		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": the virtual machine does not exist",
+			Cause: err}
 	}
 	if err != nil {
 		return nil, translate(ctx, err, attempted)
@@ -92,8 +93,8 @@ func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMach
 	return &out.VirtualMachine, nil
 }
 
-// check reads one virtual machine and, while it runs, its addresses.
-func (c *clients) check(ctx context.Context, at location) (*provider.Instance, error) {
+// getInstance reads one virtual machine and, if it runs, its addresses.
+func (c *clients) getInstance(ctx context.Context, at location) (*provider.Instance, error) {
 	vm, err := c.get(ctx, at)
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (c *clients) check(ctx context.Context, at location) (*provider.Instance, e
 	return in, err
 }
 
-// addresses are those of the interfaces, and the names under which a node may serve.
+// addresses returns the addresses of all interfaces, and the host name.
 func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) ([]corev1.NodeAddress, error) {
 	if vm.Properties == nil || vm.Properties.NetworkProfile == nil {
 		return nil, nil
@@ -121,7 +122,7 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 		}
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
 		if absent(err) {
-			continue // It goes with its machine.
+			continue // Azure deletes the interface together with its machine.
 		}
 		if err != nil {
 			return nil, translate(ctx, err, "get network interface "+id.Name)
@@ -151,9 +152,9 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 	return all, nil
 }
 
-// publicAddress reads a public address: the interface has only its resource ID. It is empty where there is none yet,
-// where it is another subscription's, and where the credentials may not read it, which must not keep the machine from
-// being seen.
+// publicAddress reads a public address, because the interface contains only the resource ID of the address. The
+// result is empty if there is no address yet, if it belongs to another subscription, or if the credentials may not
+// read it. A missing permission must not make the whole machine invisible.
 func (c *clients) publicAddress(ctx context.Context, resourceID string) (string, error) {
 	id, err := arm.ParseResourceID(resourceID)
 	if err != nil || !strings.EqualFold(id.SubscriptionID, c.subscription) {
@@ -161,7 +162,7 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 	}
 	found, err := c.publicIPs.Get(ctx, id.ResourceGroupName, id.Name, nil)
 	if absent(err) {
-		return "", nil // It goes with its machine.
+		return "", nil // Azure deletes the address together with its machine.
 	}
 	if err != nil {
 		if err = translate(ctx, err, "get public address "+id.Name); provider.CodeOf(err) == provider.PermissionDenied {
@@ -175,7 +176,8 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 	return value(found.Properties.IPAddress), nil
 }
 
-// tagged are the virtual machines of an owner in a resource group, or in the whole subscription where group is empty.
+// tagged returns the virtual machines of an owner in a resource group. If group is empty, it searches the whole
+// subscription.
 func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
 	var found []*armcompute.VirtualMachine
 	for next := ""; ; {
@@ -194,12 +196,12 @@ func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armco
 	}
 }
 
-// List implements provider.Driver: the virtual machines, then the parts that belong to none. A page of it is one of
-// Azure's, less what is not the cluster's.
+// List implements provider.Driver. It returns the virtual machines and then the parts that belong to no virtual
+// machine. A page is one of Azure's pages without the resources of other clusters.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
-			"list virtual machines: the cluster id is empty")
+			"list virtual machines: the cluster ID is empty")
 	}
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -231,13 +233,13 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper: List goes through a resource group or, where the specification names none, the
+// ListScope implements provider.Scoper. List reads a resource group or, if the specification names none, the
 // subscription of the credentials.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	if withoutSecret(class.Credentials) {
-		// A list that is refused for one namespace must not stand for another's with the same credentials.
+		// A list that is refused for one namespace must not be shared by another namespace with the same credentials.
 		if a, err := parseCredentials(class.Credentials); err == nil {
-			if err := d.options.mayUse(a, class.Credentials.Namespace()); err != nil {
+			if err := d.options.checkGrant(a, class.Credentials.Namespace()); err != nil {
 				return "", err
 			}
 		}
@@ -248,40 +250,41 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return "subscription", nil
 }
 
-// Account implements provider.Accounter: it is the subscription.
+// Account implements provider.Accounter. The account is the subscription.
 func (d *Driver) Account(class provider.Class) (string, error) {
 	a, err := parseCredentials(class.Credentials)
 	return a.subscription, err
 }
 
-// page reads one page of virtual machines, the first one or what another's link leads to.
+// page reads one page of virtual machines: the first one, or the one that a link of the previous page points to.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {
 	const attempted = "list virtual machines"
-	if link != "" && !c.leadsHere(link) {
-		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the page to continue with is not Azure's", attempted)
+	if link != "" && !c.isOwnEndpoint(link) {
+		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the continue token does not point to Azure", attempted)
 	}
 	if group == "" {
 		out, err := onePage(ctx, c.vms.NewListAllPager(nil), link)
 		if err != nil {
 			return nil, "", translate(ctx, err, attempted)
 		}
-		return once(out.Value, vmID), value(out.NextLink), nil
+		return withoutDuplicates(out.Value, vmID), value(out.NextLink), nil
 	}
 	out, err := onePage(ctx, c.vms.NewListPager(group, nil), link)
 	if codeOf(err) == "ResourceGroupNotFound" {
-		return nil, "", nil // Nothing is in a group that is not there.
+		return nil, "", nil // The group does not exist, so it contains nothing.
 	}
 	if err != nil {
 		return nil, "", translate(ctx, err, attempted)
 	}
-	return once(out.Value, vmID), value(out.NextLink), nil
+	return withoutDuplicates(out.Value, vmID), value(out.NextLink), nil
 }
 
 func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
 
-// once leaves out what a page has a second time. Resource IDs differ in case from one answer to the next.
-func once[T any](page []*T, id func(*T) *string) []*T {
+// withoutDuplicates removes repeated resources from a page. Responses may write the same resource ID in different
+// case.
+func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	seen := make(map[string]bool, len(page))
 	return slices.DeleteFunc(page, func(r *T) bool {
 		key := strings.ToLower(value(id(r)))
@@ -293,24 +296,25 @@ func once[T any](page []*T, id func(*T) *string) []*T {
 	})
 }
 
-// leadsHere reports whether a link is to the endpoint that tokens may be sent to.
-func (c *clients) leadsHere(link string) bool {
+// isOwnEndpoint reports whether a link points to the endpoint of the clients. Access tokens must not be sent
+// elsewhere.
+func (c *clients) isOwnEndpoint(link string) bool {
 	to, err := url.Parse(link)
 	here, hereErr := url.Parse(c.endpoint)
 	return err == nil && hereErr == nil && to.Scheme == here.Scheme && strings.EqualFold(to.Host, here.Host) &&
 		to.User == nil
 }
 
-// onePage takes a pager to the page that a link leads to. The SDK's pagers continue from the page before, of which
-// only the link counts.
+// onePage reads the page that a link points to. The SDK's pagers can only continue from a previous page, of which
+// they use only the link.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
-		before, err := json.Marshal(map[string]string{"nextLink": link})
+		previous, err := json.Marshal(map[string]string{"nextLink": link})
 		if err == nil {
-			err = json.Unmarshal(before, pager)
+			err = json.Unmarshal(previous, pager)
 		}
 		if err == nil {
-			_, err = pager.NextPage(ctx) // The page before, again.
+			_, err = pager.NextPage(ctx) // This call only restores the previous page.
 		}
 		if err != nil {
 			var none T

@@ -30,7 +30,7 @@ const (
 	sshKey = sample.SSHKey
 )
 
-// TestMain lets more tests run at a time than there are processors: they wait for operations most of the time.
+// TestMain runs more tests in parallel than there are processors, because the tests mostly wait for operations.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "12"); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cloud is a fake Azure and how to reach it.
+// cloud is a fake Azure with its address and transport.
 type cloud struct {
 	*testing.T
 	*fakeazure.Azure
@@ -51,21 +51,23 @@ type cloud struct {
 	launched  int
 }
 
-// opener makes a cloud. change may alter its options.
+// opener creates a cloud. change may alter its options.
 type opener func(t *testing.T, change func(*fakeazure.Options)) *cloud
 
-// bothWays runs a test against an Azure that speaks HTTP, and against the same one behind the SDK's own fake servers.
+// bothWays runs a test against a fake Azure over HTTP, and against one behind the SDK's fake servers.
 func bothWays(t *testing.T, test func(*testing.T, opener)) {
 	t.Helper()
-	for name, way := range map[string]opener{"over HTTP": newCloud, "through the SDK's fakes": newCloudBehindSDK} {
+	for name, open := range map[string]opener{
+		"over HTTP": newCloud, "through the fake servers of the SDK": newCloudBehindSDK,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, way)
+			test(t, open)
 		})
 	}
 }
 
-// newCloud serves one over TLS on loopback.
+// newCloud starts a fake Azure that serves TLS on the loopback interface.
 func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	t.Helper()
 	c := cloudOf(t, change)
@@ -75,7 +77,7 @@ func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return c
 }
 
-// newCloudBehindSDK makes one whose clients send nothing over the network.
+// newCloudBehindSDK creates a fake Azure whose clients send nothing over the network.
 func newCloudBehindSDK(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	t.Helper()
 	c := cloudOf(t, change)
@@ -97,7 +99,7 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
 }
 
-// driver returns one as a new process has it.
+// driver returns a new driver, as after a restart of the process.
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{
@@ -135,7 +137,7 @@ func class(changes ...any) provider.Class {
 
 const cluster = "cluster-a"
 
-// request asks for a machine's virtual machine.
+// request returns a request to create the virtual machine of a machine.
 func request(name string, class provider.Class) provider.CreateRequest {
 	m := machineOf(name)
 	return provider.CreateRequest{
@@ -150,8 +152,8 @@ func machineOf(name string) provider.Machine {
 	return provider.Machine{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}
 }
 
-// eventually asks until the answer is yes.
-func (c *cloud) eventually(what string, ask func() (bool, string)) {
+// eventually calls ask until it reports true.
+func (c *cloud) eventually(condition string, ask func() (bool, string)) {
 	c.Helper()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -164,12 +166,12 @@ func (c *cloud) eventually(what string, ask func() (bool, string)) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			c.Fatalf("%s: not after 20s: %s", what, state)
+			c.Fatalf("timeout after 20s: %s: %s", condition, state)
 		}
 	}
 }
 
-// gone deletes until there is nothing.
+// gone calls Delete until it reports Gone.
 func (c *cloud) gone(d provider.Driver, req provider.DeleteRequest) {
 	c.Helper()
 	c.eventually("Delete reports Gone", func() (bool, string) {
@@ -184,7 +186,7 @@ func (c *cloud) gone(d provider.Driver, req provider.DeleteRequest) {
 func (c *cloud) nothingLeft() {
 	c.Helper()
 	if left := c.Resources(); len(left) > 0 {
-		c.Errorf("there is left: %v", left)
+		c.Errorf("the resources %v still exist", left)
 	}
 }
 
@@ -197,14 +199,14 @@ func (c *cloud) has(want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		c.Errorf("there is %v, want %v", got, want)
+		c.Errorf("got the resources %v, want %v", got, want)
 	}
 }
 
-// suffix is what of a name does not depend on the machine.
+// suffix returns the part of a name that does not depend on the machine.
 func suffix(name string) string {
-	for _, of := range []string{"-nic-", "-ip-", "-os", "-data-"} {
-		if i := strings.LastIndex(name, of); i >= 0 {
+	for _, part := range []string{"-nic-", "-ip-", "-os", "-data-"} {
+		if i := strings.LastIndex(name, part); i >= 0 {
 			return strings.TrimPrefix(name[i:], "-")
 		}
 	}

@@ -13,60 +13,64 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Tags beside those of package provider. Azure's names of tags do not tell upper from lower case; these have none.
+// These are the driver's own tags, in addition to those of package provider. Their names are in lower case, because
+// Azure ignores the case of tag names.
 const (
-	// tagSpec is a hash of all of the specification that cannot change in place.
+	// tagSpec is a hash of the fields of the specification that cannot change in place.
 	tagSpec = "machinist-spec"
-	// tagParts is what scopeOf says of the machine.
+	// tagParts is the result of scopeOf for the machine.
 	tagParts = "machinist-parts"
-	// tagNames are the names of the specification's own tags, so that one that is taken from it can be taken from here.
+	// tagNames lists the names of the specification's own tags, so that Update can remove a tag that the specification
+	// no longer has.
 	tagNames = "machinist-tag-names"
-	// tagVersion is the kubelet version that the user data was rendered for.
+	// tagVersion is the kubelet version for which the user data was rendered.
 	tagVersion = "machinist-kubelet-version"
-	// tagResize is there while the size is changed: the machine was stopped by us, and must be started again.
+	// tagResize is present while the size changes. It shows that the driver stopped the machine and must start it again.
 	tagResize = "machinist-resize"
 )
 
-// location of a virtual machine in Azure.
+// location is the resource group and name of a virtual machine.
 type location struct{ group, name string }
 
-// The names of resource groups and virtual machines, as far as it matters that nothing else is in a path.
+// These formats of resource groups and virtual machines only ensure that a name cannot change the path of a request.
 var (
 	groupFormat = regexp.MustCompile(`^[-\w.()]{1,90}$`)
 	nameFormat  = regexp.MustCompile(`^[A-Za-z0-9][-\w.]{0,63}$`)
 )
 
-// providerIDPrefix is what Kubernetes' cloud provider for Azure puts before a resource ID.
+// providerIDPrefix is the text that the Kubernetes cloud provider for Azure puts before a resource ID.
 const providerIDPrefix = "azure://"
 
-// providerID is the ID as Kubernetes' cloud provider writes it on the node: with the resource group in lower case,
-// since Azure is not consistent about it. https://cloud-provider-azure.sigs.k8s.io/
+// providerID returns the ID in the form that the Kubernetes cloud provider writes to the Node. The resource group is
+// in lower case, because Azure does not return it in consistent case.
+// https://cloud-provider-azure.sigs.k8s.io/
 func providerID(subscription string, at location) string {
 	return fmt.Sprintf("%s/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/virtualMachines/%s",
 		providerIDPrefix, strings.ToLower(subscription), strings.ToLower(at.group), at.name)
 }
 
-// locate reads a provider ID. It must be one of the subscription of the credentials: no class leads into another.
+// locate parses a provider ID. The ID must be in the subscription of the credentials, so that a class cannot reach
+// another subscription.
 func (c *clients) locate(id string) (location, error) {
-	raw, ours := strings.CutPrefix(id, providerIDPrefix)
-	if !ours {
+	raw, found := strings.CutPrefix(id, providerIDPrefix)
+	if !found {
 		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q does not begin with %q", id,
 			providerIDPrefix+"/")
 	}
 	parsed, err := arm.ParseResourceID(raw)
 	if err != nil || !strings.EqualFold(parsed.ResourceType.String(), "Microsoft.Compute/virtualMachines") ||
 		!groupFormat.MatchString(parsed.ResourceGroupName) || !nameFormat.MatchString(parsed.Name) {
-		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q is not that of a virtual machine",
+		return location{}, provider.Errorf(provider.InvalidArgument, "provider ID %.256q is not the ID of a virtual machine",
 			id)
 	}
 	if !strings.EqualFold(parsed.SubscriptionID, c.subscription) {
 		return location{}, provider.Errorf(provider.FailedPrecondition,
-			"provider ID %.256q is not of the subscription of the credentials", id)
+			"provider ID %.256q is not in the subscription of the credentials", id)
 	}
 	return location{group: parsed.ResourceGroupName, name: parsed.Name}, nil
 }
 
-// at is where a virtual machine is that Azure has returned.
+// at returns the location of a virtual machine that Azure has returned.
 func (c *clients) at(vm *armcompute.VirtualMachine) (location, error) {
 	parsed, err := arm.ParseResourceID(value(vm.ID))
 	if err != nil {
@@ -74,12 +78,12 @@ func (c *clients) at(vm *armcompute.VirtualMachine) (location, error) {
 	}
 	at := location{group: parsed.ResourceGroupName, name: parsed.Name}
 	if name := value(vm.Name); strings.EqualFold(name, at.name) {
-		at.name = name // Resource IDs differ in case from one answer to the next.
+		at.name = name // Responses may write the same resource ID in different case.
 	}
 	return at, nil
 }
 
-// convert makes of a virtual machine what Machinist knows of it.
+// convert returns the instance for a virtual machine.
 func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, error) {
 	at, err := c.at(vm)
 	if err != nil {
@@ -88,7 +92,7 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 	region := strings.ToLower(strings.ReplaceAll(value(vm.Location), " ", ""))
 	in := &provider.Instance{
 		ProviderID: providerID(c.subscription, at),
-		// A Linux machine's node has the name of the virtual machine, in lower case.
+		// The Node of a Linux machine has the name of the virtual machine in lower case.
 		NodeName:   strings.ToLower(at.name),
 		Region:     region,
 		ClusterID:  value(vm.Tags[provider.TagCluster]),
@@ -112,8 +116,9 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 	return in, nil
 }
 
-// stateOf puts Azure's two states together: that of the last operation on the resource, and that of the power, which
-// only a check one machine has. https://learn.microsoft.com/azure/virtual-machines/states-billing
+// stateOf combines Azure's two states: the state of the last operation on the resource, and the power state, which
+// only a read of one machine returns.
+// https://learn.microsoft.com/azure/virtual-machines/states-billing
 func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	if vm.Properties == nil {
 		return provider.StatePending, ""
@@ -127,7 +132,8 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	}
 	switch power {
 	case "running":
-		// Also where the last operation failed, such as when no agent reported in time: only the node can tell.
+		// The last operation may have failed, for example because no agent reported in time. Only the Node shows whether
+		// the machine works.
 		return provider.StateRunning, ""
 	case "starting":
 		return provider.StatePending, ""
@@ -143,26 +149,26 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	return provider.StatePending, ""
 }
 
-// powerOf is "running", "deallocated" and so on, empty where it is not known.
+// powerOf returns the power state, such as "running" or "deallocated", or an empty text if it is not known.
 func powerOf(vm *armcompute.VirtualMachine) string {
-	power := statusOf(vm, "PowerState/")
-	return power
+	return statusOf(vm, "PowerState/")
 }
 
-// failureOf is Azure's code of what went wrong. Its message is not shown: it may repeat what was sent.
+// failureOf returns a message with Azure's error code. Azure's own message is omitted, because it may repeat what the
+// request contained.
 func failureOf(vm *armcompute.VirtualMachine) string {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if failure == "" {
-		return "Azure could not make the virtual machine"
+		return "Azure could not create the virtual machine"
 	}
-	return "Azure could not make the virtual machine: " + azureCode(failure)
+	return "Azure could not create the virtual machine: " + azureCode(failure)
 }
 
-// stateCodeOf is ResourceExhausted of a machine that Azure accepted and had no capacity or quota for, which Create
-// answers where Azure knows it at once. It is empty for any other.
+// stateCodeOf returns ResourceExhausted if Azure accepted the machine but had no capacity or quota for it. Create
+// returns this code if Azure knows that at once. For other failures the result is empty.
 func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
 	failure := statusOf(vm, "ProvisioningState/failed/")
-	if code, _ := meaning(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {
+	if code, _ := classify(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {
 		return code
 	}
 	return ""

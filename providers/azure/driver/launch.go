@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver: public addresses, interfaces, then the virtual machine. All are PUT under names
-// that follow from the token, so that whatever an earlier try has made is taken up.
+// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. The names
+// of all these follow from the token, so a later attempt finds the resources that an earlier one created.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -30,63 +30,67 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	if n := len(req.UserData.Reveal()); n > maxUserDataBytes {
 		return nil, provider.Errorf(provider.InvalidArgument,
-			"the user data is %d bytes long, more than the %d that Azure takes", n, maxUserDataBytes)
+			"the user data is %d bytes long, more than the %d that Azure accepts", n, maxUserDataBytes)
 	}
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	o := &order{
+	o := &vmRequest{
 		spec: spec, subscription: c.subscription, name: naming.Instance(req.ClusterID, req.Machine, req.Token),
 		tags: own.ownTags(req.Tags), version: req.Version, userData: req.UserData.Reveal(),
 	}
-	vm, err := c.made(ctx, o, own, req.Token)
+	vm, err := c.findExisting(ctx, o, own, req.Token)
 	if provider.IsNotFound(err) {
 		vm, err = c.launch(ctx, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.taken(vm, own)
+	return c.ownInstance(vm, own)
 }
 
-// taken is what Create returns for a virtual machine that is there: never one that goes, and none of another's.
-func (c *clients) taken(vm *armcompute.VirtualMachine, own owner) (*provider.Instance, error) {
+// ownInstance returns the instance for an existing virtual machine. It returns an error if the machine is being
+// deleted or belongs to another owner.
+func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provider.Instance, error) {
 	in, err := c.convert(vm)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mine(vm, in, own); err != nil {
+	if err := c.checkOwner(vm, in, own); err != nil {
 		return nil, err
 	}
 	if in.State == provider.StateTerminating {
-		return nil, provider.Errorf(provider.AlreadyExists, "create virtual machine: %s is there and being removed",
+		return nil, provider.Errorf(provider.AlreadyExists, "create virtual machine: %s exists and is being deleted",
 			in.ProviderID)
 	}
 	return in, nil
 }
 
-// lateTags is for how long a virtual machine may be shown without the tags that it was made with. It is counted by
-// two clocks, which may be minutes apart.
-const lateTags = 10 * time.Minute
+// maxTagDelay is how long Azure may show a virtual machine without the tags that it was created with. Two clocks that
+// may differ by minutes measure this time.
+const maxTagDelay = 10 * time.Minute
 
-// mine is nil for a virtual machine with the owner's tags. One with the owner's name, without any of them, and just
-// made is most likely his: Aborted has the caller ask again. All others are another's.
-func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
+// checkOwner returns nil for a virtual machine with the owner's tags. A virtual machine that has the owner's name and
+// no tags, and was created a short time ago, probably belongs to the owner, too: Aborted makes the caller ask again.
+// All others belong to another owner.
+func (c *clients) checkOwner(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {
 		return err
 	}
 	named := naming.IsOf(strings.ToLower(value(vm.Name)), naming.Base(own.cluster, own.machine))
-	if !named || in.LaunchTime.IsZero() || time.Since(in.LaunchTime).Abs() > lateTags {
+	if !named || in.LaunchTime.IsZero() || time.Since(in.LaunchTime).Abs() > maxTagDelay {
 		return err
 	}
-	return provider.Errorf(provider.Aborted, "virtual machine %s was just made, and shows no tags yet", value(vm.Name))
+	return provider.Errorf(provider.Aborted, "virtual machine %s was created a moment ago and shows no tags yet",
+		value(vm.Name))
 }
 
-// made finds what an earlier try has made. The name tells for tries of the same attempt; those of another are found
-// by tags.
-func (c *clients) made(ctx context.Context, o *order, own owner, token string) (*armcompute.VirtualMachine, error) {
+// findExisting finds the virtual machine that an earlier call created. It finds those of the same attempt by name,
+// and those of other attempts by tags.
+func (c *clients) findExisting(ctx context.Context, o *vmRequest, own owner, token string) (*armcompute.VirtualMachine,
+	error) {
 	vm, err := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name})
 	if !provider.IsNotFound(err) || naming.IsFirst(own.machine, token) {
 		return vm, err
@@ -100,11 +104,11 @@ func (c *clients) made(ctx context.Context, o *order, own owner, token string) (
 			return vm, nil
 		}
 	}
-	return nil, provider.Errorf(provider.NotFound, "there is no virtual machine of machine %s", own.machine.UID)
+	return nil, provider.Errorf(provider.NotFound, "machine %s has no virtual machine", own.machine.UID)
 }
 
-// launch makes all parts and then the virtual machine.
-func (c *clients) launch(ctx context.Context, o *order) (*armcompute.VirtualMachine, error) {
+// launch creates all parts and then the virtual machine.
+func (c *clients) launch(ctx context.Context, o *vmRequest) (*armcompute.VirtualMachine, error) {
 	interfaces := make([]string, len(o.spec.NetworkInterfaces))
 	for i := range interfaces {
 		var err error
@@ -120,47 +124,47 @@ func (c *clients) launch(ctx context.Context, o *order) (*armcompute.VirtualMach
 		vm, err = c.put(ctx, o, interfaces)
 	}
 	if provider.CodeOf(err) == provider.Aborted || provider.CodeOf(err) == provider.AlreadyExists {
-		// Another call with the same token may have been faster.
-		if there, getErr := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name}); getErr == nil {
-			return there, nil
+		// A parallel call with the same token may have created it.
+		if existing, getErr := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name}); getErr == nil {
+			return existing, nil
 		}
 	}
 	return vm, err
 }
 
-// launchInterface makes one interface, with its public address, and returns its ID.
-func (c *clients) launchInterface(ctx context.Context, o *order, i int) (string, error) {
+// launchInterface creates one interface with its public address and returns the ID of the interface.
+func (c *clients) launchInterface(ctx context.Context, o *vmRequest, i int) (string, error) {
 	field, publicIPID := "networkInterfaces", ""
 	if o.spec.NetworkInterfaces[i].PublicIP {
 		name := publicIPName(o.name, i)
 		poller, err := c.publicIPs.BeginCreateOrUpdate(ctx, o.spec.ResourceGroup, name, o.publicIP(), nil)
 		if err != nil {
-			return "", creating(ctx, err, "create public address "+name, field)
+			return "", createError(ctx, err, "create public address "+name, field)
 		}
-		made, err := await(ctx, poller)
+		address, err := await(ctx, poller)
 		if err != nil {
-			return "", created(ctx, err, "create public address "+name, field)
+			return "", operationError(ctx, err, "create public address "+name, field)
 		}
-		publicIPID = value(made.ID)
+		publicIPID = value(address.ID)
 	}
 	name := interfaceName(o.name, i)
 	poller, err := c.interfaces.BeginCreateOrUpdate(ctx, o.spec.ResourceGroup, name,
 		o.networkInterface(i, publicIPID), nil)
 	if err != nil {
-		if refersToNothing(err) && c.addressRemoved(ctx, o, i) {
+		if isDanglingReference(err) && c.addressRemoved(ctx, o, i) {
 			return "", removedMeanwhile("create network interface " + name)
 		}
-		return "", creating(ctx, err, "create network interface "+name, field)
+		return "", createError(ctx, err, "create network interface "+name, field)
 	}
-	made, err := await(ctx, poller)
+	nic, err := await(ctx, poller)
 	if err != nil {
-		return "", created(ctx, err, "create network interface "+name, field)
+		return "", operationError(ctx, err, "create network interface "+name, field)
 	}
-	return value(made.ID), nil
+	return value(nic.ID), nil
 }
 
-// addressRemoved reports whether the interface's public address is not there although it was made for the machine.
-func (c *clients) addressRemoved(ctx context.Context, o *order, i int) bool {
+// addressRemoved reports whether the interface's public address, which was created before, no longer exists.
+func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	if !o.spec.NetworkInterfaces[i].PublicIP {
 		return false
 	}
@@ -168,34 +172,36 @@ func (c *clients) addressRemoved(ctx context.Context, o *order, i int) bool {
 	return absent(err)
 }
 
-// interfaceRemoved reports whether an interface is not there although it was made for the machine.
-func (c *clients) interfaceRemoved(ctx context.Context, o *order, i int) bool {
+// interfaceRemoved reports whether an interface, which was created before, no longer exists.
+func (c *clients) interfaceRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	_, err := c.interfaces.Get(ctx, o.spec.ResourceGroup, interfaceName(o.name, i), nil)
 	return absent(err)
 }
 
-// removedMeanwhile is for a part that was made and is gone: the same machine is being deleted, or somebody tidies up.
+// removedMeanwhile returns the error for a part that was created and no longer exists: the machine is being deleted,
+// or another client deleted the part.
 func removedMeanwhile(attempted string) error {
-	return provider.Errorf(provider.Aborted, "%s: what was made for it is being removed", attempted)
+	return provider.Errorf(provider.Aborted, "%s: a part of the machine was deleted meanwhile", attempted)
 }
 
-// put asks for the virtual machine and returns it as soon as Azure has accepted it. It never changes one that is there.
+// put creates the virtual machine and returns it as soon as Azure has accepted the request. It never changes an
+// existing one.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
-func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armcompute.VirtualMachine, error) {
+func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*armcompute.VirtualMachine, error) {
 	attempted := "create virtual machine " + o.name + " of size " + o.spec.VMSize
 	var response *http.Response
 	_, err := c.vms.BeginCreateOrUpdate(policy.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name,
 		o.virtualMachine(interfaces),
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: ref("*")})
 	if err != nil {
-		if refersToNothing(err) {
+		if isDanglingReference(err) {
 			for i := range interfaces {
 				if c.interfaceRemoved(ctx, o, i) {
 					return nil, removedMeanwhile(attempted)
 				}
 			}
 		}
-		return nil, creating(ctx, err, attempted, "")
+		return nil, createError(ctx, err, attempted, "")
 	}
 	body, err := runtime.Payload(response)
 	if err != nil {
@@ -203,23 +209,24 @@ func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armc
 	}
 	vm := &armcompute.VirtualMachine{}
 	if err := json.Unmarshal(body, vm); err != nil {
-		// It was accepted, so this must count as what may have taken effect.
-		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": Azure's answer cannot be read",
+		// Azure accepted the request, so the error must have a code that allows for a machine that was created.
+		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": the answer of Azure cannot be read",
 			Cause: err}
 	}
 	return vm, nil
 }
 
-// created translates an error of an operation that Azure had accepted: what is missing at its end is the part itself.
-func created(ctx context.Context, err error, attempted, field string) error {
+// operationError translates an error of an operation that Azure had accepted. NotFound then means that the part
+// itself was deleted.
+func operationError(ctx context.Context, err error, attempted, field string) error {
 	if absent(err) {
 		return removedMeanwhile(attempted)
 	}
-	return creating(ctx, err, attempted, field)
+	return createError(ctx, err, attempted, field)
 }
 
-// creating translates an error, and says which field is to blame where Azure's code tells.
-func creating(ctx context.Context, err error, attempted, field string) error {
+// createError translates an error and adds the field that caused it, if Azure's error code shows it.
+func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	switch codeOf(err) {
 	case "ResourceGroupNotFound":
@@ -232,8 +239,8 @@ func creating(ctx context.Context, err error, attempted, field string) error {
 		field = "location"
 	}
 	if e, ok := errors.AsType[*provider.Error](out); ok && e.Code == provider.NotFound {
-		// To a creation something is missing that it refers to; NotFound would speak of the instance.
-		e.Code, e.Message = provider.FailedPrecondition, attempted+": something that it refers to does not exist ("+
+		// The missing resource is one that the request refers to. NotFound would mean that the instance does not exist.
+		e.Code, e.Message = provider.FailedPrecondition, attempted+": a resource that the request refers to does not exist ("+
 			azureCode(codeOf(err))+")"
 	}
 	if field == "" {
@@ -242,16 +249,16 @@ func creating(ctx context.Context, err error, attempted, field string) error {
 	return withField(out, field)
 }
 
-// needsTerms reports whether a machine was refused since nobody has accepted the terms of its image.
+// needsTerms reports whether Azure refused a machine because the terms of its image are not accepted.
 func needsTerms(err error) bool {
 	code := codeOf(err)
 	return code == "MarketplacePurchaseEligibilityFailed" || code == "ResourcePurchaseValidationFailed"
 }
 
-// minPoll is how soon an operation is asked about again at the earliest.
+// minPoll is the minimum time between two polls of an operation.
 const minPoll = 100 * time.Millisecond
 
-// await polls an operation to its end, as often as Azure asks.
+// await polls an operation, at the interval that Azure asks for, until it ends.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 func await[T any](ctx context.Context, poller *runtime.Poller[T]) (T, error) {
 	var none T
@@ -274,5 +281,5 @@ func await[T any](ctx context.Context, poller *runtime.Poller[T]) (T, error) {
 	return poller.Result(ctx)
 }
 
-// sameGroup reports whether two names are of one resource group: Azure does not tell upper from lower case.
+// sameGroup reports whether two names mean the same resource group. Azure ignores the case of the names.
 func sameGroup(a, b string) bool { return strings.EqualFold(a, b) }

@@ -11,7 +11,7 @@ import (
 )
 
 // Rule: remaining-parts-named.
-func TestPartsThatAzureDoesNotDeleteAreNamedInItsWords(t *testing.T) {
+func TestDeleteReportsRemainingPartsWithAzureAnswer(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		req := request("a", class())
@@ -27,21 +27,21 @@ func TestPartsThatAzureDoesNotDeleteAreNamedInItsWords(t *testing.T) {
 			result, err := c.driver().Delete(t.Context(), del)
 			c.must(err)
 			if result.Gone {
-				t.Fatal("Delete reports Gone while a disk is left")
+				t.Fatal("Delete reported Gone although a disk still exists")
 			}
 			if left = result.Left; left == "" {
-				t.Error("nothing is named")
+				t.Error("Delete did not report what is left")
 			}
 		}
 		if !strings.Contains(left, "disk ") ||
 			!strings.Contains(left, ": OperationNotAllowed There is an active shared access signature outstanding.") {
-			t.Errorf("left is %q", left)
+			t.Errorf("got Left %q, want the disk with the answer of Azure", left)
 		}
 		end()
 		end = c.Inject(fakeazure.Fault{Operation: "Disks_Delete", Status: http.StatusTooManyRequests,
 			Code: "OperationNotAllowed", RetryAfter: 17})
 		if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 17*time.Second {
-			t.Errorf("a deletion that was throttled is answered with %v", err)
+			t.Errorf("throttled deletion: got %v, want RetryAfter 17s", err)
 		}
 		end()
 		c.gone(c.driver(), del)

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// The kinds of parts. List goes through them after the virtual machines, so that the parts of a machine that is made
-// meanwhile are not taken for those of none.
+// These are the kinds of parts. List returns them after the virtual machines, so that it does not report the parts of
+// a machine that is created during the list as leftovers.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -24,18 +24,18 @@ const (
 
 func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
 
-// cutContinue reads where a list goes on: at a page of the parts of a kind, or at one of the virtual machines, where
-// kind is empty. An empty link is the first page.
+// cutContinue parses a continue token. It points to a page of the parts of a kind, or to a page of virtual machines
+// if kind is empty. An empty link means the first page.
 func cutContinue(at string) (kind, link string) {
 	kind, link, found := strings.Cut(at, " ")
 	if found && slices.Contains(partKinds(), kind) {
 		return kind, link
 	}
-	return "", at // A link has no space.
+	return "", at // A link contains no space.
 }
 
-// continueAt is where a list goes on after a page: at the next one of the same kind, or at the next kind. It is empty
-// at the end.
+// continueAt returns the continue token after a page: the next page of the same kind, or the first page of the next
+// kind. At the end it is empty.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {
@@ -43,36 +43,36 @@ func continueAt(kind, link string) string {
 		}
 		return kind + " " + link
 	}
-	// The virtual machines come before the first kind, since they are at -1.
+	// For the virtual machines, slices.Index returns -1, so the first kind follows.
 	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
 		return partKinds()[next] + " "
 	}
 	return ""
 }
 
-// leftoverPage reads one page of the parts of a kind, and returns those of the cluster that belong to no virtual
+// leftoverPage reads one page of the parts of a kind, and returns the cluster's parts that belong to no virtual
 // machine.
 func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover,
 	next string, err error) {
-	if link != "" && !c.leadsHere(link) {
-		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the page to continue with is not Azure's", kind)
+	if link != "" && !c.isOwnEndpoint(link) {
+		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the continue token does not point to Azure", kind)
 	}
-	// add takes a part that has the cluster's tag and a name of the machine's that its tags tell: people, and services for
-	// backups, copy tags from one disk to the next, and Delete goes by the name.
-	add := func(id, name *string, tags map[string]*string, made *time.Time) {
+	// add adds a part that has the cluster's tag and a name of the machine that its tags name. The name is checked,
+	// because users and backup services copy tags from one disk to another, and Delete goes by the name.
+	add := func(id, name *string, tags map[string]*string, created *time.Time) {
 		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
-		namespace, of, _ := strings.Cut(key, "/")
-		base := naming.Base(cluster, provider.Machine{Namespace: namespace, Name: of, UID: uid})
+		namespace, machineName, _ := strings.Cut(key, "/")
+		base := naming.Base(cluster, provider.Machine{Namespace: namespace, Name: machineName, UID: uid})
 		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
 			return
 		}
-		// Resource IDs differ in case from one answer to the next.
+		// Responses may write the same resource ID in different case.
 		part := strings.ToLower(value(id))
 		if slices.ContainsFunc(all, func(l provider.Leftover) bool { return l.ID == part }) {
 			return
 		}
 		all = append(all, provider.Leftover{ID: part, ClusterID: cluster, MachineUID: uid, MachineKey: key,
-			LaunchTime: value(made)})
+			LaunchTime: value(created)})
 	}
 	switch kind {
 	case partInterfaces:
@@ -82,7 +82,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		}
 		for _, n := range page.Value {
 			if n.Properties != nil && n.Properties.VirtualMachine == nil && n.Properties.PrivateEndpoint == nil &&
-				n.Properties.PrivateLinkService == nil && !isGoing(n.Properties.ProvisioningState) {
+				n.Properties.PrivateLinkService == nil && !isDeleting(n.Properties.ProvisioningState) {
 				add(n.ID, n.Name, n.Tags, nil)
 			}
 		}
@@ -93,7 +93,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		}
 		for _, ip := range page.Value {
 			if ip.Properties != nil && ip.Properties.IPConfiguration == nil && ip.Properties.NatGateway == nil &&
-				!isGoing(ip.Properties.ProvisioningState) {
+				!isDeleting(ip.Properties.ProvisioningState) {
 				add(ip.ID, ip.Name, ip.Tags, nil)
 			}
 		}
@@ -104,7 +104,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		}
 		for _, d := range page.Value {
 			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 &&
-				!isGoing(d.Properties.ProvisioningState) {
+				!isDeleting(d.Properties.ProvisioningState) {
 				add(d.ID, d.Name, d.Tags, d.Properties.TimeCreated)
 			}
 		}

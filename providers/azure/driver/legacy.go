@@ -16,18 +16,18 @@ import (
 
 var _ provider.Importer = (*Driver)(nil)
 
-// translation is one old description on its way to a providerSpec.
+// translation is the translation of one old description into a providerSpec.
 type translation struct {
 	source string
 	old    *legacy.Object
-	// credentials are by our keys.
+	// credentials has the keys of this provider's Secrets.
 	credentials map[string][]byte
 	facts       facts
 	spec        machine.Spec
 }
 
-// Import implements provider.Importer. Where the description leaves something to the old system, the facts of an
-// instance say what that chose.
+// Import implements provider.Importer. If the description leaves a choice to the old system, the facts of an instance
+// show what the old system chose.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	t, err := newTranslation(req.Legacy, req.Facts)
 	if err != nil {
@@ -50,7 +50,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	_, err = machine.ParseSpec(raw)
 	if e, invalid := errors.AsType[*provider.Error](err); invalid && !blocked(out.Findings) {
 		out.Findings = append(out.Findings, provider.Finding{Level: provider.FindingBlocker,
-			Code: provider.FindingInvalidField, Message: "the converted class is not valid: " + e.Field + ": " + e.Message})
+			Code: provider.FindingInvalidField, Message: "the translated class is not valid: " + e.Field + ": " + e.Message})
 	}
 	return out, nil
 }
@@ -59,8 +59,8 @@ func blocked(all []provider.Finding) bool {
 	return slices.ContainsFunc(all, func(f provider.Finding) bool { return f.Level == provider.FindingBlocker })
 }
 
-// newTranslation reads a description, and the credentials in it and beside it.
-func newTranslation(old provider.Legacy, known []byte) (*translation, error) {
+// newTranslation parses a description, its credentials and those in the Secret of the old system.
+func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
 	}
@@ -74,17 +74,17 @@ func newTranslation(old provider.Legacy, known []byte) (*translation, error) {
 	}
 	t := &translation{source: old.Source, old: object, spec: machine.Spec{APIVersion: machine.APIVersion,
 		Kind: machine.Kind}}
-	if len(known) > 0 && json.Unmarshal(known, &t.facts) != nil {
-		return nil, provider.Errorf(provider.InvalidArgument, "the facts are not those that Locate returns")
+	if len(knownFacts) > 0 && json.Unmarshal(knownFacts, &t.facts) != nil {
+		return nil, provider.Errorf(provider.InvalidArgument, "the facts do not have the format that Locate returns")
 	}
 	t.readCredentials(old.Credentials)
 	return t, nil
 }
 
-// common is what all systems have alike.
+// common sets the fields that all systems have in common.
 func (t *translation) common() {
 	if len(t.spec.NetworkInterfaces) == 1 && len(t.facts.Interfaces) > 0 {
-		// The old system may have a default of its own.
+		// The default of the old system may differ.
 		n := &t.spec.NetworkInterfaces[0]
 		n.IPForwarding = n.IPForwarding || t.facts.Interfaces[0].IPForwarding
 	}
@@ -107,11 +107,12 @@ func (t *translation) common() {
 	if t.spec.SSHPublicKey == "" {
 		t.old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingRequiredField,
 			Path: "sshPublicKey", Message: "neither the description nor an instance has an SSH key, without which Azure " +
-				"makes no Linux machine; give sshPublicKey by an override"})
+				"creates no Linux machine; set sshPublicKey with an override"})
 	}
 }
 
-// id is the resource ID of what an old description names; names that are IDs stay as they are. Empty stays empty.
+// id returns the resource ID for names in an old description. Names that are IDs already, and empty names, stay as
+// they are.
 func (t *translation) id(group, kind string, names ...string) string {
 	if names[len(names)-1] == "" || strings.HasPrefix(strings.ToLower(names[0]), "/subscriptions/") {
 		return names[0]
@@ -119,16 +120,16 @@ func (t *translation) id(group, kind string, names ...string) string {
 	provider, kinds, _ := strings.Cut(kind, "/")
 	path := "/subscriptions/" + string(t.credentials[keySubscription]) + "/resourceGroups/" + group + "/providers/" +
 		provider
-	for i, one := range strings.Split(kinds, "/") {
-		path += "/" + one + "/" + names[i]
+	for i, segment := range strings.Split(kinds, "/") {
+		path += "/" + segment + "/" + names[i]
 	}
 	return path
 }
 
-// tags are those of new machines: never one by which an old collector would take them for its own, nor one that
-// names an old Machine.
-func (t *translation) tags(of *legacy.Object) map[string]string {
-	all := of.Map("tags")
+// tags returns the tags of new machines. It drops the tags by which an old collector finds its resources, and the tag
+// with the UID of an old Machine.
+func (t *translation) tags(description *legacy.Object) map[string]string {
+	all := description.Map("tags")
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		lower := strings.ToLower(key)
 		switch {
@@ -137,8 +138,8 @@ func (t *translation) tags(of *legacy.Object) map[string]string {
 		case strings.HasPrefix(lower, "machinist"), strings.HasPrefix(lower, "azure"),
 			strings.HasPrefix(lower, "microsoft"), strings.HasPrefix(lower, "windows"):
 			delete(all, key)
-			of.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: of.Path("tags." + key),
-				Message: "names of tags that begin so are Machinist's own or Azure's"})
+			description.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: description.Path("tags." + key),
+				Message: "tag names with this prefix are reserved for Machinist or Azure"})
 		}
 	}
 	if t.source != provider.SourceGardener {
@@ -157,7 +158,7 @@ func (t *translation) tags(of *legacy.Object) map[string]string {
 	return all
 }
 
-// int32Of reads a number that the specification bounds far below what an int32 holds.
+// int32Of returns a number limited to the range of int32, which is far larger than any limit of the specification.
 func int32Of(o *legacy.Object, name string) int32 {
-	return int32(max(math.MinInt32, min(math.MaxInt32, o.Int(name)))) //nolint:gosec // It is between the two.
+	return int32(max(math.MinInt32, min(math.MaxInt32, o.Int(name)))) //nolint:gosec // The limits above ensure the range.
 }

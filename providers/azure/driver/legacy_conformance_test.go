@@ -11,8 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// oldSpecs are descriptions of machines in the resource group of the tests, as each system writes them. Where two have
-// the same schema it is there twice.
+// oldSpecs returns descriptions of machines in the resource group of the tests, in the format of each system.
 func oldSpecs() map[string]string {
 	kubermatic := `{"subscriptionID":"` + subscription + `","tenantID":{"value":"` + tenant + `"},"clientID":"` + application +
 		`","clientSecret":"` + secret + `","location":"westeurope","resourceGroup":"machines","vmSize":"Standard_D2s_v5",` +
@@ -45,7 +44,8 @@ func oldSpecs() map[string]string {
 	}
 }
 
-// oldSecret has the credentials as the system names them; machine.k8s.io has them in the description.
+// oldSecret returns the credentials with the keys of the system. machine.k8s.io and its variants have them in the
+// description.
 func oldSecret(source string) provider.Credentials {
 	switch source {
 	case provider.SourceGardener:
@@ -71,8 +71,8 @@ func legacies() (all []provider.Legacy) {
 	return all
 }
 
-// launchLegacy makes a machine as its old system does. Those of machine.openshift.io and machine.k8s.io leave its parts
-// when it goes.
+// launchLegacy creates a machine as its old system does. machine.openshift.io, machine.k8s.io and its variants keep
+// the parts when the machine is deleted.
 func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{"team": "blue"}
@@ -97,7 +97,7 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 	if err != nil {
 		return "", nil, err
 	}
-	c.eventually("the machine is made", func() (bool, string) {
+	c.eventually("the virtual machine is accepted", func() (bool, string) {
 		err := c.call(ctx, http.MethodPut, vm+"?api-version=2025-04-01", map[string]any{
 			"location": "westeurope", "tags": tags,
 			"properties": map[string]any{
@@ -119,13 +119,13 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 		return err == nil, fmt.Sprint(err)
 	})
 	c.eventually("the machine runs", func() (bool, string) {
-		return strings.Contains(strings.Join(c.Running(), " ")+" ", name+" "), "it does not"
+		return strings.Contains(strings.Join(c.Running(), " ")+" ", name+" "), "the machine does not run"
 	})
 	return "azure://" + vm, func(ctx context.Context) error {
 		if err := c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil); err != nil {
 			return err
 		}
-		// What stays, stays in use until the machine is gone.
+		// The parts with the delete option Detach are in use until the machine is deleted.
 		for part, version := range map[string]string{nic: "2025-01-01", disk + "-os": "2025-01-02", disk + "-data": "2025-01-02"} {
 			c.eventually("the deletion of a part begins", func() (bool, string) {
 				err := c.call(ctx, http.MethodDelete, part+"?api-version="+version, nil)
@@ -140,7 +140,7 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 	}, nil
 }
 
-// tagsAndOptions are those of a machine, its interfaces and disks, and their delete options.
+// tagsAndOptions returns the tags of a machine, its interfaces and disks, and their delete options.
 func (c *cloud) tagsAndOptions(ctx context.Context, providerID string) (map[string]string, error) {
 	out := map[string]string{}
 	add := func(part string, tags any) {
@@ -181,7 +181,7 @@ func (c *cloud) tagsAndOptions(ctx context.Context, providerID string) (map[stri
 	return out, nil
 }
 
-// collectorTags are those of machine.sapcloud.io, as tagsAndOptions names them.
+// collectorTags returns the names of the tags of machine.sapcloud.io's collector in the format of tagsAndOptions.
 func collectorTags() []string {
 	return []string{"kubernetes.io-role-node", "nic/kubernetes.io-role-node", "disk/kubernetes.io-role-node"}
 }

@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// oldKeys are the names that old systems give to ours, the newest first.
+// oldKeys returns the names that old systems use for a key of this provider, the newest first.
 func oldKeys(key string) []string {
 	return map[string][]string{
 		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id"},
@@ -16,9 +16,9 @@ func oldKeys(key string) []string {
 	}[key]
 }
 
-// readCredentials takes them from the old system's Secret, and from the description where that has them: those of
-// machine.k8s.io do. A Secret with the token of a workload identity has no secret of its own: flags let a process use
-// its identity.
+// readCredentials reads the credentials from the description, if the system keeps them there, and from the old
+// system's Secret. A Secret without a client secret belongs to a workload identity, which a flag of the provider must
+// allow.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift
@@ -38,11 +38,11 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 		case len(t.credentials[key]) > 0:
 		case key == keySecret:
 			t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "WorkloadIdentity", Path: "credentials." + key,
-				Message: "there is no secret of an application: the provider signs in with its own workload identity, which " +
-					"the flag --azure-workload-identity-for has to allow"})
+				Message: "the application has no secret, so the provider signs in with its own workload identity, which " +
+					"the flag --azure-workload-identity-for must allow"})
 		default:
 			t.old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingRequiredField,
-				Path: "credentials." + key, Message: "the credentials of the old system do not have it"})
+				Path: "credentials." + key, Message: "the credentials of the old system do not have this key"})
 		}
 	}
 }

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// roleTags is how the names of the tags begin by which the collector of machine.sapcloud.io finds what is its own.
+	// roleTags is the prefix of the tags by which the collector of machine.sapcloud.io finds its resources.
 	roleTags = "kubernetes.io-role-"
-	// machineUIDTag has the UID of the Machine of machine.k8s.io, machines.k8s.io and cluster.k8s.io.
+	// machineUIDTag contains the UID of the Machine of machine.k8s.io, machines.k8s.io or cluster.k8s.io.
 	machineUIDTag = "Machine-UID"
 )
 
-// clusterTags are how the names of tags begin that say to which cluster a machine belongs.
+// clusterTags returns the prefixes of the tags that name the cluster of a machine.
 func clusterTags() []string {
 	return []string{"kubernetes.io-cluster-", "kubernetes.io_cluster.", "sigs.k8s.io_cluster-api-provider-azure"}
 }
 
-// facts are what Import needs of an instance.
+// facts contains the properties of an instance that Import needs.
 type facts struct {
 	Image             *machine.Image             `json:"image,omitempty"`
 	Plan              *machine.Plan              `json:"plan,omitempty"`
@@ -37,11 +37,11 @@ type facts struct {
 	Interfaces        []machine.NetworkInterface `json:"interfaces,omitempty"`
 }
 
-// maxFactsBytes is the contract's.
+// maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It goes through the resource group of the description: machines have the names
-// of old Machines. Those of another cluster in the same group are left out where tags tell.
+// Locate implements provider.Importer. It searches the resource group of the description: machines have the names of
+// old Machines. It ignores machines of another cluster in the same group if their tags name that cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -55,15 +55,15 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	// Parts come first: one that is made meanwhile belongs to a machine that is not here either.
-	interfaces, err := everything(func(link string) ([]*armnetwork.Interface, string, error) {
+	// The parts are listed first. A part that is created later belongs to a machine that is not in the result either.
+	interfaces, err := allPages(func(link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
 		return page.Value, value(page.NextLink), err
 	})
 	if err != nil {
 		return nil, translate(ctx, err, "list interfaces")
 	}
-	disks, err := everything(func(link string) ([]*armcompute.Disk, string, error) {
+	disks, err := allPages(func(link string) ([]*armcompute.Disk, string, error) {
 		page, err := c.diskPage(ctx, group, link)
 		return page.Value, value(page.NextLink), err
 	})
@@ -74,41 +74,41 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	collected := map[string]bool{}
 	for _, n := range interfaces {
 		parts[strings.ToLower(value(n.ID))] = n
-		if n.Properties != nil && n.Properties.VirtualMachine != nil && collects(n.Tags) {
+		if n.Properties != nil && n.Properties.VirtualMachine != nil && hasRoleTag(n.Tags) {
 			collected[strings.ToLower(value(n.Properties.VirtualMachine.ID))] = true
 		}
 	}
 	for _, disk := range disks {
-		if collects(disk.Tags) {
+		if hasRoleTag(disk.Tags) {
 			collected[strings.ToLower(value(disk.ManagedBy))] = true
 		}
 	}
-	vms, err := everything(func(link string) ([]*armcompute.VirtualMachine, string, error) {
+	vms, err := allPages(func(link string) ([]*armcompute.VirtualMachine, string, error) {
 		return c.page(ctx, group, link)
 	})
 	if err != nil {
 		return nil, err
 	}
 	var found []provider.Located
-	for _, vm := range once(vms, vmID) {
-		if !t.made(vm.Tags) {
+	for _, vm := range withoutDuplicates(vms, vmID) {
+		if !t.mayHaveCreated(vm.Tags) {
 			continue
 		}
 		in, err := c.convert(vm)
 		if err != nil {
 			return nil, err
 		}
-		at, _ := c.at(vm) // convert has read it.
-		one := provider.Located{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
-			Collected: collects(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
-		one.MachineUID = types.UID(tagged(vm.Tags, machineUIDTag))
-		found = append(found, one)
+		at, _ := c.at(vm) // convert has already checked the ID.
+		located := provider.Located{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
+			Collected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
+		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
+		found = append(found, located)
 	}
 	return found, nil
 }
 
-// everything goes through all pages.
-func everything[T any](read func(link string) (page []*T, next string, err error)) (all []*T, err error) {
+// allPages returns the resources of all pages.
+func allPages[T any](read func(link string) (page []*T, next string, err error)) (all []*T, err error) {
 	for link := ""; ; {
 		page, next, err := read(link)
 		if codeOf(err) == "ResourceGroupNotFound" {
@@ -124,22 +124,22 @@ func everything[T any](read func(link string) (page []*T, next string, err error
 	}
 }
 
-// made reports whether the old system can have made a machine with the tags.
-func (t *translation) made(tags map[string]*string) bool {
+// mayHaveCreated reports whether the old system may have created a machine with the tags.
+func (t *translation) mayHaveCreated(tags map[string]*string) bool {
 	if t.source != provider.SourceGardener && t.source != provider.SourceOpenShift {
-		return tagged(tags, machineUIDTag) != ""
+		return tagValue(tags, machineUIDTag) != ""
 	}
 	for key, text := range t.old.Map("tags") {
 		isCluster := slices.ContainsFunc(clusterTags(), func(p string) bool { return strings.HasPrefix(key, p) })
-		if isCluster && tagged(tags, key) != text {
+		if isCluster && tagValue(tags, key) != text {
 			return false
 		}
 	}
 	return true
 }
 
-// collects reports whether a collector would take what has the tags.
-func collects(tags map[string]*string) bool {
+// hasRoleTag reports whether the collector of machine.sapcloud.io would collect a resource with the tags.
+func hasRoleTag(tags map[string]*string) bool {
 	for key := range tags {
 		if strings.HasPrefix(strings.ToLower(key), roleTags) {
 			return true
@@ -148,8 +148,8 @@ func collects(tags map[string]*string) bool {
 	return false
 }
 
-// tagged is the value of a tag, whose name may come in another case.
-func tagged(tags map[string]*string, name string) string {
+// tagValue returns the value of a tag. It ignores the case of the name.
+func tagValue(tags map[string]*string, name string) string {
 	for key, text := range tags {
 		if strings.EqualFold(key, name) {
 			return value(text)
@@ -158,7 +158,7 @@ func tagged(tags map[string]*string, name string) string {
 	return ""
 }
 
-// factsOf describes a machine and its interfaces.
+// factsOf returns the facts of a machine and its interfaces in JSON.
 func factsOf(vm *armcompute.VirtualMachine, parts map[string]*armnetwork.Interface) []byte {
 	p := vm.Properties
 	if p == nil {
@@ -194,7 +194,7 @@ func factsOf(vm *armcompute.VirtualMachine, parts map[string]*armnetwork.Interfa
 	}
 	raw, err := json.Marshal(f)
 	if err != nil || len(raw) > maxFactsBytes {
-		// A key of kilobytes, or dozens of pools: a person has to give them.
+		// The facts are too large because of a long key or many pools. The user must set these fields.
 		f.SSHPublicKey, f.Interfaces = "", nil
 		if raw, err = json.Marshal(f); err != nil || len(raw) > maxFactsBytes {
 			return nil

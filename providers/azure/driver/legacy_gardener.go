@@ -46,18 +46,19 @@ func (t *translation) gardener() {
 	t.gardenerStorage(p.Object("storageProfile"))
 	t.gardenerLogin(p.Object("osProfile"))
 	network, subnet := p.Object("networkProfile"), old.Object("subnetInfo")
-	network.Known("networkInterfaces") // It is not used.
+	network.Known("networkInterfaces") // The old system does not use it.
 	group := subnet.String("vnetResourceGroup")
 	if group == "" {
 		group = s.ResourceGroup
 	}
-	// That system lets all interfaces forward.
+	// The old system enables forwarding on all interfaces.
 	s.NetworkInterfaces = []machine.NetworkInterface{{IPForwarding: true,
 		AcceleratedNetworking: network.Bool("acceleratedNetworking"),
 		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", subnet.Required("vnetName"),
 			subnet.Required("subnetName"))}}
 	if old.Has("cloudConfiguration") {
-		old.Report(provider.FindingNote, "Cloud", "cloudConfiguration", "the flag --azure-cloud says which Azure it is")
+		old.Report(provider.FindingNote, "Cloud", "cloudConfiguration",
+			"the flag --azure-cloud of the provider selects the Azure cloud")
 	}
 }
 
@@ -77,7 +78,7 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 		}
 	}
 	disk := storage.Object("osDisk")
-	disk.Known("name", "createOption") // Ours have names of their own, and are made from the image.
+	disk.Known("name", "createOption") // This provider sets the name, and the disk is always created from the image.
 	t.spec.OSDisk = machine.OSDisk{SizeGiB: int32Of(disk, "diskSizeGB"), Caching: disk.String("caching"),
 		StorageAccountType: disk.Object("managedDisk").String("storageAccountType")}
 	if managed := disk.Object("managedDisk"); managed.Has("securityProfile") {
@@ -95,7 +96,8 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 }
 
 func (t *translation) gardenerLogin(login *legacy.Object) {
-	login.Known("computerName", "adminPassword", "customData") // The Secret has the user data, and the password is not used.
+	// The Secret contains the user data, and the old system does not use the password.
+	login.Known("computerName", "adminPassword", "customData")
 	t.spec.AdminUsername = login.String("adminUsername")
 	linux := login.Object("linuxConfiguration")
 	linux.Known("disablePasswordAuthentication")

@@ -11,19 +11,19 @@ func (t *translation) kubermatic() {
 	s, old := &t.spec, t.old
 	s.Location, s.ResourceGroup, s.VMSize = old.Required("location"), old.Required("resourceGroup"), old.Required("vmSize")
 	s.Tags = t.tags(old)
-	// Public addresses of ours are Standard ones.
+	// This provider always uses Standard public addresses.
 	old.Known("loadBalancerSku")
 	zones := old.Strings("zones")
 	if len(zones) > 0 {
 		s.Zone = zones[0]
 	}
 	if len(zones) > 1 {
-		old.Report(provider.FindingNote, "FirstZone", "zones", "the old system uses the first one only")
+		old.Report(provider.FindingNote, "FirstZone", "zones", "the old system uses only the first zone")
 	}
 	if keys := old.Strings("sshPublicKeys"); len(keys) > 0 {
 		s.SSHPublicKey = keys[0]
 		if len(keys) > 1 {
-			old.Report(provider.FindingLoss, "MoreSSHKeys", "sshPublicKeys", "new machines have the first key only")
+			old.Report(provider.FindingLoss, "MoreSSHKeys", "sshPublicKeys", "new machines have only the first key")
 		}
 	}
 	t.kubermaticImage()
@@ -54,7 +54,7 @@ func (t *translation) kubermatic() {
 	}
 	if old.String("routeTableName") != "" {
 		old.Report(provider.FindingLoss, "RouteTable", "routeTableName",
-			"nobody puts the routes of nodes into it but Kubernetes' cloud provider")
+			"only the Kubernetes cloud provider adds the routes of nodes to a route table")
 	}
 	if old.Has("securityProfile") {
 		old.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
@@ -77,6 +77,6 @@ func (t *translation) kubermaticImage() {
 	}
 	if t.spec.Image.GalleryImageID == "" && t.spec.Image.Marketplace == nil && t.facts.Image == nil {
 		old.Report(provider.FindingBlocker, provider.FindingRequiredField, "imageReference",
-			"the old system chooses the image, and no instance shows which; give image by an override")
+			"the old system chooses the image, and no instance shows it; set image with an override")
 	}
 }

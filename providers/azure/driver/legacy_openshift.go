@@ -9,10 +9,11 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// openShift translates providerSpec.value, an AzureMachineProviderSpec. https://github.com/openshift/api
+// openShift translates providerSpec.value, an AzureMachineProviderSpec.
+// https://github.com/openshift/api
 func (t *translation) openShift() {
 	s, old := &t.spec, t.old
-	// The caller has followed the references.
+	// The caller has already resolved the references.
 	old.Known("apiVersion", "kind")
 	old.Object("metadata").Known("creationTimestamp")
 	for _, secret := range []string{"userDataSecret", "credentialsSecret"} {
@@ -32,7 +33,7 @@ func (t *translation) openShift() {
 	t.openShiftNetwork()
 	s.AvailabilitySetID = t.id(s.ResourceGroup, "Microsoft.Compute/availabilitySets", old.String("availabilitySet"))
 	if s.AvailabilitySetID == "" {
-		s.AvailabilitySetID = t.facts.AvailabilitySetID // That system makes one for zones that have none.
+		s.AvailabilitySetID = t.facts.AvailabilitySetID // The old system creates a set for regions without zones.
 	}
 	if identity := old.String("managedIdentity"); identity != "" {
 		s.Identity.UserAssignedIDs = []string{t.id(s.ResourceGroup, "Microsoft.ManagedIdentity/userAssignedIdentities",
@@ -49,7 +50,7 @@ func (t *translation) openShift() {
 	}
 	if old.String("ultraSSDCapability") == "Enabled" {
 		old.Report(provider.FindingLoss, "UltraSSD", "ultraSSDCapability",
-			"new machines take no ultra disks but those of the class")
+			"new machines support no ultra disks except those of the class")
 	}
 	boot := old.Object("diagnostics").Object("boot")
 	if boot.String("storageAccountType") != "" {
@@ -88,7 +89,7 @@ func (t *translation) openShiftDisks() {
 		managed.Report(provider.FindingLoss, "ConfidentialDisk", "securityProfile", "new disks are not confidential")
 	}
 	if disk.Object("diskSettings").String("ephemeralStorageLocation") == "Local" {
-		// Azure has one choice for both.
+		// Azure offers no choice of caching and storage type for an ephemeral disk.
 		t.spec.OSDisk.Ephemeral, t.spec.OSDisk.Caching, t.spec.OSDisk.StorageAccountType = &machine.Ephemeral{}, "", ""
 	}
 	for _, data := range t.old.Objects("dataDisks") {
@@ -98,7 +99,8 @@ func (t *translation) openShiftDisks() {
 			Caching: data.String("cachingType"), StorageAccountType: managed.String("storageAccountType"),
 			DiskEncryptionSetID: managed.Object("diskEncryptionSet").String("id")})
 		if data.String("deletionPolicy") == "Detach" {
-			data.Report(provider.FindingLoss, "DetachedDataDisk", "deletionPolicy", "data disks go with their machine")
+			data.Report(provider.FindingLoss, "DetachedDataDisk", "deletionPolicy",
+				"Azure deletes data disks together with their machine")
 		}
 	}
 }
@@ -127,7 +129,8 @@ func (t *translation) openShiftNetwork() {
 	t.spec.NetworkInterfaces = []machine.NetworkInterface{n}
 }
 
-// pools are those of a load balancer that an instance is in. The description names the balancer only.
+// pools returns the backend pools of a load balancer that an instance uses. The description names only the load
+// balancer.
 func (t *translation) pools(field, group, balancer string) (found []string) {
 	for _, n := range t.facts.Interfaces {
 		for _, id := range n.LoadBalancerBackendPoolIDs {
@@ -138,7 +141,7 @@ func (t *translation) pools(field, group, balancer string) (found []string) {
 	}
 	if len(found) == 0 {
 		t.old.Report(provider.FindingNote, "AssumedPool", field,
-			"no instance tells the backend pool; the one with the name of the load balancer is taken")
+			"no instance shows the backend pool; the provider uses the pool with the name of the load balancer")
 		found = []string{t.id(group, "Microsoft.Network/loadBalancers/backendAddressPools", balancer, balancer)}
 	}
 	return found

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// meanwhile is a transport that does something before the first change of a virtual machine goes out.
+// meanwhile is a transport that calls do before it sends the first change of a virtual machine.
 type meanwhile struct {
 	http.RoundTripper
 	done atomic.Bool
@@ -24,8 +24,9 @@ func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(r)
 }
 
-// Between the check and the change a machine can become another's, as by another installation that adopts it.
-func TestAMachineThatBecomesAnothersMeanwhileIsNeitherReleasedNorDisowned(t *testing.T) {
+// Between the read and the change, another owner can take over a machine, for example another installation that
+// adopts it.
+func TestImporterKeepsTagsOfNewOwner(t *testing.T) {
 	r := request("a", class())
 	for name, change := range map[string]func(provider.Importer, string) error{
 		"Release": func(d provider.Importer, id string) error {
@@ -52,14 +53,14 @@ func TestAMachineThatBecomesAnothersMeanwhileIsNeitherReleasedNorDisowned(t *tes
 					map[string]any{"tags": others}))
 			}}
 			if err := change(c.driver(), id); provider.CodeOf(err) != provider.FailedPrecondition {
-				t.Errorf("%v, want FailedPrecondition", err)
+				t.Errorf("got %v, want FailedPrecondition", err)
 			}
 			c.transport = before
 			now, err := c.tagsAndOptions(t.Context(), id)
 			c.must(err)
 			for key, text := range others {
 				if now[key] != text {
-					t.Errorf("the tag %s has become %q", key, now[key])
+					t.Errorf("tag %s: got %q, want %q", key, now[key], text)
 				}
 			}
 		})

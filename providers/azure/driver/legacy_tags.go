@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Release implements provider.Importer. The parts come before the machine, whose tags say that all is done.
+// Release implements provider.Importer. It changes the parts before the machine, so the tags of the machine show that
+// all parts are done.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -26,7 +27,7 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 	if err != nil {
 		return err
 	}
-	return retried(func() error {
+	return retryOnConflict(func() error {
 		vm, err := c.get(ctx, at)
 		if err != nil {
 			return err
@@ -41,21 +42,22 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 		if err := c.releaseParts(ctx, vm); err != nil {
 			return err
 		}
-		if !collects(vm.Tags) {
+		if !hasRoleTag(vm.Tags) {
 			return nil
 		}
-		return c.changeVM(ctx, at, vm, armcompute.VirtualMachineUpdate{Tags: withoutRoles(vm.Tags)})
+		return c.changeVM(ctx, at, vm, armcompute.VirtualMachineUpdate{Tags: withoutRoleTags(vm.Tags)})
 	})
 }
 
-// releaseParts takes the collector's tags off the interfaces and disks of a machine, volumes of pods excepted: those
-// are none of the old system's. Azure has no condition for a change of their tags, so it follows the read at once.
+// releaseParts removes the collector's tags from the interfaces and disks of a machine. It ignores volumes of pods,
+// because the old system does not manage them. Azure supports no condition for these tag changes, so each change
+// follows directly after the read.
 func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachine) error {
 	for _, id := range interfacesOf(vm) {
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
-		if err == nil && collects(n.Tags) {
+		if err == nil && hasRoleTag(n.Tags) {
 			_, err = c.interfaces.UpdateTags(ctx, id.ResourceGroupName, id.Name,
-				armnetwork.TagsObject{Tags: withoutRoles(n.Tags)}, nil)
+				armnetwork.TagsObject{Tags: withoutRoleTags(n.Tags)}, nil)
 		}
 		if err != nil && !absent(err) {
 			return translate(ctx, err, "tag network interface "+id.Name)
@@ -63,9 +65,9 @@ func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachin
 	}
 	for _, id := range disksOf(vm) {
 		disk, err := c.disks.Get(ctx, id.ResourceGroupName, id.Name, nil)
-		if err == nil && collects(disk.Tags) {
+		if err == nil && hasRoleTag(disk.Tags) {
 			_, err = c.disks.BeginUpdate(ctx, id.ResourceGroupName, id.Name,
-				armcompute.DiskUpdate{Tags: withoutRoles(disk.Tags)}, nil)
+				armcompute.DiskUpdate{Tags: withoutRoleTags(disk.Tags)}, nil)
 		}
 		if err != nil && !absent(err) {
 			return translate(ctx, err, "tag disk "+id.Name)
@@ -109,13 +111,13 @@ func disksOf(vm *armcompute.VirtualMachine) (all []*arm.ResourceID) {
 	return all
 }
 
-func withoutRoles(tags map[string]*string) map[string]*string {
+func withoutRoleTags(tags map[string]*string) map[string]*string {
 	out := maps.Clone(tags)
 	maps.DeleteFunc(out, func(key string, _ *string) bool { return strings.HasPrefix(strings.ToLower(key), roleTags) })
 	return out
 }
 
-// Disown implements provider.Importer. It also puts back what Adopt changed of the delete options.
+// Disown implements provider.Importer. It also restores the delete options that Adopt changed.
 func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -129,7 +131,7 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	if err != nil {
 		return err
 	}
-	return retried(func() error {
+	return retryOnConflict(func() error {
 		vm, err := c.get(ctx, at)
 		if provider.IsNotFound(err) {
 			return nil
@@ -137,9 +139,9 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 		if err != nil {
 			return err
 		}
-		ours := vm.Tags[provider.TagCluster] != nil || vm.Tags[provider.TagMachineUID] != nil ||
+		tagged := vm.Tags[provider.TagCluster] != nil || vm.Tags[provider.TagMachineUID] != nil ||
 			vm.Tags[provider.TagMachine] != nil
-		if !ours {
+		if !tagged {
 			return nil
 		}
 		in, err := c.convert(vm)
@@ -155,11 +157,11 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 			delete(tags, key)
 		}
 		return c.changeVM(ctx, at, vm, armcompute.VirtualMachineUpdate{Tags: tags,
-			Properties: detached(vm.Properties, value(vm.Tags[tagDetached]))})
+			Properties: restoreDetached(vm.Properties, value(vm.Tags[tagDetached]))})
 	})
 }
 
-// changeVM makes a change if nothing happened to the machine since it was read.
+// changeVM changes a virtual machine if it has not changed since it was read.
 func (c *clients) changeVM(ctx context.Context, at location, vm *armcompute.VirtualMachine,
 	change armcompute.VirtualMachineUpdate) error {
 	if _, err := c.vms.BeginUpdate(ctx, at.group, at.name, change,
@@ -169,12 +171,12 @@ func (c *clients) changeVM(ctx context.Context, at location, vm *armcompute.Virt
 	return nil
 }
 
-// retried repeats a change whose condition did not hold, with another look, a few times.
-func retried(change func() error) error {
-	const checks = 3
-	for check := 1; ; check++ {
+// retryOnConflict calls change again, up to three times in total, if the resource has changed since change read it.
+func retryOnConflict(change func() error) error {
+	const attempts = 3
+	for attempt := 1; ; attempt++ {
 		err := change()
-		if codeOf(err) != "PreconditionFailed" || check == checks {
+		if codeOf(err) != "PreconditionFailed" || attempt == attempts {
 			return err
 		}
 	}

@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
-var update = flag.Bool("update", false, "write the goldens anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// facts are those of a running machine of the old systems.
+// facts contains the facts of a running machine of the old systems.
 const facts = `{"adminUsername":"somebody","sshPublicKey":"` + sshKey + `","clusterTags":{"kubernetes.io_cluster.infra":"owned"},` +
 	`"interfaces":[{"subnetID":"` + subnet + `","ipForwarding":true,"loadBalancerBackendPoolIDs":["/subscriptions/` + subscription +
 	`/resourceGroups/network/providers/Microsoft.Network/loadBalancers/infra/backendAddressPools/workers"]}]}`
 
-func anyDriver(t testing.TB) *driver.Driver {
+func newDriver(t testing.TB) *driver.Driver {
 	t.Helper()
 	d, err := driver.New(driver.Options{})
 	if err != nil {
@@ -30,32 +30,32 @@ func anyDriver(t testing.TB) *driver.Driver {
 	return d
 }
 
-func TestImportMakesTheClassesOfTheGoldens(t *testing.T) {
-	d := anyDriver(t)
+func TestImportMatchesGoldenFiles(t *testing.T) {
+	d := newDriver(t)
 	for _, old := range legacies() {
-		for name, known := range map[string]string{"with facts": facts, "without facts": ""} {
+		for name, knownFacts := range map[string]string{"with facts": facts, "without facts": ""} {
 			t.Run(old.Source+" "+name, func(t *testing.T) {
-				imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(known)})
+				imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(knownFacts)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				var shown bytes.Buffer
-				if err := json.Indent(&shown, imported.Spec, "", "  "); err != nil {
+				var output bytes.Buffer
+				if err := json.Indent(&output, imported.Spec, "", "  "); err != nil {
 					t.Fatal(err)
 				}
 				for _, f := range imported.Findings {
-					shown.WriteString("\n" + string(f.Level) + " " + f.Code + " " + f.Path + ": " + f.Message)
+					output.WriteString("\n" + string(f.Level) + " " + f.Code + " " + f.Path + ": " + f.Message)
 				}
-				shown.WriteString("\n")
+				output.WriteString("\n")
 				path := filepath.Join("testdata", "import", strings.ReplaceAll(old.Source+" "+name, " ", "-")+".txt")
 				if *update {
-					if err := os.WriteFile(path, shown.Bytes(), 0o600); err != nil {
+					if err := os.WriteFile(path, output.Bytes(), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
 				want, err := os.ReadFile(path)
-				if err != nil || !bytes.Equal(want, shown.Bytes()) {
-					t.Errorf("%s (%v) has another answer than:\n%s", path, err, shown.Bytes())
+				if err != nil || !bytes.Equal(want, output.Bytes()) {
+					t.Errorf("%s (%v) differs from the result; got\n%s", path, err, output.Bytes())
 				}
 				if slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool {
 					return f.Level == provider.FindingBlocker
@@ -71,32 +71,32 @@ func TestImportMakesTheClassesOfTheGoldens(t *testing.T) {
 	}
 }
 
-// What cannot be kept is said, each by a finding of its own.
-func TestImportReportsWhatIsLost(t *testing.T) {
-	d := anyDriver(t)
+// Import reports each field that it cannot translate by a finding of its own.
+func TestImportReportsLostFields(t *testing.T) {
+	d := newDriver(t)
 	for name, test := range map[string]struct{ source, from, to, want string }{
-		"unknown at the top":      {provider.SourceGardener, `{"location"`, `{"surprise":1,"location"`, "Loss UnknownField surprise"},
-		"unknown below":           {provider.SourceGardener, `"zone":2`, `"zone":2,"a":{}`, "Loss UnknownField properties.a"},
-		"unknown in a list":       {provider.SourceGardener, `"lun":1`, `"lun":1,"a":1`, "Loss UnknownField properties.storageProfile.dataDisks[0].a"},
-		"image of a data disk":    {provider.SourceGardener, `"lun":1`, `"lun":1,"imageRef":{"id":"x"}`, "Loss DataDiskImage properties.storageProfile.dataDisks[0].imageRef"},
-		"confidential disk":       {provider.SourceGardener, `"managedDisk":{`, `"managedDisk":{"securityProfile":{},`, "Loss ConfidentialDisk properties.storageProfile.osDisk.managedDisk.securityProfile"},
-		"reserved tag":            {provider.SourceGardener, `"tags":{`, `"tags":{"machinist-cluster":"x",`, "Loss ReservedTag tags.machinist-cluster"},
-		"no URN":                  {provider.SourceGardener, `jammy:22_04`, `jammy22_04`, "Blocker InvalidField properties.storageProfile.imageReference.urn"},
-		"ultra disks":             {provider.SourceOpenShift, `"vnet"`, `"ultraSSDCapability":"Enabled","vnet"`, "Loss UltraSSD ultraSSDCapability"},
-		"inbound NAT":             {provider.SourceOpenShift, `"vnet"`, `"natRule":3,"vnet"`, "Loss NATRule natRule"},
-		"disks that stay":         {provider.SourceOpenShift, `"deletionPolicy":"Delete"`, `"deletionPolicy":"Detach"`, "Loss DetachedDataDisk dataDisks[0].deletionPolicy"},
-		"another system":          {provider.SourceOpenShift, `"osType":"Linux"`, `"osType":"Windows"`, "Blocker InvalidField osDisk.osType"},
-		"a key that is no base64": {provider.SourceOpenShift, `"vnet"`, `"sshPublicKey":"?","vnet"`, "Blocker InvalidField sshPublicKey"},
-		"routes":                  {provider.SourceClusterK8s, `"zones"`, `"routeTableName":"r","zones"`, "Loss RouteTable routeTableName"},
-		"more keys":               {provider.SourceMachineK8s, `"zones"`, `"sshPublicKeys":["` + sshKey + `","b"],"zones"`, "Loss MoreSSHKeys sshPublicKeys"},
-		"no network":              {provider.SourceMachineK8s, `"vnetName":"nodes",`, ``, "Blocker RequiredField vnetName"},
-		"a number for a text":     {provider.SourceMachineK8s, `"vmSize":"Standard_D2s_v5"`, `"vmSize":2`, "Blocker InvalidField vmSize"},
-		"no client":               {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``, "Blocker RequiredField credentials.clientID"},
+		"unknown field at the top": {provider.SourceGardener, `{"location"`, `{"surprise":1,"location"`, "Loss UnknownField surprise"},
+		"unknown nested field":     {provider.SourceGardener, `"zone":2`, `"zone":2,"a":{}`, "Loss UnknownField properties.a"},
+		"unknown field in a list":  {provider.SourceGardener, `"lun":1`, `"lun":1,"a":1`, "Loss UnknownField properties.storageProfile.dataDisks[0].a"},
+		"image of a data disk":     {provider.SourceGardener, `"lun":1`, `"lun":1,"imageRef":{"id":"x"}`, "Loss DataDiskImage properties.storageProfile.dataDisks[0].imageRef"},
+		"confidential disk":        {provider.SourceGardener, `"managedDisk":{`, `"managedDisk":{"securityProfile":{},`, "Loss ConfidentialDisk properties.storageProfile.osDisk.managedDisk.securityProfile"},
+		"reserved tag":             {provider.SourceGardener, `"tags":{`, `"tags":{"machinist-cluster":"x",`, "Loss ReservedTag tags.machinist-cluster"},
+		"invalid URN":              {provider.SourceGardener, `jammy:22_04`, `jammy22_04`, "Blocker InvalidField properties.storageProfile.imageReference.urn"},
+		"ultra disks":              {provider.SourceOpenShift, `"vnet"`, `"ultraSSDCapability":"Enabled","vnet"`, "Loss UltraSSD ultraSSDCapability"},
+		"inbound NAT":              {provider.SourceOpenShift, `"vnet"`, `"natRule":3,"vnet"`, "Loss NATRule natRule"},
+		"kept data disks":          {provider.SourceOpenShift, `"deletionPolicy":"Delete"`, `"deletionPolicy":"Detach"`, "Loss DetachedDataDisk dataDisks[0].deletionPolicy"},
+		"other operating system":   {provider.SourceOpenShift, `"osType":"Linux"`, `"osType":"Windows"`, "Blocker InvalidField osDisk.osType"},
+		"key not in base64":        {provider.SourceOpenShift, `"vnet"`, `"sshPublicKey":"?","vnet"`, "Blocker InvalidField sshPublicKey"},
+		"route table":              {provider.SourceClusterK8s, `"zones"`, `"routeTableName":"r","zones"`, "Loss RouteTable routeTableName"},
+		"two SSH keys":             {provider.SourceMachineK8s, `"zones"`, `"sshPublicKeys":["` + sshKey + `","b"],"zones"`, "Loss MoreSSHKeys sshPublicKeys"},
+		"missing network":          {provider.SourceMachineK8s, `"vnetName":"nodes",`, ``, "Blocker RequiredField vnetName"},
+		"number instead of text":   {provider.SourceMachineK8s, `"vmSize":"Standard_D2s_v5"`, `"vmSize":2`, "Blocker InvalidField vmSize"},
+		"missing client ID":        {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``, "Blocker RequiredField credentials.clientID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(oldSpecs()[test.source], test.from, test.to, 1)
 			if spec == oldSpecs()[test.source] {
-				t.Fatal("the description has not changed")
+				t.Fatal("the test case does not change the description")
 			}
 			imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: legacyOf(test.source, spec), Facts: []byte(facts)})
 			if err != nil {
@@ -109,28 +109,28 @@ func TestImportReportsWhatIsLost(t *testing.T) {
 				}
 			}
 			if strings.Join(got, "\n") != test.want {
-				t.Errorf("findings\n%s\nwant\n%s", strings.Join(got, "\n"), test.want)
+				t.Errorf("got the findings\n%s\nwant\n%s", strings.Join(got, "\n"), test.want)
 			}
 		})
 	}
 }
 
 func FuzzImport(f *testing.F) {
-	d := anyDriver(f)
+	d := newDriver(f)
 	for i, old := range legacies() {
 		f.Add(uint8(i), string(old.Spec.Reveal()), "surprise", facts)
 	}
 	f.Add(uint8(3), `{"properties":{"storageProfile":{"dataDisks":[{"lun":99999999999}]}},"tags":{"a":1}}`, "", `{}`)
-	f.Fuzz(func(t *testing.T, source uint8, spec, field, known string) {
+	f.Fuzz(func(t *testing.T, source uint8, spec, field, knownFacts string) {
 		old := legacyOf(provider.Sources()[int(source)%len(provider.Sources())], spec)
-		if _, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(known)}); err != nil {
+		if _, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(knownFacts)}); err != nil {
 			return
 		}
 		var fields map[string]any
 		if json.Unmarshal([]byte(spec), &fields) != nil {
 			return
 		}
-		// No system has a field with such a name.
+		// No system has a field with this name.
 		field = "x-" + strings.ToValidUTF8(field, "")
 		if len(field) > 64 {
 			return
@@ -141,14 +141,14 @@ func FuzzImport(f *testing.F) {
 			return
 		}
 		old.Spec = provider.NewSecret(data)
-		imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(known)})
+		imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(knownFacts)})
 		if err != nil {
-			return // It has become too long.
+			return // The description has become too long.
 		}
 		if !slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool {
 			return f.Code == provider.FindingUnknownField && f.Path == field
 		}) {
-			t.Errorf("field %q of %s is not reported", field, data)
+			t.Errorf("no finding for field %q of %s", field, data)
 		}
 	})
 }

@@ -11,16 +11,16 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// marketplaceAPI is the version of the agreements' API.
+// marketplaceAPI is the API version of marketplace agreements.
 const marketplaceAPI = "2021-01-01"
 
-// agreement is what Azure says of the terms of a plan. All of it has to be sent back to accept them.
+// agreement contains the terms of a plan. To accept them, all properties must be sent back.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements
 type agreement struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 }
 
-// acceptTerms accepts the terms of a plan for the subscription, as they are now.
+// acceptTerms accepts the current terms of a plan for the subscription.
 func (c *clients) acceptTerms(ctx context.Context, plan *machine.Plan) error {
 	attempted := "accept the terms of plan " + plan.Name
 	var terms agreement

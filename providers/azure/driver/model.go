@@ -14,23 +14,23 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// maxUserDataBytes is what Azure takes as custom data, before it is encoded.
+// maxUserDataBytes is the size of custom data that Azure accepts, before it is encoded.
 // https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxUserDataBytes = 65535
 
-// order is one virtual machine to make.
-type order struct {
+// vmRequest describes one virtual machine to create.
+type vmRequest struct {
 	spec         machine.Spec
 	subscription string
 	name         string
-	// tags are Machinist's own that every part carries.
+	// tags are Machinist's own tags, which every part has.
 	tags map[string]string
-	// version is the kubelet's.
+	// version is the kubelet version.
 	version  string
 	userData []byte
 }
 
-// specHash is over all that cannot change in place.
+// specHash returns a hash of the fields that cannot change in place.
 func specHash(s machine.Spec) string {
 	s.Tags, s.VMSize, s.Resize = nil, "", ""
 	if s.Image.Plan != nil {
@@ -40,14 +40,14 @@ func specHash(s machine.Spec) string {
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return "" // Numbers that JSON does not have were refused.
+		return "" // Not possible: ParseSpec refuses the numbers that JSON cannot represent.
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:12])
 }
 
-// partTags are those of a disk, an interface or an address.
-func (o *order) partTags() map[string]*string {
+// partTags returns the tags of a disk, an interface or an address.
+func (o *vmRequest) partTags() map[string]*string {
 	all := map[string]*string{}
 	for _, tags := range []map[string]string{o.spec.Tags, o.tags} {
 		for key, text := range tags {
@@ -57,8 +57,8 @@ func (o *order) partTags() map[string]*string {
 	return all
 }
 
-// machineTags are those of the virtual machine.
-func (o *order) machineTags() map[string]*string {
+// machineTags returns the tags of the virtual machine.
+func (o *vmRequest) machineTags() map[string]*string {
 	all := o.partTags()
 	all[tagSpec], all[tagParts] = ref(specHash(o.spec)), ref(scopeOf(&o.spec))
 	if names := o.spec.TagNames(); names != "" {
@@ -70,15 +70,15 @@ func (o *order) machineTags() map[string]*string {
 	return all
 }
 
-// zones are those of everything that is zonal.
-func (o *order) zones() []*string {
+// zones returns the zones of all zonal resources.
+func (o *vmRequest) zones() []*string {
 	if o.spec.Zone == "" {
 		return nil
 	}
 	return []*string{ref(o.spec.Zone)}
 }
 
-func (o *order) publicIP() armnetwork.PublicIPAddress {
+func (o *vmRequest) publicIP() armnetwork.PublicIPAddress {
 	return armnetwork.PublicIPAddress{
 		Location: ref(o.spec.Location), Tags: o.partTags(), Zones: o.zones(),
 		SKU: &armnetwork.PublicIPAddressSKU{Name: ref(armnetwork.PublicIPAddressSKUNameStandard)},
@@ -90,7 +90,7 @@ func (o *order) publicIP() armnetwork.PublicIPAddress {
 	}
 }
 
-func (o *order) networkInterface(i int, publicIPID string) armnetwork.Interface {
+func (o *vmRequest) networkInterface(i int, publicIPID string) armnetwork.Interface {
 	n := o.spec.NetworkInterfaces[i]
 	ip := &armnetwork.InterfaceIPConfigurationPropertiesFormat{
 		Primary:                   ref(true),
@@ -125,7 +125,7 @@ func (o *order) networkInterface(i int, publicIPID string) armnetwork.Interface 
 	return out
 }
 
-func (o *order) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine {
+func (o *vmRequest) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine {
 	s := &o.spec
 	p := &armcompute.VirtualMachineProperties{
 		HardwareProfile: &armcompute.HardwareProfile{VMSize: ref(armcompute.VirtualMachineSizeTypes(s.VMSize))},
@@ -185,7 +185,7 @@ func (o *order) virtualMachine(interfaceIDs []string) armcompute.VirtualMachine 
 	return out
 }
 
-func (o *order) storage() *armcompute.StorageProfile {
+func (o *vmRequest) storage() *armcompute.StorageProfile {
 	image, disk := o.spec.Image, o.spec.OSDisk
 	out := &armcompute.StorageProfile{
 		ImageReference: &armcompute.ImageReference{
@@ -234,7 +234,7 @@ func managedDisk(kind, encryptionSetID string) *armcompute.ManagedDiskParameters
 	return out
 }
 
-func (o *order) identity() *armcompute.VirtualMachineIdentity {
+func (o *vmRequest) identity() *armcompute.VirtualMachineIdentity {
 	wanted := o.spec.Identity
 	if !wanted.SystemAssigned && len(wanted.UserAssignedIDs) == 0 {
 		return nil
@@ -253,7 +253,7 @@ func (o *order) identity() *armcompute.VirtualMachineIdentity {
 	return out
 }
 
-// ownTags are the three tags of the contract, also where a request should lack one.
+// ownTags returns the given tags with the three tags of the provider contract, even if a request lacks one of them.
 func (o owner) ownTags(given map[string]string) map[string]string {
 	all := maps.Clone(given)
 	if all == nil {

@@ -15,12 +15,12 @@ func dataDiskName(vm string, lun int32) string {
 	return fmt.Sprintf("%s-data-%d", vm, lun)
 }
 
-// parts are the names of what is made beside a virtual machine and has to go with it.
+// parts are the names of the resources that are created for a virtual machine and must be deleted with it.
 type parts struct {
 	interfaces, publicIPs, disks []string
 }
 
-// partsOf are those of a virtual machine that the specification describes.
+// partsOf returns the parts of a virtual machine with the specification.
 func partsOf(vm string, s *machine.Spec) parts {
 	p := parts{disks: []string{osDiskName(vm)}}
 	for i, n := range s.NetworkInterfaces {
@@ -35,8 +35,8 @@ func partsOf(vm string, s *machine.Spec) parts {
 	return p
 }
 
-// scopeOf writes the parts down, shortly: it is the Scope of the instance, and a tag. "n2.i0.d0.d1" are two
-// interfaces, of which the first has a public address, and data disks 0 and 1.
+// scopeOf encodes the parts in a short text, which is the Scope of the instance and a tag. "n2.i0.d0.d1" means two
+// interfaces, of which the first has a public address, and the data disks 0 and 1.
 func scopeOf(s *machine.Spec) string {
 	scope := []string{"n" + strconv.Itoa(len(s.NetworkInterfaces))}
 	for i, n := range s.NetworkInterfaces {
@@ -50,7 +50,7 @@ func scopeOf(s *machine.Spec) string {
 	return strings.Join(scope, ".")
 }
 
-// partsIn reads what scopeOf wrote. It reports false for what it did not.
+// partsIn decodes a result of scopeOf. It reports false for any other text.
 func partsIn(vm, scope string) (parts, bool) {
 	p := parts{disks: []string{osDiskName(vm)}}
 	fields := strings.Split(scope, ".")

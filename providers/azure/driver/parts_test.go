@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// leftovers are the last words of the names of those in a list, and the list's instances.
+// leftovers lists the suffixes of the leftovers' names, and the instances.
 func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string, instances []provider.Instance) {
 	c.Helper()
 	d := c.driver()
@@ -25,7 +25,7 @@ func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string,
 			parts = append(parts, suffix(l.ID))
 			if l.ClusterID != cluster || !strings.HasPrefix(string(l.MachineUID), "uid-of-") ||
 				!strings.HasPrefix(l.MachineKey, "default/") {
-				c.Errorf("listed %+v", l)
+				c.Errorf("got the leftover %+v without the tags of a machine", l)
 			}
 		}
 		if req.Continue = page.Continue; req.Continue == "" {
@@ -35,7 +35,7 @@ func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string,
 	}
 }
 
-// destroy removes the virtual machines whose names begin with name past the driver, as somebody does in the portal.
+// destroy deletes the virtual machines whose names begin with name without the driver, as a user would in the portal.
 func (c *cloud) destroy(name string) {
 	c.Helper()
 	for _, r := range c.Resources() {
@@ -48,27 +48,27 @@ func (c *cloud) destroy(name string) {
 }
 
 // Rule: leftover-parts-are-orphans.
-func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
+func TestListReportsPartsWithoutMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		anywhere := provider.Class{Credentials: credentials()}
-		wants := func(instances int, parts ...string) {
+		expect := func(instances int, parts ...string) {
 			t.Helper()
 			slices.Sort(parts)
 			for _, class := range []provider.Class{class(), anywhere} {
 				if got, found := c.leftovers(cluster, class); !slices.Equal(got, parts) || len(found) != instances {
-					t.Errorf("listed the parts %v and %d machines, want %v and %d", got, len(found), parts, instances)
+					t.Errorf("got the parts %v and %d machines, want %v and %d", got, len(found), parts, instances)
 				}
 			}
 			if got, found := c.leftovers("cluster-b", class()); len(got)+len(found) != 0 {
-				t.Errorf("listed %v and %v for another cluster", got, found)
+				t.Errorf("another cluster: got %v and %v, want nothing", got, found)
 			}
 		}
-		wants(0)
-		_, remove, err := c.launch(t.Context(), nil) // Untagged, with an interface.
+		expect(0)
+		_, remove, err := c.launch(t.Context(), nil) // It has no tags, and an interface.
 		c.must(err)
 		defer func() { c.must(remove(t.Context())) }()
-		wants(0)
+		expect(0)
 
 		req := request("a", class())
 		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
@@ -78,32 +78,32 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 			t.Fatalf("got %v, want Unavailable", err)
 		}
 		end()
-		wants(0, "nic-0") // Its address belongs to the interface.
+		expect(0, "nic-0") // The address belongs to the interface.
 		_, err = c.driver().Create(t.Context(), req)
 		c.must(err)
-		wants(1)
+		expect(1)
 
 		c.KeepParts()
 		c.destroy("a-")
-		// Somebody's interface, with tags that were copied from ours.
+		// An interface of another user has copies of the machine's tags.
 		other := "/subscriptions/" + subscription +
-			"/resourceGroups/machines/providers/Microsoft.Network/networkInterfaces/somebodys?api-version=2025-01-01"
+			"/resourceGroups/machines/providers/Microsoft.Network/networkInterfaces/foreign?api-version=2025-01-01"
 		c.must(c.call(t.Context(), http.MethodPut, other, map[string]any{
 			"location": "westeurope", "tags": req.Tags,
 			"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a",
 				"properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
 		}))
-		wants(0, "nic-0", "os", "data-0", "data-3")
+		expect(0, "nic-0", "os", "data-0", "data-3")
 		c.gone(c.driver(), deletion(req))
-		wants(0)
-		if left := c.Resources(); !slices.Contains(left, "networkInterfaces/machines/somebodys") {
-			t.Errorf("somebody's interface is gone: %v", left)
+		expect(0)
+		if left := c.Resources(); !slices.Contains(left, "networkInterfaces/machines/foreign") {
+			t.Errorf("the interface of another user was deleted: got %v", left)
 		}
 	})
 }
 
 // Rule: leftover-parts-are-orphans.
-func TestAListThatFailsAmongThePartsFails(t *testing.T) {
+func TestListFailsIfListOfPartsFails(t *testing.T) {
 	c := newCloud(t, nil)
 	for _, operation := range []string{"NetworkInterfaces_List", "PublicIPAddresses_List", "Disks_ListByResourceGroup"} {
 		end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusServiceUnavailable,
@@ -117,42 +117,42 @@ func TestAListThatFailsAmongThePartsFails(t *testing.T) {
 			req.Continue = page.Continue
 		}
 		if provider.CodeOf(err) != provider.Unavailable {
-			t.Errorf("%s fails: List ends with %v", operation, err)
+			t.Errorf("%s fails: got %v, want Unavailable", operation, err)
 		}
 		end()
 	}
 	for _, at := range []string{"interfaces https://elsewhere.example.com/", "disks file:///etc/passwd", "made up"} {
 		_, err := c.driver().List(t.Context(), provider.ListRequest{Class: class(), ClusterID: cluster, Continue: at})
 		if provider.CodeOf(err) != provider.InvalidArgument {
-			t.Errorf("a list goes on at %q: %v", at, err)
+			t.Errorf("continue token %q: got %v, want InvalidArgument", at, err)
 		}
 	}
 }
 
 // Rule: one-list-per-scope.
-func TestOneListServesAllClassesOfAResourceGroup(t *testing.T) {
+func TestClassesOfResourceGroupShareListScope(t *testing.T) {
 	d := newCloud(t, nil).driver()
 	scope := func(class provider.Class) string {
 		t.Helper()
 		name, err := d.ListScope(class)
 		if err != nil || name == "" {
-			t.Errorf("ListScope = %q, %v", name, err)
+			t.Errorf("ListScope: got %q, %v", name, err)
 		}
 		return name
 	}
 	small := scope(class())
 	if scope(class("vmSize", "Standard_D4s_v5", "zone", "2", "resourceGroup", "MACHINES")) != small {
-		t.Error("two sizes in one resource group are two scopes")
+		t.Error("two sizes in one resource group have different scopes")
 	}
 	if scope(class("resourceGroup", "network")) == small {
-		t.Error("two resource groups are one scope")
+		t.Error("two resource groups have the same scope")
 	}
 	if scope(provider.Class{Credentials: credentials()}) == small {
-		t.Error("a subscription is the scope of one of its resource groups")
+		t.Error("a subscription and its resource group have the same scope")
 	}
 }
 
-func TestPublicAddressesAreExternal(t *testing.T) {
+func TestGetReturnsPublicAddressesAsExternal(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		external := func(req provider.CreateRequest) (found []string) {
@@ -173,25 +173,25 @@ func TestPublicAddressesAreExternal(t *testing.T) {
 			c.must(err)
 		}
 		if got := external(public); len(got) != 1 || !strings.HasPrefix(got[0], "203.0.113.") {
-			t.Errorf("the public address is %v", got)
+			t.Errorf("got the public addresses %v, want one in 203.0.113.0/24", got)
 		}
 		before := c.Calls()["PublicIPAddresses_Get"]
 		if got := external(private); len(got) != 0 || c.Calls()["PublicIPAddresses_Get"] != before {
-			t.Errorf("a machine without a public address has %v, after %d calls for it", got,
+			t.Errorf("without a public address: got %v after %d calls, want none after 0 calls", got,
 				c.Calls()["PublicIPAddresses_Get"]-before)
 		}
 		for status, code := range map[int]string{http.StatusForbidden: "AuthorizationFailed",
 			http.StatusNotFound: "ResourceNotFound"} {
 			end := c.Inject(fakeazure.Fault{Operation: "PublicIPAddresses_Get", Status: status, Code: code})
 			if got := external(public); len(got) != 0 {
-				t.Errorf("%s: the public address is %v", code, got)
+				t.Errorf("%s: got the public addresses %v, want none", code, got)
 			}
 			end()
 		}
 		end := c.Inject(fakeazure.Fault{Operation: "PublicIPAddresses_Get", Status: http.StatusServiceUnavailable,
 			Code: "ServiceUnavailable"})
 		if _, err := c.driver().Get(t.Context(), lookup(public)); provider.CodeOf(err) != provider.Unavailable {
-			t.Errorf("an address that nobody could read: %v; it must not come and go", err)
+			t.Errorf("unreadable address: got %v, want Unavailable, because the address must not disappear", err)
 		}
 		end()
 		c.gone(c.driver(), deletion(public))

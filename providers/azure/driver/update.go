@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Update implements provider.Driver. Tags change while the machine runs. Its size changes while it is deallocated,
-// where the specification allows that. All else is another machine.
+// Update implements provider.Driver. Tags change while the machine runs. The size changes while the machine is
+// deallocated, if the specification allows that. Every other change needs a replacement.
 //
-// Every call checks the machine and does the next thing; nothing but the tag "machinist-resize" shows that a size is
-// being changed, so it goes on after any interruption.
+// Every call checks the machine and starts the next step. Only the tag "machinist-resize" records that the size is
+// being changed, so an interrupted change continues with the next call.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return provider.UpdateResult{Outcome: outcome, Reason: reason, Instance: in}, nil
 }
 
-// update is one check a machine that is to become another.
+// update is one call of Update for a machine.
 type update struct {
 	*clients
 	vm       *armcompute.VirtualMachine
@@ -69,7 +69,7 @@ type update struct {
 }
 
 func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, error) {
-	if reason := u.replacement(); reason != "" {
+	if reason := u.replacementReason(); reason != "" {
 		return provider.UpdateNeedsReplacement, reason, nil
 	}
 	power := powerOf(u.vm)
@@ -77,56 +77,56 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	sizeDiffers := !strings.EqualFold(u.instance.Type, u.spec.VMSize)
 	switch {
 	case sizeDiffers && u.spec.Resize != machine.ResizeDeallocate && !resizing:
-		return provider.UpdateNeedsReplacement, fmt.Sprintf("resize is %s, and size %s is to become %s", u.spec.Resize,
-			u.instance.Type, u.spec.VMSize), nil
+		return provider.UpdateNeedsReplacement, fmt.Sprintf("the size changes from %s to %s, and resize is %s",
+			u.instance.Type, u.spec.VMSize, u.spec.Resize), nil
 	case sizeDiffers && !resizing && !u.req.Drained:
-		return provider.UpdateNeedsDrain, "the machine has to be deallocated to become another size", nil
+		return provider.UpdateNeedsDrain, "the machine must be deallocated to change its size", nil
 	}
 	wanted := u.wantedTags()
 	switch {
 	case sizeDiffers && power == "deallocated":
-		return provider.UpdateInProgress, "the size is changed", u.patch(ctx, armcompute.VirtualMachineUpdate{
+		return provider.UpdateInProgress, "the size is being changed", u.patch(ctx, armcompute.VirtualMachineUpdate{
 			Tags: withResize(wanted),
 			Properties: &armcompute.VirtualMachineProperties{
 				HardwareProfile: &armcompute.HardwareProfile{VMSize: ref(armcompute.VirtualMachineSizeTypes(u.spec.VMSize))},
 			},
 		})
 	case sizeDiffers && !resizing:
-		return provider.UpdateInProgress, "the change of the size is begun",
+		return provider.UpdateInProgress, "the change of the size has begun",
 			u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted)})
 	case sizeDiffers && power == "deallocating":
 		return provider.UpdateInProgress, "the machine is being deallocated", nil
 	case sizeDiffers:
 		// A stopped machine is still allocated.
 		_, err := u.vms.BeginDeallocate(ctx, u.at.group, u.at.name, nil)
-		return provider.UpdateInProgress, "the machine is being deallocated", u.failed(ctx, err, "deallocate")
+		return provider.UpdateInProgress, "the machine is being deallocated", u.updateError(ctx, err, "deallocate")
 	case resizing && (power == "deallocated" || power == "stopped"):
 		_, err := u.vms.BeginStart(ctx, u.at.group, u.at.name, nil)
-		return provider.UpdateInProgress, "the machine is started", u.failed(ctx, err, "start")
+		return provider.UpdateInProgress, "the machine is being started", u.updateError(ctx, err, "start")
 	case resizing && power != "running":
 		return provider.UpdateInProgress, "the machine is " + power, nil
 	}
 	if maps.EqualFunc(u.vm.Tags, wanted, func(a, b *string) bool { return value(a) == value(b) }) {
 		return provider.UpdateDone, "", nil
 	}
-	// The machine comes last: its tags say that all are as wanted.
+	// The machine comes last, because its tags show that all parts have the wanted tags.
 	if err := u.tagParts(ctx); err != nil {
 		return "", "", err
 	}
 	if err := u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: wanted}); err != nil {
 		return "", "", err
 	}
-	return provider.UpdateInProgress, "the tags are changed", nil
+	return provider.UpdateInProgress, "the tags are being changed", nil
 }
 
-// replacement says why only another machine will do, empty where this one will.
-func (u *update) replacement() string {
-	made := value(u.vm.Tags[tagSpec])
+// replacementReason returns why the machine must be replaced, or an empty text if it can be updated in place.
+func (u *update) replacementReason() string {
+	oldHash := value(u.vm.Tags[tagSpec])
 	switch {
 	case !sameGroup(u.at.group, u.spec.ResourceGroup):
-		return "a machine does not move to another resource group"
-	case made != "" && made != specHash(u.spec):
-		return "of a machine only tags and, where resize allows it, vmSize change in place"
+		return "a machine cannot move to another resource group"
+	case oldHash != "" && oldHash != specHash(u.spec):
+		return "only tags and, if resize allows it, vmSize can change in place"
 	case u.req.Version != "" && value(u.vm.Tags[tagVersion]) != "" && value(u.vm.Tags[tagVersion]) != u.req.Version:
 		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", value(u.vm.Tags[tagVersion]),
 			u.req.Version)
@@ -134,8 +134,8 @@ func (u *update) replacement() string {
 	return ""
 }
 
-// wantedTags are all that the machine is to have: the specification's, Machinist's, and those of others, such as of a
-// policy of the subscription, which are left as they are.
+// wantedTags returns all tags that the machine should have: the specification's and Machinist's tags, and the
+// unchanged tags of others, such as those of a policy of the subscription.
 func (u *update) wantedTags() map[string]*string {
 	wanted := maps.Clone(u.vm.Tags)
 	if wanted == nil {
@@ -170,25 +170,25 @@ func withResize(tags map[string]*string) map[string]*string {
 	return out
 }
 
-// patch changes the machine.
+// patch sends a change of the virtual machine.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func (u *update) patch(ctx context.Context, change armcompute.VirtualMachineUpdate) error {
 	_, err := u.vms.BeginUpdate(ctx, u.at.group, u.at.name, change, nil)
-	return u.failed(ctx, err, "update")
+	return u.updateError(ctx, err, "update")
 }
 
-func (u *update) failed(ctx context.Context, err error, verb string) error {
+func (u *update) updateError(ctx context.Context, err error, verb string) error {
 	if err == nil {
 		return nil
 	}
 	return translate(ctx, err, verb+" virtual machine "+u.at.name)
 }
 
-// tagParts gives the specification's tags to the interfaces, addresses and disks that the machine was made with.
+// tagParts sets the specification's tags on the interfaces, addresses and disks that were created with the machine.
 func (u *update) tagParts(ctx context.Context) error {
 	p, ok := partsIn(u.at.name, u.instance.Scope)
 	if !ok {
-		return nil // It was adopted; its parts are not ours.
+		return nil // The machine was adopted, and its parts were not created by Create.
 	}
 	tags := map[string]*string{}
 	for key, text := range u.wantedTags() {
@@ -210,7 +210,7 @@ func (u *update) tagParts(ctx context.Context) error {
 		}
 	}
 	for _, name := range p.disks {
-		// An ephemeral disk is no resource.
+		// An ephemeral disk is not a resource.
 		if _, err := u.disks.BeginUpdate(ctx, u.at.group, name, armcompute.DiskUpdate{Tags: tags}, nil); err != nil &&
 			!absent(err) {
 			return translate(ctx, err, "tag disk "+name)

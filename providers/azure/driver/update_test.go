@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// made makes a machine and returns what asks to bring it to a class.
-func (c *cloud) made(first provider.Class) (d provider.Driver, req provider.UpdateRequest) {
+// createForUpdate creates a machine and returns a request to update it.
+func (c *cloud) createForUpdate(first provider.Class) (d provider.Driver, req provider.UpdateRequest) {
 	c.Helper()
 	create := request("a", first)
 	d = c.driver()
@@ -22,10 +22,10 @@ func (c *cloud) made(first provider.Class) (d provider.Driver, req provider.Upda
 		Scope: in.Scope, Version: create.Version, Class: first}
 }
 
-// outcome updates until it is not under way any more.
+// outcome calls Update until it is no longer in progress.
 func (c *cloud) outcome(d provider.Driver, req provider.UpdateRequest) (result provider.UpdateResult) {
 	c.Helper()
-	c.eventually("the update comes to an outcome", func() (bool, string) {
+	c.eventually("the update ends", func() (bool, string) {
 		var err error
 		result, err = d.Update(c.Context(), req)
 		if provider.CodeOf(err) != provider.Aborted {
@@ -43,126 +43,127 @@ func (c *cloud) tagsOf() map[string]string {
 	return nil
 }
 
-func TestTagsChangeInPlaceAndOthersStay(t *testing.T) {
+func TestUpdateChangesTagsAndKeepsOthers(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
-		d, req := c.made(class("tags", map[string]any{"team": "blue", "old": "1"}))
-		c.Tag("policy", "theirs")
+		d, req := c.createForUpdate(class("tags", map[string]any{"team": "blue", "old": "1"}))
+		c.Tag("policy", "other")
 		req.Class = class("tags", map[string]any{"Team": "green", "new": "2"})
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone {
-			t.Fatalf("got %s: %s", result.Outcome, result.Reason)
+			t.Fatalf("got %s (%s), want Done", result.Outcome, result.Reason)
 		}
 		tags := c.tagsOf()
-		for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "theirs",
+		for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "other",
 			provider.TagMachineUID: string(req.Machine.UID)} {
 			if tags[key] != want {
-				t.Errorf("the tag %s is %q, want %q", key, tags[key], want)
+				t.Errorf("tag %s: got %q, want %q", key, tags[key], want)
 			}
 		}
 		for _, kind := range []string{"disks", "networkInterfaces", "publicIPAddresses"} {
 			for name, tags := range c.PartTags(kind) {
 				if tags["Team"] != "green" || tags["old"] != "" || tags[provider.TagCluster] != cluster {
-					t.Errorf("%s %s has the tags %v", kind, name, tags)
+					t.Errorf("%s %s: got the tags %v", kind, name, tags)
 				}
 			}
 		}
 		before := c.Calls()["VirtualMachines_Update"]
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone ||
 			c.Calls()["VirtualMachines_Update"] != before {
-			t.Errorf("asked again: %s, with %d more changes", result.Outcome, c.Calls()["VirtualMachines_Update"]-before)
+			t.Errorf("second update: got %s with %d more changes, want Done with none", result.Outcome,
+				c.Calls()["VirtualMachines_Update"]-before)
 		}
 	})
 }
 
-func TestASizeChangesWhileTheMachineIsDeallocated(t *testing.T) {
+func TestUpdateChangesSizeOfDeallocatedMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		const large = "Standard_D4s_v5"
 		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
 		small := class("resize", "Deallocate")
-		d, req := c.made(small)
+		d, req := c.createForUpdate(small)
 		req.Class = class("resize", "Deallocate", "vmSize", large)
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateNeedsDrain {
-			t.Fatalf("before the drain: %s", result.Outcome)
+			t.Fatalf("before the drain: got %s, want NeedsDrain", result.Outcome)
 		}
 		if n := c.Calls()["VirtualMachines_Deallocate"]; n != 0 {
-			t.Fatal("the machine was deallocated under its pods")
+			t.Fatal("the machine was deallocated before the drain")
 		}
 		req.Drained = true
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large ||
 			result.Instance.State != provider.StateRunning {
-			t.Fatalf("got %s: %s, %+v", result.Outcome, result.Reason, result.Instance)
+			t.Fatalf("got %s (%s), %+v, want Done with the large size", result.Outcome, result.Reason, result.Instance)
 		}
 		if _, there := c.tagsOf()["machinist-resize"]; there {
-			t.Error("the tag of the change is still there")
+			t.Error("the tag machinist-resize still exists")
 		}
 
-		t.Log("a size that is not to be had leaves it deallocated, and the way back is open")
+		t.Log("an unavailable size leaves the machine deallocated, and the change can be reverted")
 		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Update", Skip: 1, Status: http.StatusConflict,
 			Code: "SkuNotAvailable"})
 		back := req
 		back.Class = small
 		var err error
-		c.eventually("the change is refused", func() (bool, string) {
+		c.eventually("Azure refuses the change", func() (bool, string) {
 			_, err = d.Update(t.Context(), back)
 			return provider.CodeOf(err) == provider.ResourceExhausted, fmt.Sprint(err)
 		})
 		if running := c.Running(); len(running) != 0 {
-			t.Errorf("%v run while their size cannot be changed", running)
+			t.Errorf("got the running machines %v while the size cannot be changed, want none", running)
 		}
 		end()
 		if result := c.outcome(c.driver(), req); result.Outcome != provider.UpdateDone || result.Instance.Type != large {
-			t.Errorf("taken back: %s: %s", result.Outcome, result.Reason)
+			t.Errorf("reverted change: got %s (%s), want Done", result.Outcome, result.Reason)
 		}
 		if running := c.Running(); len(running) != 1 {
-			t.Errorf("%v run after the change was taken back", running)
+			t.Errorf("got the running machines %v after the change was reverted, want one", running)
 		}
 	})
 }
 
-// A machine that somebody stopped is not started by an update that has nothing to do with it.
-func TestAMachineThatSomebodyStoppedStaysStopped(t *testing.T) {
+// An update must not start a machine that a user stopped for another reason.
+func TestUpdateKeepsStoppedMachineStopped(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
-		d, req := c.made(class())
+		d, req := c.createForUpdate(class())
 		c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+
 			"/deallocate?api-version=2025-04-01", nil))
 		req.Class, req.Drained = class("tags.team", "green"), true
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone ||
 			result.Instance.State != provider.StateStopped {
-			t.Errorf("got %s and state %s", result.Outcome, result.Instance.State)
+			t.Errorf("got %s and state %s, want Done and Stopped", result.Outcome, result.Instance.State)
 		}
 	})
 }
 
-func TestWhatNeedsAnotherMachine(t *testing.T) {
+func TestUpdateNeedsReplacement(t *testing.T) {
 	c := newCloud(t, nil)
-	d, base := c.made(class())
+	d, base := c.createForUpdate(class())
 	for name, change := range map[string]func(*provider.UpdateRequest){
-		"a size": func(r *provider.UpdateRequest) { r.Class = class("vmSize", "Standard_D4s_v5") },
-		"an image": func(r *provider.UpdateRequest) {
+		"size": func(r *provider.UpdateRequest) { r.Class = class("vmSize", "Standard_D4s_v5") },
+		"image": func(r *provider.UpdateRequest) {
 			r.Class = class("image.marketplace.version", "22.04.202506100")
 		},
-		"a disk":           func(r *provider.UpdateRequest) { r.Class = class("osDisk.sizeGiB", 100) },
-		"a zone":           func(r *provider.UpdateRequest) { r.Class = class("zone", "2") },
-		"a resource group": func(r *provider.UpdateRequest) { r.Class = class("resourceGroup", "network") },
-		"a version":        func(r *provider.UpdateRequest) { r.Version = "v1.37.0" },
+		"disk":           func(r *provider.UpdateRequest) { r.Class = class("osDisk.sizeGiB", 100) },
+		"zone":           func(r *provider.UpdateRequest) { r.Class = class("zone", "2") },
+		"resource group": func(r *provider.UpdateRequest) { r.Class = class("resourceGroup", "network") },
+		"version":        func(r *provider.UpdateRequest) { r.Version = "v1.37.0" },
 	} {
 		req := base
 		req.Drained = true
 		change(&req)
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateNeedsReplacement || result.Reason == "" {
-			t.Errorf("%s: %s, %q", name, result.Outcome, result.Reason)
+			t.Errorf("%s: got %s (%q), want NeedsReplacement with a reason", name, result.Outcome, result.Reason)
 		}
 	}
-	for name, same := range map[string]provider.Class{
-		"another way to resize": class("resize", "Deallocate"),
-		"the group in capitals": class("resourceGroup", "MACHINES"),
-		"the default said":      class("adminUsername", "machinist"),
+	for name, unchanged := range map[string]provider.Class{
+		"other value of resize": class("resize", "Deallocate"),
+		"group in upper case":   class("resourceGroup", "MACHINES"),
+		"explicit default":      class("adminUsername", "machinist"),
 	} {
 		req := base
-		req.Class = same
-		if result := c.outcome(d, req); name != "the group in capitals" && result.Outcome != provider.UpdateDone {
-			t.Errorf("%s: %s, %q", name, result.Outcome, result.Reason)
+		req.Class = unchanged
+		if result := c.outcome(d, req); name != "group in upper case" && result.Outcome != provider.UpdateDone {
+			t.Errorf("%s: got %s (%q), want Done", name, result.Outcome, result.Reason)
 		}
 	}
 }

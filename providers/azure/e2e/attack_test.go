@@ -21,9 +21,11 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// Rule workload-identity-by-namespace. Three ids that are no secrets do not lend a tenant the provider's own identity.
+// A Secret with three IDs, which are not secret, must not let a tenant use the provider's own identity.
+//
+// Rule: workload-identity-by-namespace.
 func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
-	// What a pod with a workload identity has.
+	// The file contains a token, as in a pod with a workload identity.
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("header.payload.signature"), 0o600); err != nil {
 		t.Fatal(err)
@@ -57,16 +59,16 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 		Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: class.Name}
 	inTenant(machine)
-	env.Await(t, a.Control, &v1beta1.MachineList{}, "a rejection that names the flag",
+	env.Await(t, a.Control, &v1beta1.MachineList{}, "an error with the flag",
 		func(l *v1beta1.MachineList) (bool, string) {
 			if len(l.Items) != 1 {
-				return false, fmt.Sprintf("%d machines", len(l.Items))
+				return false, fmt.Sprintf("got %d machines", len(l.Items))
 			}
 			launched := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionLaunched)
 			return launched != nil && launched.Status == metav1.ConditionFalse &&
 				strings.Contains(launched.Message, "--azure-workload-identity-for="+tenant+"/"), fmt.Sprintf("%+v", launched)
 		}, client.InNamespace(tenant))
-	if state := a.state(); state.Made != fleet.Machines {
-		t.Errorf("Azure has made %d machines, want the fleet's %d", state.Made, fleet.Machines)
+	if state := a.state(); state.Created != fleet.Machines {
+		t.Errorf("Azure created %d machines, want the %d of the fleet", state.Created, fleet.Machines)
 	}
 }

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e runs the Azure provider as a process of its own, between a real control plane and an Azure in memory,
-// which it reaches over HTTPS.
+// Package e2e runs the Azure provider in its own process, with a real control plane and a fake Azure in memory that
+// serves HTTPS.
 package e2e
 
 import (
@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// azure is a whole Machinist for one test.
+// azure is a Machinist installation with a fake Azure for one test.
 type azure struct {
 	*fleet.Fleet
 	cloud *backend.Azure
@@ -35,16 +35,16 @@ func start(t *testing.T, o stack.Options) *azure {
 	return &azure{Fleet: fleet.Start(t, "../../../bin", o), cloud: cloud}
 }
 
-func TestAFleetLivesAtAzure(t *testing.T) {
+func TestFleetLifecycle(t *testing.T) {
 	a := start(t, stack.Options{})
 	a.Apply()
 	first := a.Running(examples.SmallClass)
-	a.everyMachineHasItsParts(first, "Standard_D2s_v5", 0)
+	a.checkParts(first, "Standard_D2s_v5", 0)
 	for i := range first {
 		m := &first[i]
 		if m.Status.Instance == nil || m.Status.Instance.Zone != "westeurope-1" || len(m.Status.Addresses) < 2 ||
 			m.Status.NodeRef == nil {
-			t.Errorf("machine %s is reported as %+v with the addresses %v on node %v", m.Name, m.Status.Instance,
+			t.Errorf("machine %s: got the instance %+v with the addresses %v on node %v", m.Name, m.Status.Instance,
 				m.Status.Addresses, m.Status.NodeRef)
 		}
 	}
@@ -54,25 +54,25 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if memory := class.Status.Capacity.Memory(); memory.Value() != 8<<30-100<<20 {
-		t.Errorf("the capacity of the class is %v", class.Status.Capacity)
+		t.Errorf("got the capacity %v of the class, want 8 GiB without 100 MiB of memory", class.Status.Capacity)
 	}
 
-	t.Log("a providerSpec that is wrong is refused by the provider's webhook, with its field")
+	t.Log("the provider's webhook refuses an invalid providerSpec and names the field")
 	wrong := a.Class(examples.LargeClass, "wrong", func(spec map[string]any) { spec["zone"] = "moon" })
 	if err := a.Control.Create(t.Context(), wrong); !apierrors.IsInvalid(err) ||
 		!strings.Contains(err.Error(), "spec.providerSpec.zone") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about the zone", err)
 	}
 
-	t.Log("another class is another machine")
+	t.Log("a change of the class replaces the machines")
 	a.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
 	second := a.Running(examples.LargeClass)
-	a.everyMachineHasItsParts(second, "Standard_D4s_v5", 1)
+	a.checkParts(second, "Standard_D4s_v5", 1)
 	if remaining := fleet.Common(first, second); len(remaining) > 0 {
-		t.Errorf("fleet.Machines %v had to be replaced", remaining)
+		t.Errorf("machines %v were not replaced", remaining)
 	}
 
-	t.Log("other tags are put on the same fleet.Machines, in place")
+	t.Log("a change of the tags updates the machines in place")
 	a.Create(a.Class(examples.LargeClass, "retagged", func(spec map[string]any) { spec["tags"] = map[string]any{"team": "green"} }))
 	a.Change(func(d *v1beta1.MachineDeployment) {
 		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}
@@ -80,28 +80,27 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 	})
 	third := a.Running("retagged")
 	if remaining := fleet.Common(second, third); len(remaining) != fleet.Machines {
-		t.Errorf("of the fleet.Machines only %v were kept", remaining)
+		t.Errorf("only the machines %v were kept, want all", remaining)
 	}
 	state := a.state()
-	if state.Made != 2*fleet.Machines {
-		t.Errorf("Azure has made %d fleet.Machines, want %d", state.Made, 2*fleet.Machines)
+	if state.Created != 2*fleet.Machines {
+		t.Errorf("Azure created %d machines, want %d", state.Created, 2*fleet.Machines)
 	}
 	for name, tags := range state.Tags {
 		if _, old := tags["pool"]; old || tags["team"] != "green" || tags[provider.TagMachineUID] == "" {
-			t.Errorf("virtual machine %s has the tags %v", name, tags)
+			t.Errorf("virtual machine %s: got the tags %v", name, tags)
 		}
 	}
 
-	t.Log("everything goes")
+	t.Log("the deletion removes all resources")
 	a.Delete()
 	a.Gone()
 }
 
-// A provider that dies in the middle of a scale-up, and Azure losing answers meanwhile, make neither twins nor
-// leftovers.
-func TestACrashAndLostAnswersMakeNoTwins(t *testing.T) {
+// If the provider crashes during a scale-up and Azure's answers get lost, there must be neither twins nor leftovers.
+func TestCrashAndLostAnswersCreateNoTwins(t *testing.T) {
 	a := start(t, stack.Options{})
-	heal, err := a.cloud.Fault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",
+	removeFault, err := a.cloud.Fault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",
 		"loseAnswer": true, "times": 2})
 	if err != nil {
 		t.Fatal(err)
@@ -119,11 +118,11 @@ func TestACrashAndLostAnswersMakeNoTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Running(examples.SmallClass)
-	if err := heal(); err != nil {
+	if err := removeFault(); err != nil {
 		t.Fatal(err)
 	}
-	if state := a.state(); state.Made != fleet.Machines || len(state.Sizes) != fleet.Machines {
-		t.Errorf("Azure has made %d fleet.Machines and has %d, want %d", state.Made, len(state.Sizes), fleet.Machines)
+	if state := a.state(); state.Created != fleet.Machines || len(state.Sizes) != fleet.Machines {
+		t.Errorf("Azure created %d machines and has %d, want %d", state.Created, len(state.Sizes), fleet.Machines)
 	}
 	a.Delete()
 	a.Gone()
@@ -138,20 +137,20 @@ func (a *azure) state() *backend.State {
 	return state
 }
 
-// everyMachineHasItsParts holds Azure to having what the fleet.Machines are made of, under the names that nodes have,
-// and nothing else.
-func (a *azure) everyMachineHasItsParts(all []v1beta1.Machine, size string, dataDisks int) {
+// checkParts checks that Azure contains exactly the resources of the machines, and that the virtual machines have the
+// names of the Nodes.
+func (a *azure) checkParts(all []v1beta1.Machine, size string, dataDisks int) {
 	a.Helper()
 	var want []string
 	state := a.state()
 	for i := range all {
 		node := all[i].Status.NodeRef.Name
 		if state.Sizes[node] != size || state.Tags[node][provider.TagMachineUID] != string(all[i].UID) {
-			a.Errorf("virtual machine %s has size %q and the tags %v", node, state.Sizes[node], state.Tags[node])
+			a.Errorf("virtual machine %s: got size %q and the tags %v", node, state.Sizes[node], state.Tags[node])
 		}
 		if !strings.HasSuffix(all[i].Spec.ProviderID, "/resourceGroups/machines/providers/Microsoft.Compute/virtualMachines/"+
 			node) {
-			a.Errorf("machine %s on node %s has the provider ID %s", all[i].Name, node, all[i].Spec.ProviderID)
+			a.Errorf("machine %s on node %s: got the provider ID %s", all[i].Name, node, all[i].Spec.ProviderID)
 		}
 		want = append(want, "virtualMachines/machines/"+node, "networkInterfaces/machines/"+node+
 			"-nic-0", "disks/machines/"+node+"-os")
@@ -161,6 +160,6 @@ func (a *azure) everyMachineHasItsParts(all []v1beta1.Machine, size string, data
 	}
 	slices.Sort(want)
 	if !slices.Equal(state.Resources, want) {
-		a.Errorf("Azure has %v, want %v", state.Resources, want)
+		a.Errorf("got the resources %v, want %v", state.Resources, want)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// tokenLife is how long an access token is good for.
+// tokenLife is the lifetime of an access token.
 const tokenLife = time.Hour
 
-// serveTokens is the part of the identity platform that applications sign in at.
+// serveTokens serves the part of the identity platform that issues access tokens to applications.
 // https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow
 func (a *Azure) serveTokens(w http.ResponseWriter, r *http.Request) bool {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -63,7 +63,7 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 		return refuse(http.StatusBadRequest, "unauthorized_client",
 			"AADSTS700016: Application was not found in the directory.")
 	}
-	if err := a.proves(r, authority); err != nil {
+	if err := a.authenticate(r, authority); err != nil {
 		return refuse(http.StatusUnauthorized, "invalid_client", err.Error())
 	}
 	token := "fake." + uuid() + "." + uuid()
@@ -74,10 +74,10 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 		"ext_expires_in": int(tokenLife.Seconds()), "access_token": token}
 }
 
-// proves checks that a client is the application: by its password, or by a signed statement.
+// authenticate checks the client's secret or its signed assertion.
 // https://learn.microsoft.com/entra/identity-platform/certificate-credentials
 // https://learn.microsoft.com/entra/workload-id/workload-identity-federation
-func (a *Azure) proves(r *http.Request, authority string) error {
+func (a *Azure) authenticate(r *http.Request, authority string) error {
 	assertion := r.PostForm.Get("client_assertion")
 	if assertion == "" {
 		if a.options.Secret == "" || r.PostForm.Get("client_secret") != a.options.Secret {
@@ -109,7 +109,7 @@ func (a *Azure) proves(r *http.Request, authority string) error {
 	return errors.New("AADSTS700027: The certificate or the signature of the assertion is not known.")
 }
 
-// authorize checks the access token of a call.
+// authorize checks the access token of a request.
 // https://learn.microsoft.com/rest/api/azure/ (section on the request header)
 func (a *Azure) authorize(header string) *failure {
 	token, bearer := strings.CutPrefix(header, "Bearer ")

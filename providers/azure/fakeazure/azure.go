@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// Azure is one subscription. It is safe for concurrent use.
+// Azure is a fake Azure with one subscription. It is safe for concurrent use.
 type Azure struct {
 	options Options
 
 	mu        sync.Mutex
 	closed    bool
 	resources map[string]*resource // by resource ID in lower case
-	// past are resources that lists may still show.
+	// past contains deleted resources that lists and reads may still show.
 	past       []*resource
 	operations map[string]*operation
 	tokens     map[string]time.Time
-	agreements map[string]bool // accepted
+	agreements map[string]bool // the accepted ones
 	faults     []*fault
 	nextFault  int
-	addresses  map[string]int // handed out in each subnet
+	addresses  map[string]int // number of assigned addresses by subnet
 	sequence   int
 	timers     map[*time.Timer]bool
 	calls      map[string]int
-	made       int
-	freed      []freed
-	listed     map[string]int // how often each list was begun
+	created    int
+	released   []released
+	listed     map[string]int // how often each list was started
 	reads      int
 }
 
@@ -48,21 +48,21 @@ const (
 	kindGroup  kind = "Microsoft.Resources/resourceGroups"
 )
 
-// object is JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// resource is one that a client made, or that came with another.
+// resource is a resource that a client created, or that was created with another one.
 type resource struct {
 	id, group, name string
 	kind            kind
 	etag            int
-	body            object // as it is returned, without etag
+	body            object // the body without ID, name, type and etag
 	vm              *machine
 	created, gone   time.Time
 	sequence        int
 }
 
-// New makes a subscription. Close ends what is under way.
+// New creates a subscription. Close ends the operations in progress.
 func New(o Options) *Azure {
 	o = o.complete()
 	a := &Azure{
@@ -84,14 +84,14 @@ func New(o Options) *Azure {
 	return a
 }
 
-// Adjust changes the options that say how Azure behaves: what takes how long, its quota and its Semantics.
+// Adjust changes the options of Azure's behavior: durations, quota and Semantics.
 func (a *Azure) Adjust(change func(*Options)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.options)
 }
 
-// Close stops time. Machines that run go on until their Hosts are closed.
+// Close stops all timers. Running machines continue until their Hosts are closed.
 func (a *Azure) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,7 +101,7 @@ func (a *Azure) Close() {
 	}
 }
 
-// after does something later, or at once where there is no time to pass. The lock is held, now and then.
+// after calls do after d, or at once if d is zero. The caller holds the lock, and do runs with the lock.
 func (a *Azure) after(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
@@ -127,7 +127,7 @@ func (a *Azure) id(group string, k kind, name string) string {
 	return a.groupID(group) + "/providers/" + string(k) + "/" + name
 }
 
-// find returns a resource by its ID; Azure does not tell upper from lower case.
+// find returns a resource by its ID. Azure ignores the case of IDs.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 func (a *Azure) find(id string) *resource { return a.resources[strings.ToLower(id)] }
 
@@ -140,7 +140,7 @@ func (a *Azure) add(r *resource) {
 
 func (a *Azure) remove(r *resource) {
 	delete(a.resources, strings.ToLower(r.id))
-	if a.options.ListLag > 0 || a.options.Semantics.GoneKnown > 0 {
+	if a.options.ListLag > 0 || a.options.Semantics.ReadsShowDeleted > 0 {
 		r.gone = time.Now()
 		a.past = append(a.past, r)
 	}
@@ -149,7 +149,8 @@ func (a *Azure) remove(r *resource) {
 // touch marks a resource as changed.
 func (r *resource) touch() { r.etag++ }
 
-// quoted is the entity tag. https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
+// quoted returns the entity tag.
+// https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
 func (r *resource) quoted() string { return fmt.Sprintf(`"%d"`, r.etag) }
 
 func (r *resource) properties() object { return child(r.body, "properties") }
@@ -163,7 +164,7 @@ func (r *resource) state() string { return text(r.properties(), "provisioningSta
 
 func (r *resource) tags() object { return child(r.body, "tags") }
 
-// show is the resource as it is returned.
+// show returns the resource in the format of a response.
 func (r *resource) show() object {
 	out := clone(r.body)
 	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
@@ -173,7 +174,7 @@ func (r *resource) show() object {
 	return out
 }
 
-// child returns the object at a key, and makes one where there is none.
+// child returns the object at a key. It creates the object if there is none.
 func child(o object, key string) object {
 	in, ok := o[key].(object)
 	if !ok {
@@ -183,7 +184,7 @@ func child(o object, key string) object {
 	return in
 }
 
-// dig follows a path of keys; it returns nil where one is missing.
+// dig returns the value at a path of keys, or nil.
 func dig(o object, path ...string) any {
 	var at any = o
 	for _, key := range path {
@@ -204,8 +205,8 @@ func text(o object, path ...string) string {
 func list(o object, path ...string) []object {
 	all, _ := dig(o, path...).([]any)
 	var out []object
-	for _, one := range all {
-		if in, ok := one.(object); ok {
+	for _, item := range all {
+		if in, ok := item.(object); ok {
 			out = append(out, in)
 		}
 	}
@@ -216,7 +217,7 @@ func list(o object, path ...string) []object {
 func clone(o object) object {
 	raw, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // It came from JSON.
+		panic(err) // The object was decoded from JSON.
 	}
 	var out object
 	if err := json.Unmarshal(raw, &out); err != nil {
@@ -225,7 +226,7 @@ func clone(o object) object {
 	return out
 }
 
-// value is what p points to, zero where it points to nothing.
+// value returns the value that p points to, or the zero value if p is nil.
 func value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -233,7 +234,7 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// uuid is a random one.
+// uuid returns a random UUID.
 func uuid() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // Never fails.
@@ -242,7 +243,8 @@ func uuid() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// Resources lists what costs money or blocks a name, as "<type>/<group>/<name>", sorted. It never lags.
+// Resources returns the sorted resources that cost money or occupy a name, as "<type>/<group>/<name>". The result
+// never lags.
 func (a *Azure) Resources() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -257,21 +259,21 @@ func (a *Azure) Resources() []string {
 	return all
 }
 
-// Calls counts the requests of each operation so far, by the name that the published API gives it.
+// Calls returns the number of requests by operation, under the operations' names in the published API.
 func (a *Azure) Calls() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.calls)
 }
 
-// Made is how many virtual machines there have ever been.
-func (a *Azure) Made() int {
+// Created returns the number of virtual machines that were ever created.
+func (a *Azure) Created() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.made
+	return a.created
 }
 
-// Running are the names of the virtual machines that are switched on.
+// Running returns the sorted names of the virtual machines that are switched on.
 func (a *Azure) Running() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,45 +11,45 @@ import (
 	"strings"
 )
 
-// Call is one request, read by whoever serves it: ServeHTTP, or the SDK's fake servers in package sdkfake.
+// Call is one parsed request. ServeHTTP or the SDK's fake servers in package sdkfake parse it.
 type Call struct {
-	// Operation is what is asked for, by the name that the published API gives it, such as "VirtualMachines_Get". Any
-	// other is refused.
+	// Operation is the operation's name in the published API, such as "VirtualMachines_Get". Other operations are
+	// refused.
 	Operation string
-	// Subscription, Group and Names are of the path. Names are all other names in it, in its order.
+	// Subscription, Group and Names are from the path. Names contains all other names in the path, in their order.
 	Subscription, Group string
 	Names               []string
-	// Version is that of the API.
+	// Version is the API version.
 	Version string
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
-	// Expand, Filter and SkipToken are of the query; so is Monitor, which asks after an operation as its Location header
-	// does.
+	// Expand, Filter and SkipToken are from the query. Monitor is from the query, too: it asks for an operation in the
+	// format of its Location header.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
-	// Body is JSON.
+	// Body is the JSON body.
 	Body []byte
 }
 
-// Answer is what becomes of a Call.
+// Answer is the response to a Call.
 type Answer struct {
 	Status int
-	// Code is that of an error, which the body has as well, empty where there is none.
+	// Code is the error code, which the body contains, too. It is empty if there is no error.
 	Code string
-	// Header has what is neither about an operation nor about the body.
+	// Header contains the headers that are neither about an operation nor about the body.
 	Header http.Header
-	// Body is JSON, nil where there is none.
+	// Body is the JSON body, or nil.
 	Body map[string]any
-	// Operation is the path of the operation that tells how what was asked for goes on; empty where it is done.
+	// Operation is the path of the asynchronous operation that the call started, or empty if the call is complete.
 	Operation string
-	// SkipToken is where the rest of a list begins; empty where there is none.
+	// SkipToken is the start of the next page of a list, or empty.
 	SkipToken string
 }
 
-// ErrNoAnswer is returned for a call that is never answered.
+// ErrNoAnswer is returned for a call that gets no response.
 var ErrNoAnswer = errors.New("the connection ends without an answer")
 
-// failure is an error as Azure writes it.
+// failure is an error in Azure's format.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 type failure struct {
 	status        int
@@ -70,17 +70,17 @@ func refuse(f *failure) Answer {
 	return out
 }
 
-// call is a Call that is served. The lock is held meanwhile.
+// call is a Call in progress. It runs with the lock.
 type call struct {
 	Call
 	azure *Azure
 	body  object
-	// asyncFailure is how the operation that the call begins is to end.
+	// asyncFailure is the failure with which the call's operation will end, or nil.
 	asyncFailure *failure
 }
 
-// Do carries a call out. It fails if that is never answered: with ErrNoAnswer, or as the context does once that has
-// ended.
+// Do executes a call. If the call gets no response, Do returns ErrNoAnswer, or the context's error after the context
+// has ended.
 func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
 	c := &call{Call: in, azure: a}
 	before, after := a.inject(c)
@@ -101,7 +101,7 @@ func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
 	return out, nil
 }
 
-// serve checks the call and carries it out. The lock is held.
+// serve checks and executes the call. The caller holds the lock.
 func (c *call) serve() Answer {
 	c.azure.calls[c.Operation]++
 	if f := c.azure.authorize(c.Authorization); f != nil {
@@ -117,7 +117,7 @@ func (c *call) serve() Answer {
 	return route.serve(c)
 }
 
-// admit checks what is common to all requests, and reads the body.
+// admit performs the checks that are common to all requests, and parses the body.
 func (c *call) admit(route *route) *failure {
 	if route == nil {
 		return fail(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found.")
@@ -138,7 +138,7 @@ func (c *call) admit(route *route) *failure {
 		return fail(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", c.Group)
 	}
 	if route.method != http.MethodPut && route.method != http.MethodPatch {
-		return c.permits()
+		return c.checkPermissions()
 	}
 	if !strings.HasPrefix(c.ContentType, "application/json") {
 		return fail(http.StatusUnsupportedMediaType, "UnsupportedMediaType",
@@ -148,10 +148,10 @@ func (c *call) admit(route *route) *failure {
 		return fail(http.StatusBadRequest, "InvalidRequestContent",
 			"The request content was invalid and could not be deserialized.")
 	}
-	return c.permits()
+	return c.checkPermissions()
 }
 
-// conditions checks If-Match and If-None-Match.
+// conditions checks the headers If-Match and If-None-Match.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) conditions(r *resource) *failure {
 	if want := c.IfMatch; want != "" && want != "*" && (r == nil || want != r.quoted()) || want == "*" && r == nil {
@@ -166,7 +166,7 @@ func (c *call) conditions(r *resource) *failure {
 	return nil
 }
 
-// page answers with a list, and says where the rest of it begins.
+// page returns a page of a list, with the start of the next page.
 // https://learn.microsoft.com/rest/api/azure/ (section on paged responses)
 func (c *call) page(all []object) Answer {
 	from := 0

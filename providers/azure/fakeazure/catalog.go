@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// checkSize refuses a size that does not exist or is not to be had.
+// checkSize refuses a size that does not exist or is not available.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-sku-not-available
 func (a *Azure) checkSize(name string, vm object) (size, *failure) {
 	all := sizes()
@@ -38,9 +38,9 @@ func (a *Azure) cpusOf(name string) int {
 	return 0
 }
 
-// coresInUse are those that count against the quota.
+// coresInUse returns the number of cores that count against the quota.
 func (a *Azure) coresInUse() int {
-	used := a.notFreed()
+	used := a.coresNotReleased()
 	for _, r := range a.resources {
 		if r.kind == kindVM {
 			used += a.cpusOf(text(r.body, "properties", "hardwareProfile", "vmSize"))
@@ -49,7 +49,7 @@ func (a *Azure) coresInUse() int {
 	return used
 }
 
-// checkQuota refuses more cores than the subscription may have.
+// checkQuota refuses more cores than the quota allows.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 func (a *Azure) checkQuota(more int) *failure {
 	used := a.coresInUse()
@@ -61,7 +61,7 @@ func (a *Azure) checkQuota(more int) *failure {
 	return nil
 }
 
-// checkImage refuses an image that does not exist, or that is sold and was not bought.
+// checkImage refuses an image that does not exist, or whose terms were not accepted.
 // https://learn.microsoft.com/azure/virtual-machines/linux/cli-ps-findimage
 func (a *Azure) checkImage(vm object) *failure {
 	reference := child(child(child(vm, "properties"), "storageProfile"), "imageReference")
@@ -75,25 +75,25 @@ func (a *Azure) checkImage(vm object) *failure {
 	}
 	publisher, offer, sku, version := text(reference, "publisher"), text(reference, "offer"), text(reference,
 		"sku"), text(reference, "version")
-	for _, one := range images() {
-		if !strings.EqualFold(one.publisher, publisher) || !strings.EqualFold(one.offer, offer) ||
-			!strings.EqualFold(one.sku, sku) || version != "latest" && !slices.Contains(one.versions, version) {
+	for _, image := range images() {
+		if !strings.EqualFold(image.publisher, publisher) || !strings.EqualFold(image.offer, offer) ||
+			!strings.EqualFold(image.sku, sku) || version != "latest" && !slices.Contains(image.versions, version) {
 			continue
 		}
-		reference["exactVersion"] = one.versions[len(one.versions)-1]
+		reference["exactVersion"] = image.versions[len(image.versions)-1]
 		if version != "latest" {
 			reference["exactVersion"] = version
 		}
-		if !one.plan {
+		if !image.plan {
 			return nil
 		}
 		// https://learn.microsoft.com/azure/virtual-machines/marketplace-images
-		if text(vm, "plan", "name") != one.sku || text(vm, "plan", "product") != one.offer ||
-			text(vm, "plan", "publisher") != one.publisher {
+		if text(vm, "plan", "name") != image.sku || text(vm, "plan", "product") != image.offer ||
+			text(vm, "plan", "publisher") != image.publisher {
 			return fail(http.StatusBadRequest, "VMMarketplaceInvalidInput",
 				"Creating a virtual machine from Marketplace image requires Plan information in the request.")
 		}
-		if !a.agreements[agreementKey(one.publisher, one.offer, one.sku)] {
+		if !a.agreements[agreementKey(image.publisher, image.offer, image.sku)] {
 			return fail(http.StatusBadRequest, "MarketplacePurchaseEligibilityFailed",
 				"Marketplace purchase eligibility check returned errors: the legal terms of the plan have not been accepted on this subscription.")
 		}
@@ -103,7 +103,7 @@ func (a *Azure) checkImage(vm object) *failure {
 		publisher, offer, sku, version)
 }
 
-// listSKUs lists the sizes, and something that is none, as Azure does.
+// listSKUs lists the sizes and, as in Azure, a resource type that is not a size.
 // https://learn.microsoft.com/rest/api/compute/resource-skus/list
 func (c *call) listSKUs() Answer {
 	location := c.azure.options.Location
@@ -137,7 +137,7 @@ func agreementKey(publisher, offer, plan string) string {
 	return strings.ToLower(publisher + "/" + offer + "/" + plan)
 }
 
-// getAgreement tells the terms of a plan, accepted or not.
+// getAgreement returns the terms of a plan, accepted or not.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements/get
 func (c *call) getAgreement() Answer {
 	return answer(http.StatusOK, c.agreement())
@@ -151,7 +151,7 @@ func (c *call) agreement() object {
 	}}
 }
 
-// putAgreement accepts the terms, if they are those that were read.
+// putAgreement accepts the terms, if they are the current ones.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements/create
 func (c *call) putAgreement() Answer {
 	now := c.agreement()

@@ -2,7 +2,7 @@ package fakeazure
 
 import "net/http"
 
-// addDisk makes a disk with its machine. It has the machine's tags.
+// addDisk creates a disk of a new machine, with the machine's tags.
 func (a *Azure) addDisk(vm *resource, spec object, size any) {
 	name := text(spec, "name")
 	sku := text(spec, "managedDisk", "storageAccountType")
@@ -21,7 +21,7 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 	a.add(r)
 }
 
-// patchDisk changes a disk's tags.
+// patchDisk changes the tags of a disk.
 // https://learn.microsoft.com/rest/api/compute/disks/update
 func (c *call) patchDisk() Answer {
 	r, _ := c.at(kindDisk, c.Names[0])
@@ -40,7 +40,7 @@ func (c *call) patchDisk() Answer {
 	}).accepted(http.StatusAccepted, r.show())
 }
 
-// deleteDisk removes a disk that no machine has.
+// deleteDisk deletes a disk that is not attached to a machine.
 // https://learn.microsoft.com/rest/api/compute/disks/delete
 func (c *call) deleteDisk() Answer {
 	a := c.azure

@@ -1,12 +1,12 @@
-// Package fakeazure is an Azure in memory, behind the wire format of the real one: the part of Azure Resource Manager
-// and of Microsoft Entra that a provider of virtual machines meets. It serves HTTP; who wants the SDK to talk to it
-// gives it TLS, since the SDK sends tokens to nobody else. Azure.Do carries out what was read in another way, as
-// package sdkfake does.
+// Package fakeazure is a fake Azure in memory with the wire format of the real one. It implements the parts of Azure
+// Resource Manager and Microsoft Entra that a provider of virtual machines uses. It serves HTTP. Clients of the SDK
+// need TLS, because the SDK sends tokens only over TLS. Azure.Do executes requests that were parsed in another way,
+// as in package sdkfake.
 //
-// It keeps state (virtual machines, disks, interfaces, addresses, operations under way), checks requests as the
-// published API does, and can be made to fail. Each behaviour names the page of the vendor's documentation that
-// it imitates; what no page tells is what clients of the real one have reported of it. What it leaves out it refuses:
+// It keeps state (virtual machines, disks, interfaces, addresses, operations in progress), checks requests as the
+// published API does, and can inject faults. Comments link to the vendor's documentation of each behavior. Behavior
+// that is not documented follows reports of clients of the real Azure. Requests that are not implemented are refused:
 // an unknown path is an error, never an empty success.
 //
-// With Options.Hosts its machines live: they boot, read their custom data and join the cluster that is named there.
+// With Options.Hosts, the machines boot, read their custom data and join the cluster that it names.
 package fakeazure

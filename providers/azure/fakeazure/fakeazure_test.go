@@ -29,7 +29,7 @@ const (
 
 type object = map[string]any
 
-// azure is one that serves, and a client that has signed in.
+// azure is a fake Azure that serves HTTP, with a client that has signed in.
 type azure struct {
 	*testing.T
 	*fakeazure.Azure
@@ -51,7 +51,7 @@ func start(t *testing.T, change func(*fakeazure.Options)) *azure {
 	status, body := a.signIn("grant_type=client_credentials&client_id=" + client +
 		"&client_secret=secret&scope=x/.default")
 	if status != http.StatusOK {
-		t.Fatalf("sign in: %d %v", status, body)
+		t.Fatalf("sign in: got %d %v", status, body)
 	}
 	a.token = body["access_token"].(string)
 	return a
@@ -82,7 +82,7 @@ func (a *azure) do(method, path string, body []byte, header http.Header) (int, o
 	var out object
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &out); err != nil {
-			a.Fatalf("%s: %s", err, raw)
+			a.Fatalf("decode the response: %s: %s", err, raw)
 		}
 	}
 	if at := response.Header.Get("Azure-AsyncOperation"); at != "" {
@@ -94,7 +94,7 @@ func (a *azure) do(method, path string, body []byte, header http.Header) (int, o
 	return response.StatusCode, out
 }
 
-// call returns the status and, of an error, its code.
+// call returns the status, the error code if there is one, and the body.
 func (a *azure) call(method, path string, body any, header ...string) (int, string, object) {
 	a.Helper()
 	raw, err := json.Marshal(body)
@@ -115,7 +115,7 @@ func (a *azure) want(status int, code, method, path string, body any, header ...
 	a.Helper()
 	gotStatus, gotCode, out := a.call(method, path, body, header...)
 	if gotStatus != status || gotCode != code {
-		a.Errorf("%s %s: %d %q, want %d %q: %v", method, path, gotStatus, gotCode, status, code, out)
+		a.Errorf("%s %s: got %d %q, want %d %q: %v", method, path, gotStatus, gotCode, status, code, out)
 	}
 	return out
 }
@@ -139,7 +139,7 @@ func vmBody() object {
 	}}
 }
 
-// with sets what is at a dotted path; nil removes it.
+// with sets the value at a dotted path. The value nil removes it.
 func with(body object, path string, value any) object {
 	keys := strings.Split(path, ".")
 	at := body
@@ -157,7 +157,7 @@ func with(body object, path string, value any) object {
 	return body
 }
 
-func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
+func TestRequestsAreValidated(t *testing.T) {
 	a := start(t, nil)
 	good := a.token
 	a.token = "unknown"
@@ -182,10 +182,10 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 		object{"location": "westeurope", "sku": object{"name": "Standard"}})
 	a.want(201, "", "PUT", nic+netVersion, with(nicBody(), "properties.macAddress", "mine"))
 	if out := a.want(200, "", "GET", nic+netVersion, nil); out["properties"].(object)["macAddress"] == "mine" {
-		t.Error("what is read-only was taken from the request")
+		t.Error("the request changed a read-only property")
 	}
 
-	for path, bad := range map[string]struct {
+	for path, test := range map[string]struct {
 		value  any
 		status int
 		code   string
@@ -205,12 +205,12 @@ func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 		"properties.storageProfile.dataDisks": {[]any{object{"createOption": "Empty", "diskSizeGB": 1}}, 400,
 			"InvalidParameter"},
 	} {
-		a.want(bad.status, bad.code, "PUT", vm+vmVersion, with(vmBody(), path, bad.value))
+		a.want(test.status, test.code, "PUT", vm+vmVersion, with(vmBody(), path, test.value))
 	}
 	a.want(412, "PreconditionFailed", "PUT", vm+vmVersion, vmBody(), "If-Match", `"1"`)
-	made := a.want(201, "", "PUT", vm+vmVersion, vmBody(), "If-None-Match", "*")
-	if strings.Contains(string(must(json.Marshal(made))), "Y2xvdWQ=") {
-		t.Error("custom data is returned")
+	created := a.want(201, "", "PUT", vm+vmVersion, vmBody(), "If-None-Match", "*")
+	if strings.Contains(string(must(json.Marshal(created))), "Y2xvdWQ=") {
+		t.Error("the response contains the custom data")
 	}
 	a.want(412, "PreconditionFailed", "PUT", vm+vmVersion, vmBody(), "If-None-Match", "*")
 	a.want(409, "PropertyChangeNotAllowed", "PUT", vm+vmVersion, vmBody())
@@ -227,13 +227,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// An operation takes its time, shows how it stands, and ends; what is asked for meanwhile is refused or goes before it.
-func TestOperationsTakeTheirTime(t *testing.T) {
+// An operation takes time, reports its status, and ends. Other requests for the resource are refused meanwhile, or
+// end the operation.
+func TestOperationsRunAsynchronously(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 2*time.Second, 2*time.Second })
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
 	out := a.want(201, "", "PUT", vm+vmVersion, vmBody())
 	if state := out["properties"].(object)["provisioningState"]; state != "Creating" {
-		t.Errorf("a new machine is %v", state)
+		t.Errorf("got the state %v of a new machine, want Creating", state)
 	}
 	a.want(409, "OperationNotAllowed", "PATCH", vm+vmVersion, object{"tags": object{}})
 	a.ends(out["operation"].(string), "Succeeded", "")
@@ -243,7 +244,7 @@ func TestOperationsTakeTheirTime(t *testing.T) {
 	a.ends(out["operation"].(string), "Succeeded", "")
 	a.want(404, "ResourceNotFound", "GET", vm+vmVersion, nil)
 	if left := a.Resources(); len(left) != 2 {
-		t.Errorf("without delete options interface and disk stay; there is %v", left)
+		t.Errorf("got the resources %v, want the interface and the disk, which have no delete options", left)
 	}
 
 	end := a.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
@@ -260,7 +261,7 @@ func TestOperationsTakeTheirTime(t *testing.T) {
 	a.ends(out["operation"].(string), "Failed", "OperationPreempted")
 }
 
-// ends follows an operation to its end.
+// ends polls an operation until it ends and checks its result.
 func (a *azure) ends(path, status, code string) {
 	a.Helper()
 	deadline := time.After(20 * time.Second)
@@ -270,26 +271,26 @@ func (a *azure) ends(path, status, code string) {
 		_, gotCode, out := a.call("GET", path, nil)
 		if out["status"] != "InProgress" {
 			if out["status"] != status || gotCode != code {
-				a.Errorf("it ended as %v", out)
+				a.Errorf("got the result %v, want %s %q", out, status, code)
 			}
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			a.Fatalf("it did not end: %v", out)
+			a.Fatalf("the operation did not end in time: %v", out)
 		}
 	}
 }
 
-func TestListsHavePagesAndLag(t *testing.T) {
+func TestListsPageAndLag(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.ListLag = time.Hour })
 	for _, name := range []string{"1", "2", "3"} {
 		a.want(201, "", "PUT", nic+name+netVersion, nicBody())
 	}
 	all := group + "/providers/Microsoft.Network/networkInterfaces" + netVersion
 	if out := a.want(200, "", "GET", all, nil); len(out["value"].([]any)) != 0 {
-		t.Errorf("what was made just now shows: %v", out)
+		t.Errorf("got %v, want an empty list, because lists lag", out)
 	}
 	a = start(t, nil)
 	for _, name := range []string{"1", "2", "3"} {
@@ -303,15 +304,15 @@ func TestListsHavePagesAndLag(t *testing.T) {
 		}
 		link, _ := out["nextLink"].(string)
 		if next = strings.TrimPrefix(link, a.url); next == "" && pages != 2 {
-			t.Errorf("the list has %d pages", pages)
+			t.Errorf("got %d pages, want 2", pages)
 		}
 	}
 	if !maps.Equal(found, map[string]bool{"n1": true, "n2": true, "n3": true}) {
-		t.Errorf("the list has %v", found)
+		t.Errorf("got the names %v, want n1, n2, n3", found)
 	}
 }
 
-func TestSigningInIsChecked(t *testing.T) {
+func TestSignInIsChecked(t *testing.T) {
 	a := start(t, nil)
 	for form, want := range map[string]string{
 		"grant_type=password":           "unsupported_grant_type",
@@ -321,12 +322,12 @@ func TestSigningInIsChecked(t *testing.T) {
 		"grant_type=client_credentials&scope=x/.default&client_assertion=a.b.c&client_id=" + client: "invalid_client",
 	} {
 		if status, body := a.signIn(form); status < 400 || body["error"] != want {
-			t.Errorf("%s: %d %v, want %s", form, status, body, want)
+			t.Errorf("%s: got %d %v, want %s", form, status, body, want)
 		}
 	}
 }
 
-func TestTheOperatorsEndpointNeedsItsKey(t *testing.T) {
+func TestAdminEndpointNeedsKey(t *testing.T) {
 	a := start(t, nil)
 	server := httptest.NewServer(a.WithAdmin("key"))
 	defer server.Close()
@@ -340,36 +341,36 @@ func TestTheOperatorsEndpointNeedsItsKey(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s without the key: %s", path, response.Status)
+			t.Errorf("%s without the key: got %s, want 401", path, response.Status)
 		}
 	}
 	a.token = "key"
 	if _, _, out := a.call("GET", "/fake/state", nil); out["made"] != 0.0 {
-		t.Errorf("the state is %v", out)
+		t.Errorf("got the state %v, want no virtual machine", out)
 	}
 }
 
-// What a cloud may do to its users, it does where that is asked for.
-func TestWhatACloudMayDoToItsUsers(t *testing.T) {
+// Each behavior in Semantics occurs if it is enabled.
+func TestSemanticsOccurIfEnabled(t *testing.T) {
 	const late = time.Hour // Longer than the test may take.
 	for name, tc := range map[string]struct {
 		semantics fakeazure.Semantics
-		now       func(status int, body object) bool // of the address, right after it was made
-		removed   int                                // the status right after it was removed
+		now       func(status int, body object) bool // checks the address right after its creation
+		removed   int                                // the status right after the deletion
 	}{
-		"nothing": {fakeazure.Semantics{}, func(status int, body object) bool {
+		"none": {fakeazure.Semantics{}, func(status int, body object) bool {
 			return status == http.StatusOK && body["tags"] != nil
 		}, http.StatusNotFound},
-		"what is new is not": {fakeazure.Semantics{NewUnknown: late}, func(status int, _ object) bool {
+		"reads do not find new resources": {fakeazure.Semantics{ReadsMissNew: late}, func(status int, _ object) bool {
 			return status == http.StatusNotFound
 		}, http.StatusNotFound},
-		"what is gone is": {fakeazure.Semantics{GoneKnown: late}, func(status int, _ object) bool {
+		"reads find deleted resources": {fakeazure.Semantics{ReadsShowDeleted: late}, func(status int, _ object) bool {
 			return status == http.StatusOK
 		}, http.StatusOK},
 		"tags are late": {fakeazure.Semantics{TagsLate: late}, func(status int, body object) bool {
 			return status == http.StatusOK && body["tags"] == nil
 		}, http.StatusNotFound},
-		"tokens end early": {fakeazure.Semantics{TokenLife: time.Nanosecond}, func(status int, _ object) bool {
+		"tokens expire early": {fakeazure.Semantics{TokenLife: time.Nanosecond}, func(status int, _ object) bool {
 			return status == http.StatusUnauthorized
 		}, http.StatusUnauthorized},
 	} {
@@ -387,18 +388,18 @@ func TestWhatACloudMayDoToItsUsers(t *testing.T) {
 			}
 			a.do(http.MethodPut, path, raw, header)
 			if status, body := a.do(http.MethodGet, path, nil, header); !tc.now(status, body) {
-				t.Errorf("what was just made: %d %v", status, body)
+				t.Errorf("after the creation: got %d %v", status, body)
 			}
 			a.do(http.MethodDelete, path, nil, header)
 			if status, _ := a.do(http.MethodGet, path, nil, header); status != tc.removed {
-				t.Errorf("what was just removed: %d, want %d", status, tc.removed)
+				t.Errorf("after the deletion: got %d, want %d", status, tc.removed)
 			}
 		})
 	}
 }
 
-// What is switched on while it serves shows from then on.
-func TestWhatIsSwitchedOnWhileItServes(t *testing.T) {
+// A behavior that is enabled while Azure serves takes effect from then on.
+func TestAdjustChangesBehavior(t *testing.T) {
 	a := start(t, nil)
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
 	a.want(201, "", "PUT", vm+vmVersion, vmBody())
@@ -415,11 +416,11 @@ func TestWhatIsSwitchedOnWhileItServes(t *testing.T) {
 		return ids
 	}
 	if got := names(); len(got) != 1 || got[0] != vm {
-		t.Fatalf("the list has %v", got)
+		t.Fatalf("got the list %v, want only %s", got, vm)
 	}
 	a.Adjust(func(o *fakeazure.Options) { o.Semantics.ListsRepeat, o.Semantics.IDsUpper = true, true })
 	if got := names(); len(got) != 3 || got[0] == vm || !strings.EqualFold(got[0], vm) {
-		t.Errorf("a list that repeats in upper case has %v", got)
+		t.Errorf("got the list %v, want three entries in upper case", got)
 	}
 	a.Adjust(func(o *fakeazure.Options) { o.Semantics = fakeazure.Semantics{StateFlickers: true} })
 	states := map[string]bool{}
@@ -427,7 +428,7 @@ func TestWhatIsSwitchedOnWhileItServes(t *testing.T) {
 		states[a.want(200, "", "GET", vm+vmVersion, nil)["properties"].(object)["provisioningState"].(string)] = true
 	}
 	if !maps.Equal(states, map[string]bool{"Succeeded": true, "Creating": true}) {
-		t.Errorf("a state that goes back was %v", states)
+		t.Errorf("got the states %v, want Succeeded and Creating", states)
 	}
 	a.Adjust(func(o *fakeazure.Options) { o.Semantics = fakeazure.Semantics{} })
 
@@ -446,12 +447,12 @@ func TestWhatIsSwitchedOnWhileItServes(t *testing.T) {
 	before := len(a.Resources())
 	a.DropParts("another")
 	if now := len(a.Resources()); now != before {
-		t.Errorf("%d resources were removed of a machine without the tag", before-now)
+		t.Errorf("%d resources of a machine without the tag were deleted", before-now)
 	}
 	a.DropParts("ours")
 	for _, r := range a.Resources() {
 		if r == "networkInterfaces/machines/n2" || strings.HasPrefix(r, "disks/machines/m2_") {
-			t.Errorf("%s is left", r)
+			t.Errorf("resource %s still exists", r)
 		}
 	}
 	a.want(200, "", "GET", vm+"2"+vmVersion, nil)

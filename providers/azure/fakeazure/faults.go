@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// Fault is what befalls calls. Without any effect it does nothing but count.
+// Fault is a fault that affects calls. Without an effect, it only counts.
 type Fault struct {
-	// Operation is which calls: "VirtualMachines_CreateOrUpdate", or "VirtualMachines_*", or "*" for all.
+	// Operation selects the calls: "VirtualMachines_CreateOrUpdate", "VirtualMachines_*", or "*" for all.
 	Operation string `json:"operation"`
-	// Writes leaves out those that change nothing.
+	// Writes excludes calls that change nothing.
 	Writes bool `json:"writes,omitempty"`
-	// Skip lets so many through first. Times is how many it befalls after those; 0 is all.
+	// Skip is the number of calls before the first affected one. Times is the number of affected calls; 0 means all.
 	Skip  int `json:"skip,omitempty"`
 	Times int `json:"times,omitempty"`
 
-	// Status, Code and Message are answered, and the call has no effect.
+	// Status, Code and Message are the response, and the call is not executed.
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// RetryAfter, in seconds, goes with that answer.
+	// RetryAfter, in seconds, is part of that response.
 	RetryAfter int `json:"retryAfter,omitempty"`
-	// Hang does not answer, and the call has no effect.
+	// Hang means that there is no response and the call is not executed.
 	Hang bool `json:"hang,omitempty"`
-	// LoseAnswer carries the call out and ends the connection without an answer.
+	// LoseAnswer executes the call and ends the connection without a response.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late does not answer, or with a Status at once, and carries the call out so much later, whether the client waits
-	// or not.
+	// Late executes the call after this time, whether the client waits or not. There is no response, or the response
+	// with Status at once.
 	Late time.Duration `json:"late,omitempty"`
-	// AsyncCode lets the call be accepted and its operation fail with this code.
+	// AsyncCode accepts the call and lets its operation fail with this code.
 	AsyncCode string `json:"asyncCode,omitempty"`
 }
 
@@ -41,13 +41,13 @@ type fault struct {
 	seen int
 }
 
-// Inject makes calls fail until the returned function is called.
+// Inject adds a fault until the returned function is called.
 func (a *Azure) Inject(f Fault) (end func()) {
-	id := a.inflict(f)
-	return func() { a.heal(id) }
+	id := a.addFault(f)
+	return func() { a.removeFault(id) }
 }
 
-func (a *Azure) inflict(f Fault) int {
+func (a *Azure) addFault(f Fault) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nextFault++
@@ -55,13 +55,13 @@ func (a *Azure) inflict(f Fault) int {
 	return a.nextFault
 }
 
-func (a *Azure) heal(id int) {
+func (a *Azure) removeFault(id int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
 }
 
-// inject finds the fault that befalls a call: one that is there before it is carried out, or one that comes with it.
+// inject returns the fault that affects a call: before it is executed, or together with its execution.
 func (a *Azure) inject(c *call) (before, after *fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,10 +89,11 @@ func (f *fault) message() string {
 	if f.Message != "" {
 		return f.Message
 	}
-	return "This was asked for."
+	return "An injected fault."
 }
 
-// effect carries a fault out that comes before the call. With neither an answer nor an error the call goes on anyway.
+// effect applies a fault before the execution of the call. If it returns neither an answer nor an error, the call is
+// executed.
 func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:
@@ -118,8 +119,9 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	return nil, nil
 }
 
-// KeepParts makes the disks, interfaces and addresses of all virtual machines stay when those are deleted, as
-// somebody can who changes their delete options. https://learn.microsoft.com/azure/virtual-machines/delete
+// KeepParts keeps the disks, interfaces and addresses of all virtual machines when these are deleted, as if a user
+// had changed their delete options.
+// https://learn.microsoft.com/azure/virtual-machines/delete
 func (a *Azure) KeepParts() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,7 +139,7 @@ func (a *Azure) KeepParts() {
 	}
 }
 
-// DropParts removes the disks, interfaces and addresses of all virtual machines that have a tag, which stay.
+// DropParts deletes the disks, interfaces and addresses of all virtual machines with a tag, but not the machines.
 func (a *Azure) DropParts(tag string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,8 +165,8 @@ func (a *Azure) DropParts(tag string) {
 	}
 }
 
-// FreezeQuota leaves the subscription no more cores than it has in use, and lets those of a machine that is removed
-// count for so long, until the returned function is called.
+// FreezeQuota reduces the quota to the cores in use, and counts the cores of a deleted machine for the given time.
+// Both end when the returned function is called.
 func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,9 +17,9 @@ func (a *Azure) boot(r *resource) {
 		return
 	}
 	s := size{cpus: 2, memoryGB: 8, arch: "x64"}
-	for _, one := range sizes() {
-		if strings.EqualFold(one.name, text(r.body, "properties", "hardwareProfile", "vmSize")) {
-			s = one
+	for _, offered := range sizes() {
+		if strings.EqualFold(offered.name, text(r.body, "properties", "hardwareProfile", "vmSize")) {
+			s = offered
 		}
 	}
 	arch := "amd64"
@@ -33,7 +33,8 @@ func (a *Azure) boot(r *resource) {
 	r.vm.hosted = true
 	a.options.Hosts.Start(host.Spec{
 		ID: strings.ToLower(r.id),
-		// What Kubernetes' cloud provider writes on the node. https://cloud-provider-azure.sigs.k8s.io/
+		// The Kubernetes cloud provider sets this ID on the Node.
+		// https://cloud-provider-azure.sigs.k8s.io/
 		ProviderID: "azure:///subscriptions/" + strings.ToLower(a.options.Subscription) + "/resourceGroups/" +
 			strings.ToLower(r.group) + "/providers/" + string(kindVM) + "/" + r.name,
 		Hostname: strings.ToLower(text(r.body, "properties", "osProfile", "computerName")),
@@ -51,7 +52,7 @@ func (a *Azure) boot(r *resource) {
 	}, reporter{azure: a, vm: r.vm})
 }
 
-// halt pulls the plug.
+// halt switches a machine off.
 func (a *Azure) halt(r *resource, power string) {
 	r.vm.power = power
 	r.touch()
@@ -61,7 +62,7 @@ func (a *Azure) halt(r *resource, power string) {
 	}
 }
 
-// addressOf is the private address of a machine's first interface.
+// addressOf returns the private address of a machine's first interface.
 func (a *Azure) addressOf(r *resource) netip.Addr {
 	for _, reference := range list(r.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))
@@ -77,13 +78,13 @@ func (a *Azure) addressOf(r *resource) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 20, 0, 4})
 }
 
-// reporter keeps what a machine remembers while it is switched off, and the last lines of its console.
+// reporter stores the disk of a machine and the last lines of its console.
 type reporter struct {
 	azure *Azure
 	vm    *machine
 }
 
-// consoleLines is how many are kept.
+// consoleLines is the number of lines that are kept.
 const consoleLines = 50
 
 func (r reporter) Save(d host.Disk) error {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxBody is more than any request is long.
+// maxBody is larger than any valid request.
 const maxBody = 4 << 20
 
 // ServeHTTP implements http.Handler.
@@ -31,7 +31,7 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if c.Body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		return // The client went away, or sends what nobody would.
+		return // The client has disconnected, or the request is too long.
 	}
 	out, err := a.Do(r.Context(), c)
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.write(w, r)
 }
 
-// write answers a request, with links to what comes later.
+// write sends the response with links to later responses.
 func (out Answer) write(w http.ResponseWriter, r *http.Request) {
 	base := "http://" + r.Host
 	if r.TLS != nil {
@@ -60,7 +60,7 @@ func (out Answer) write(w http.ResponseWriter, r *http.Request) {
 	out.Write(w)
 }
 
-// Write answers with what does not depend on the request.
+// Write sends the parts of the response that do not depend on the request.
 func (out Answer) Write(w http.ResponseWriter) {
 	for key, values := range out.Header {
 		w.Header()[key] = values
@@ -74,7 +74,7 @@ func (out Answer) Write(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(out.Status)
-	_ = json.NewEncoder(w).Encode(out.Body) // The client may have gone.
+	_ = json.NewEncoder(w).Encode(out.Body) // The client may have disconnected.
 }
 
 func segmentAfter(path, name string) string {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// subnetCapacity is how many addresses a subnet has.
+// subnetCapacity is the number of addresses in a subnet.
 const subnetCapacity = 1000
 
-// putNIC makes or changes a network interface.
+// putNIC creates or changes a network interface.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
 func (c *call) putNIC() Answer {
 	a := c.azure
@@ -43,7 +43,7 @@ func (c *call) putNIC() Answer {
 		}
 	}
 	if r != nil {
-		// What Azure has filled in stays.
+		// The values that Azure assigned stay the same.
 		old := list(r.body, "properties", "ipConfigurations")
 		for i, ip := range configurations {
 			if i < len(old) {
@@ -55,7 +55,7 @@ func (c *call) putNIC() Answer {
 		if attached != nil {
 			r.properties()["virtualMachine"] = attached
 		}
-		a.settleNIC(r)
+		a.completeNIC(r)
 		return answer(http.StatusOK, r.show())
 	}
 	for _, ip := range configurations {
@@ -67,7 +67,7 @@ func (c *call) putNIC() Answer {
 	}
 	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindNIC, body: c.body}
 	a.add(r)
-	a.settleNIC(r)
+	a.completeNIC(r)
 	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff,
 		r.sequence&0xff)
 	if a.options.Change > 0 {
@@ -79,8 +79,8 @@ func (c *call) putNIC() Answer {
 	}).accepted(http.StatusCreated, r.show())
 }
 
-// settleNIC fills in what follows from an interface, there and at what it refers to.
-func (a *Azure) settleNIC(r *resource) {
+// completeNIC sets the properties that Azure derives from an interface, on the interface and on its public addresses.
+func (a *Azure) completeNIC(r *resource) {
 	r.setState("Succeeded")
 	for _, ip := range list(r.body, "properties", "ipConfigurations") {
 		properties := child(ip, "properties")
@@ -96,7 +96,7 @@ func (a *Azure) settleNIC(r *resource) {
 	}
 }
 
-// allocate takes the next address of a subnet. Azure keeps the first four for itself.
+// allocate assigns the next address of a subnet. Azure reserves the first four.
 // https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq
 func (a *Azure) allocate(subnet string) (string, *failure) {
 	key := strings.ToLower(subnet)
@@ -109,7 +109,7 @@ func (a *Azure) allocate(subnet string) (string, *failure) {
 	return fmt.Sprintf("10.20.%d.%d", n>>8, n&0xff), nil
 }
 
-// deleteNIC removes an interface that no machine has.
+// deleteNIC deletes an interface that is not attached to a machine.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/delete
 func (c *call) deleteNIC() Answer {
 	a := c.azure
@@ -122,10 +122,10 @@ func (c *call) deleteNIC() Answer {
 			vm))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.dropNIC(r); return nil }).accepted(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).accepted(http.StatusAccepted, nil)
 }
 
-func (a *Azure) dropNIC(r *resource) {
+func (a *Azure) removeNIC(r *resource) {
 	for _, ip := range list(r.body, "properties", "ipConfigurations") {
 		if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil {
 			delete(public.properties(), "ipConfiguration")
@@ -135,7 +135,7 @@ func (a *Azure) dropNIC(r *resource) {
 	a.remove(r)
 }
 
-// putIP makes or changes a public address.
+// putIP creates or changes a public address.
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
 func (c *call) putIP() Answer {
 	a := c.azure
@@ -170,7 +170,7 @@ func (c *call) putIP() Answer {
 	}).accepted(http.StatusCreated, r.show())
 }
 
-// deleteIP removes an address that no interface has.
+// deleteIP deletes an address that no interface uses.
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/delete
 func (c *call) deleteIP() Answer {
 	a := c.azure

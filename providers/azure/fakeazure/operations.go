@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// operation is one that takes time.
+// operation is an asynchronous operation.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 type operation struct {
-	path    string // by which it is asked after
-	about   string // the resource, in lower case
-	started time.Time
-	ended   time.Time
-	failure *failure
+	path       string // the path that clients poll
+	resourceID string // the resource ID in lower case
+	started    time.Time
+	ended      time.Time
+	failure    *failure
 }
 
-// operate begins an operation on a resource. do is carried out at its end; what it returns is how it ended. An
-// operation that another one has pushed aside ends without effect.
+// operate starts an operation on a resource. At its end, it calls do, whose result is the result of the operation. If
+// another operation preempts it, do is not called.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
@@ -26,11 +26,11 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 	op := &operation{
 		path: "/subscriptions/" + a.options.Subscription + "/providers/" + provider + "/locations/" + a.options.Location +
 			"/operations/" + id,
-		about: strings.ToLower(r.id), started: time.Now(),
+		resourceID: strings.ToLower(r.id), started: time.Now(),
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/error-messages (OperationPreempted)
 	for _, other := range a.operations {
-		if other.about == op.about && other.ended.IsZero() {
+		if other.resourceID == op.resourceID && other.ended.IsZero() {
 			other.finish(fail(http.StatusConflict, "OperationPreempted",
 				"The operation was preempted by a more recent operation."))
 		}
@@ -46,14 +46,14 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 
 func (op *operation) finish(f *failure) { op.ended, op.failure = time.Now(), f }
 
-// accepted answers the call that began the operation.
+// accepted returns the response to the call that started the operation.
 func (op *operation) accepted(status int, body object) Answer {
 	out := answer(status, body)
 	out.Operation = op.path
 	return out
 }
 
-// poll tells how an operation stands, in the way of either header by which a client follows it.
+// poll returns the status of an operation, in the format for either header by which a client polls it.
 func (c *call) poll() Answer {
 	id := strings.ToLower(c.Names[1])
 	op := c.azure.operations[id]

@@ -7,75 +7,74 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// Hosts are the machines inside the virtual machines. Neither method may block or call back.
+// Hosts runs the machines inside the virtual machines. Neither method may block or call back.
 type Hosts interface {
 	Start(host.Spec, host.Reporter)
 	Stop(id string)
 }
 
-// Options describe a tenant with one application and one subscription. IDs are required.
+// Options describes a tenant with one application and one subscription. IDs are required.
 type Options struct {
 	Tenant, Subscription string
-	// Client is the application that may use the subscription.
+	// Client is the ID of the application that may use the subscription.
 	Client string
-	// Actions are what the application's role allows. Nil is everything.
+	// Actions are the actions that the application's role allows. Nil means all.
 	Actions []string
-	// Secret is its password; empty if it has none.
+	// Secret is the secret of the application, or empty.
 	Secret string
-	// Certificate is the public key of its certificate; nil if it has none.
+	// Certificate is the public key of the application's certificate, or nil.
 	Certificate crypto.PublicKey
-	// FederatedIssuer is the public key of who issues the tokens of its workload identity, FederatedSubject whose they
-	// are. Nil if it has none.
+	// FederatedIssuer is the public key of the issuer of the application's workload identity, or nil. FederatedSubject
+	// is the subject of the identity's tokens.
 	FederatedIssuer  crypto.PublicKey
 	FederatedSubject string
 
-	// Location is the one region. Default: "westeurope".
+	// Location is the only region. Default: "westeurope".
 	Location string
 	// ResourceGroups exist from the start. Default: "machines".
 	ResourceGroups []string
-	// Subnets are resource IDs; each has room for 1000 addresses.
+	// Subnets are resource IDs. Each subnet has 1000 addresses.
 	Subnets []string
 
-	// Boot, Stop and Change are how long it takes to make, to remove, stop or start, and to change something. The default
-	// of each is no time at all.
+	// Boot is the duration of a creation, Stop that of a deletion, and Change that of all other operations. Default: 0.
 	Boot, Stop, Change time.Duration
-	// ListLag is how long lists show what was before.
+	// ListLag is how long lists show the previous state.
 	ListLag time.Duration
-	// Semantics are what else Azure may do to its users.
+	// Semantics are further behaviors of Azure.
 	Semantics Semantics
-	// PageSize bounds the pages of lists. Default: 50.
+	// PageSize is the maximum size of the pages of lists. Default: 50.
 	PageSize int
-	// CoreQuota is how many virtual CPUs the subscription may have. Default: 1000.
+	// CoreQuota is the quota of virtual CPUs. Default: 1000.
 	CoreQuota int
-	// Hosts are what boots. By default nothing does.
+	// Hosts runs the machines. By default, no machine boots.
 	Hosts Hosts
 }
 
-// Semantics are what a cloud may do to its users without being broken. By default it does none of it.
+// Semantics are behaviors that clients of a working cloud must expect. By default none of them occurs.
 type Semantics struct {
-	// NewUnknown is how long a read of one resource does not know that it was made; GoneKnown how long it knows one that
-	// was removed.
-	NewUnknown, GoneKnown time.Duration
+	// ReadsMissNew is how long a read of one resource does not find a new resource. ReadsShowDeleted is how long it still
+	// finds a deleted one.
+	ReadsMissNew, ReadsShowDeleted time.Duration
 	// TagsLate is how long reads and lists show a new resource without its tags.
 	TagsLate time.Duration
-	// StateBack is when after its creation, and for how long, a virtual machine is shown as one that is being created.
-	StateBack time.Duration
-	// StateFlickers lets every other read or list show a virtual machine that runs as one that is being created.
+	// StateReverts is when after its creation, and for how long, a virtual machine is shown as being created again.
+	StateReverts time.Duration
+	// StateFlickers shows a running virtual machine as being created in every second read or list.
 	StateFlickers bool
-	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry three times;
-	// ListsReverse have the last entry first; ListsTurn do so every other time; ListsUpper spell resource groups in
-	// upper case.
+	// ListsMissPage drops the first page of every second list. ListsRepeat returns the first entry three times.
+	// ListsReverse returns the entries in reverse order, and ListsTurn does so every second time. ListsUpper writes the
+	// resource groups in IDs in upper case.
 	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
-	// IDsUpper spells resource groups and names in resource IDs in upper case, in all that reads and lists answer.
+	// IDsUpper writes resource groups and names in resource IDs in upper case, in all reads and lists.
 	IDsUpper bool
-	// ListPadding makes each page so many bytes longer.
+	// ListPadding is the number of bytes by which each page is longer.
 	ListPadding int
-	// QuotaLag is how long the cores of a machine that was removed count.
+	// QuotaLag is how long the cores of a deleted machine still count.
 	QuotaLag time.Duration
-	// TokenLife is after how long access tokens are refused, whatever clients were reported. Default: as they were
-	// reported.
+	// TokenLife is after how long access tokens are refused, regardless of the lifetime that clients are told. Default:
+	// that lifetime.
 	TokenLife time.Duration
-	// ClockSkew is how far Azure's clock is ahead. With it, Retry-After is a date.
+	// ClockSkew is how far Azure's clock is ahead of the local one. With it, Retry-After is a date.
 	ClockSkew time.Duration
 }
 
@@ -98,7 +97,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// size is a virtual machine size that is on offer.
+// size is a virtual machine size on offer.
 type size struct {
 	name     string
 	cpus     int
@@ -106,7 +105,7 @@ type size struct {
 	gpus     int
 	arch     string
 	zones    []string
-	// restricted sizes are listed, and not for this subscription.
+	// restricted sizes are listed, but this subscription cannot use them.
 	restricted bool
 }
 
@@ -122,7 +121,7 @@ func sizes() []size {
 	}
 }
 
-// image is one of the marketplace. With a plan it is sold, if for nothing.
+// image is an image of the marketplace. If plan is set, its terms must be accepted.
 type image struct {
 	publisher, offer, sku string
 	versions              []string

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// action is what a role has to allow for an operation.
+// action returns the action that a role must allow for an operation.
 // https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
 func action(operation string) string {
 	resource, verb, _ := strings.Cut(operation, "_")
@@ -30,9 +30,10 @@ func action(operation string) string {
 	return types[resource] + "/read"
 }
 
-// permits refuses what the application's role does not allow: the operation, and the use of what a request refers to.
+// checkPermissions refuses operations that the application's role does not allow: the operation itself, and the use
+// of other resources.
 // https://learn.microsoft.com/azure/role-based-access-control/overview
-func (c *call) permits() *failure {
+func (c *call) checkPermissions() *failure {
 	if c.azure.options.Actions == nil {
 		return nil
 	}
@@ -50,7 +51,7 @@ func (c *call) permits() *failure {
 	return nil
 }
 
-// linked are the actions on what a request refers to.
+// linked returns the actions on the resources that a request refers to.
 func (c *call) linked() []string {
 	var all []string
 	need := func(action string, paths ...string) {

@@ -16,7 +16,7 @@ type route struct {
 	serve        func(c *call) Answer
 }
 
-// computeVersions are the versions of the API that are served: those of the SDK that the driver uses.
+// computeVersions returns the supported API versions, which are those of the SDK that the driver uses.
 func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
 func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
 func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }
@@ -28,7 +28,8 @@ const (
 	networkPath      = "/providers/microsoft.network"
 )
 
-// routes are all operations. A * is one segment; it is one of Names unless it is that of the subscription or the group.
+// routes returns all operations. A * in a path is one segment. It becomes one of Names, except for the subscription
+// and the resource group.
 func routes() []route {
 	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
 	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"
@@ -90,7 +91,7 @@ func routes() []route {
 const agreementPath = subscriptionPath +
 	"/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
 
-// routeOf is an operation by its name.
+// routeOf returns the route of an operation.
 func routeOf(operation string) *route {
 	all := routes()
 	if i := slices.IndexFunc(all, func(r route) bool { return r.operation == operation }); i >= 0 {
@@ -99,7 +100,7 @@ func routeOf(operation string) *route {
 	return nil
 }
 
-// match finds the operation that a request is, and the names in its path.
+// match returns the route of a request, and the names in its path.
 func match(method, path string) (*route, []string) {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	all := routes()
@@ -132,7 +133,7 @@ func (r *route) matches(method string, segments []string) ([]string, bool) {
 	return params, true
 }
 
-// at is the resource that the path names, and its ID.
+// at returns the resource that the path names, and its ID.
 func (c *call) at(k kind, name string) (*resource, string) {
 	id := c.azure.id(c.Group, k, name)
 	return c.azure.find(id), id
@@ -145,7 +146,7 @@ func (c *call) missing(k kind, name string) *failure {
 
 func gets(k kind) func(*call) Answer {
 	return func(c *call) Answer {
-		r := c.azure.check(c.azure.id(c.Group, k, c.Names[0]))
+		r := c.azure.read(c.azure.id(c.Group, k, c.Names[0]))
 		if r == nil {
 			return refuse(c.missing(k, c.Names[0]))
 		}
@@ -160,8 +161,8 @@ func (c *call) get(id string) Answer {
 	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
-// lists answers with the resources of a type in the group or, without one, in the subscription, as they were before
-// the lag.
+// lists returns a handler that lists the resources of a type in the resource group, or in the subscription without a
+// group. The list is delayed by ListLag.
 func lists(k kind) func(*call) Answer {
 	return func(c *call) Answer {
 		if c.Expand != "" && c.Filter == "" {
@@ -176,8 +177,8 @@ func lists(k kind) func(*call) Answer {
 				found = append(found, r)
 			}
 		}
-		longest := max(c.azure.options.ListLag, c.azure.options.Semantics.GoneKnown)
-		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return time.Since(r.gone) > longest })
+		maxLag := max(c.azure.options.ListLag, c.azure.options.Semantics.ReadsShowDeleted)
+		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return time.Since(r.gone) > maxLag })
 		for _, r := range c.azure.past {
 			if r.gone.After(seen) && !r.created.After(seen) && c.azure.find(r.id) == nil {
 				found = append(found, r)
@@ -195,7 +196,7 @@ func lists(k kind) func(*call) Answer {
 	}
 }
 
-// tags answers a PATCH that replaces a resource's tags.
+// tags returns a handler for a PATCH that replaces the tags of a resource.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/update-tags
 func tags(k kind) func(*call) Answer {
 	return func(c *call) Answer {

@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// freed are cores of a machine that was removed.
-type freed struct {
+// released are the cores of a machine that was deleted.
+type released struct {
 	cpus int
 	at   time.Time
 }
 
-// now is what Azure's clock shows.
+// now returns the time of Azure's clock.
 func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.ClockSkew) }
 
-// timestamp is a time of Azure's as its answers have it.
+// timestamp returns the time of Azure's clock in the format of responses.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// check is what a read of one resource finds.
-func (a *Azure) check(id string) *resource {
+// read returns the resource that a read of one resource finds.
+func (a *Azure) read(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
 	r := a.find(id)
-	if r != nil && s.NewUnknown > 0 && time.Since(r.created) < s.NewUnknown {
+	if r != nil && s.ReadsMissNew > 0 && time.Since(r.created) < s.ReadsMissNew {
 		return nil
 	}
-	if r == nil && s.GoneKnown > 0 {
+	if r == nil && s.ReadsShowDeleted > 0 {
 		for _, past := range slices.Backward(a.past) {
-			if strings.EqualFold(past.id, id) && time.Since(past.gone) < s.GoneKnown {
+			if strings.EqualFold(past.id, id) && time.Since(past.gone) < s.ReadsShowDeleted {
 				return past
 			}
 		}
@@ -38,7 +38,7 @@ func (a *Azure) check(id string) *resource {
 	return r
 }
 
-// view is a resource as reads and lists show it.
+// view returns a resource as reads and lists show it.
 func (a *Azure) view(r *resource) object {
 	out := r.show()
 	if late := a.options.Semantics.TagsLate; late > 0 && time.Since(r.created) < late {
@@ -53,7 +53,7 @@ func (a *Azure) view(r *resource) object {
 	return out
 }
 
-// upper spells segments of a resource's ID in upper case.
+// upper writes segments of a resource's ID in upper case.
 func upper(r object, segments ...int) {
 	id, _ := r["id"].(string)
 	parts := strings.Split(id, "/")
@@ -65,16 +65,16 @@ func upper(r object, segments ...int) {
 	r["id"] = strings.Join(parts, "/")
 }
 
-// goesBack reports whether a virtual machine is shown as one that is being created although it was shown as more.
+// goesBack reports whether a virtual machine is shown as being created although it was shown in a later state.
 func (a *Azure) goesBack(r *resource) bool {
-	back, age := a.options.Semantics.StateBack, time.Since(r.created)
+	back, age := a.options.Semantics.StateReverts, time.Since(r.created)
 	if a.options.Semantics.StateFlickers && r.kind == kindVM && r.state() == "Succeeded" && a.reads%2 == 0 {
 		return true
 	}
 	return r.kind == kindVM && back > 0 && age >= back && age < 2*back && r.state() == "Succeeded"
 }
 
-// arrange is a list as it is shown.
+// arrange returns a list in the order and with the omissions that Semantics asks for.
 func (c *call) arrange(all []object) []object {
 	s := c.azure.options.Semantics
 	if c.SkipToken == "" {
@@ -87,8 +87,8 @@ func (c *call) arrange(all []object) []object {
 		all = slices.Concat(all[:1], all, all[:1])
 	}
 	if s.ListsUpper {
-		for _, one := range all {
-			upper(one, 4)
+		for _, item := range all {
+			upper(item, 4)
 		}
 	}
 	if s.ListsMissPage {
@@ -106,7 +106,7 @@ func (c *call) pad(page object) {
 	}
 }
 
-// retryAfter is how an answer asks for patience.
+// retryAfter sets the header with the time after which the client may retry.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
 func (a *Azure) retryAfter(header http.Header, seconds int) {
 	header.Set("Retry-After", strconv.Itoa(seconds))
@@ -115,17 +115,17 @@ func (a *Azure) retryAfter(header http.Header, seconds int) {
 	}
 }
 
-// free counts the cores of a machine that is removed for a while.
-func (a *Azure) free(vm *resource) {
+// releaseCores keeps counting the cores of a deleted machine until QuotaLag has passed.
+func (a *Azure) releaseCores(vm *resource) {
 	if a.options.Semantics.QuotaLag > 0 {
-		a.freed = append(a.freed, freed{cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")),
+		a.released = append(a.released, released{cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")),
 			at: time.Now()})
 	}
 }
 
-// notFreed are the cores that still count although their machines are gone.
-func (a *Azure) notFreed() (n int) {
-	for _, f := range a.freed {
+// coresNotReleased returns the number of cores that still count although their machines are deleted.
+func (a *Azure) coresNotReleased() (n int) {
+	for _, f := range a.released {
 		if time.Since(f.at) < a.options.Semantics.QuotaLag {
 			n += f.cpus
 		}
@@ -133,7 +133,7 @@ func (a *Azure) notFreed() (n int) {
 	return n
 }
 
-// withClock has answers say what Azure's clock shows.
+// withClock sets the Date header to Azure's clock.
 func (a *Azure) withClock(header http.Header) {
 	if a.options.Semantics.ClockSkew != 0 {
 		header.Set("Date", a.now().UTC().Format(http.TimeFormat))

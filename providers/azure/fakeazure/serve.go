@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Endpoint is how to reach an Azure that a process serves, and who may.
+// Endpoint is the address of a fake Azure in another process, with its credentials.
 type Endpoint struct {
 	URL          string `json:"url"`
 	CAFile       string `json:"caFile"`
@@ -31,7 +31,7 @@ type Endpoint struct {
 	Subnet       string `json:"subnetID"`
 }
 
-// WriteEndpoint writes it to a file, of which readers see all or nothing.
+// WriteEndpoint writes the endpoint to a file. It renames a complete file, so that readers never see a part.
 func WriteEndpoint(path string, e Endpoint) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
@@ -51,7 +51,8 @@ func WriteEndpoint(path string, e Endpoint) error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// SelfSigned makes a certificate for an address, and returns it also as what clients have to trust.
+// SelfSigned returns a TLS configuration with a new certificate for an address, and the certificate that clients must
+// trust.
 func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 	host, _, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -71,29 +72,29 @@ func SelfSigned(address net.Addr) (*tls.Config, []byte, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12,
 			Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// State is what the operator of the cloud sees.
+// State is the state that the admin API returns.
 type State struct {
-	// Resources are as Azure.Resources has them.
+	// Resources is the result of Azure.Resources.
 	Resources []string `json:"resources"`
-	// Made is how many virtual machines there have ever been.
-	Made int `json:"made"`
-	// Tags are the virtual machines' by their names, Sizes their sizes, and Consoles the last lines of their consoles.
+	// Created is the number of virtual machines that were ever created.
+	Created int `json:"made"`
+	// Tags, Sizes and Consoles are the tags, sizes and last console lines of the virtual machines by name.
 	Tags     map[string]map[string]string `json:"tags"`
 	Sizes    map[string]string            `json:"sizes"`
 	Consoles map[string][]string          `json:"consoles"`
 }
 
-// State returns it.
+// State returns the state for the admin API.
 func (a *Azure) State() State {
-	s := State{Resources: a.Resources(), Made: a.Made(), Tags: map[string]map[string]string{}, Sizes: map[string]string{},
-		Consoles: map[string][]string{}}
+	s := State{Resources: a.Resources(), Created: a.Created(), Tags: map[string]map[string]string{},
+		Sizes: map[string]string{}, Consoles: map[string][]string{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.resources {
@@ -110,13 +111,14 @@ func (a *Azure) State() State {
 	return s
 }
 
-// WithAdmin serves this Azure and, beside it under /fake/, what its operator may do who has the key: GET state, and
-// POST faults, which answers with the number to DELETE faults/{number} with.
+// WithAdmin returns a handler that serves this Azure and its admin API under /fake/. Requests to the admin API need
+// the key. GET state returns the state, POST faults adds a fault and returns its number, and DELETE faults/{number}
+// removes it.
 func (a *Azure) WithAdmin(key string) http.Handler {
 	admin := http.NewServeMux()
 	reply := func(w http.ResponseWriter, body any) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(body) // The client may have gone.
+		_ = json.NewEncoder(w).Encode(body) // The client may have disconnected.
 	}
 	admin.HandleFunc("GET /fake/state", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.State()) })
 	admin.HandleFunc("POST /fake/faults", func(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +127,7 @@ func (a *Azure) WithAdmin(key string) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		reply(w, a.inflict(f))
+		reply(w, a.addFault(f))
 	})
 	admin.HandleFunc("DELETE /fake/faults/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var id int
@@ -133,7 +135,7 @@ func (a *Azure) WithAdmin(key string) http.Handler {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		a.heal(id)
+		a.removeFault(id)
 		reply(w, id)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +151,7 @@ func (a *Azure) WithAdmin(key string) http.Handler {
 	})
 }
 
-// Tag puts a tag on all virtual machines, as a policy of the subscription does.
+// Tag sets a tag on all virtual machines, as a policy of the subscription would.
 func (a *Azure) Tag(key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,13 +163,13 @@ func (a *Azure) Tag(key, value string) {
 	}
 }
 
-// PartTags are the tags of all resources of a type such as "disks", by their names.
-func (a *Azure) PartTags(of string) map[string]map[string]string {
+// PartTags returns the tags of all resources of a type, such as "disks", by name.
+func (a *Azure) PartTags(resourceType string) map[string]map[string]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := map[string]map[string]string{}
 	for _, r := range a.resources {
-		if !strings.HasSuffix(string(r.kind), "/"+of) {
+		if !strings.HasSuffix(string(r.kind), "/"+resourceType) {
 			continue
 		}
 		all[r.name] = map[string]string{}

@@ -13,19 +13,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
 )
 
-// schema is what the published API says of a request's body. https://github.com/Azure/azure-rest-api-specs
+// schema contains the rules of the published API for the body of a request.
+// https://github.com/Azure/azure-rest-api-specs
 type schema struct {
-	// model reads a body as the SDK's type for it does, and writes it again: what is missing then is no member.
+	// model decodes a body into the SDK's type and encodes it again. Members that are missing afterwards are unknown.
 	model func(raw []byte) ([]byte, error)
-	// required are members that must be there.
+	// required lists the members that must be present.
 	required []string
-	// readOnly are members that are ignored in requests.
+	// readOnly lists the members that are ignored in requests.
 	readOnly []string
-	// enums are the values of members. "*" is each entry of a list.
+	// enums contains the allowed values of members. "*" stands for each entry of a list.
 	enums map[string][]string
 }
 
-func through[T any](raw []byte) ([]byte, error) {
+func roundTrip[T any](raw []byte) ([]byte, error) {
 	var model T
 	if err := json.Unmarshal(raw, &model); err != nil {
 		return nil, err
@@ -35,13 +36,13 @@ func through[T any](raw []byte) ([]byte, error) {
 
 func names[T ~string](all []T) []string {
 	out := make([]string, len(all))
-	for i, one := range all {
-		out[i] = string(one)
+	for i, value := range all {
+		out[i] = string(value)
 	}
 	return out
 }
 
-// diskEnums are those of the members of a disk in a virtual machine.
+// diskEnums returns the allowed values of the members of a disk in a virtual machine.
 func diskEnums(at string) map[string][]string {
 	return map[string][]string{
 		at + ".createOption":                   names(armcompute.PossibleDiskCreateOptionTypesValues()),
@@ -65,7 +66,7 @@ func vmSchema() schema {
 	maps.Copy(enums, diskEnums("properties.storageProfile.osDisk"))
 	maps.Copy(enums, diskEnums("properties.storageProfile.dataDisks.*"))
 	return schema{
-		model: through[armcompute.VirtualMachine],
+		model: roundTrip[armcompute.VirtualMachine],
 		required: []string{
 			"location", "properties.hardwareProfile.vmSize", "properties.storageProfile.osDisk.createOption",
 			"properties.osProfile.computerName",
@@ -82,18 +83,18 @@ func vmSchema() schema {
 // vmUpdateSchema follows https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func vmUpdateSchema() schema {
 	s := vmSchema()
-	s.model, s.required = through[armcompute.VirtualMachineUpdate], nil
+	s.model, s.required = roundTrip[armcompute.VirtualMachineUpdate], nil
 	return s
 }
 
 // diskUpdateSchema follows https://learn.microsoft.com/rest/api/compute/disks/update
-func diskUpdateSchema() schema { return schema{model: through[armcompute.DiskUpdate]} }
+func diskUpdateSchema() schema { return schema{model: roundTrip[armcompute.DiskUpdate]} }
 
 // nicSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
 func nicSchema() schema {
 	ip := "properties.ipConfigurations.*"
 	return schema{
-		model:    through[armnetwork.Interface],
+		model:    roundTrip[armnetwork.Interface],
 		required: []string{"location", "properties.ipConfigurations", ip + ".name", ip + ".properties.subnet.id"},
 		readOnly: []string{
 			"name", "type", "etag", "properties.provisioningState", "properties.macAddress", "properties.virtualMachine",
@@ -110,7 +111,7 @@ func nicSchema() schema {
 // ipSchema follows https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
 func ipSchema() schema {
 	return schema{
-		model:    through[armnetwork.PublicIPAddress],
+		model:    roundTrip[armnetwork.PublicIPAddress],
 		required: []string{"location"},
 		readOnly: []string{"name", "type", "etag", "properties.provisioningState", "properties.ipConfiguration",
 			"properties.ipAddress", "properties.resourceGuid"},
@@ -123,7 +124,7 @@ func ipSchema() schema {
 	}
 }
 
-// check holds a body to its schema, and takes what is read-only out of it.
+// check validates a body and removes the read-only members.
 func (s schema) check(body object) *failure {
 	for _, path := range s.readOnly {
 		keys := strings.Split(path, ".")
@@ -164,7 +165,7 @@ func (s schema) check(body object) *failure {
 	return checkTags(body)
 }
 
-// unknown returns the path of a member that the model has not.
+// unknown returns the path of a member that the model does not have.
 func unknown(path string, sent, model any) string {
 	switch sent := sent.(type) {
 	case object:
@@ -179,8 +180,8 @@ func unknown(path string, sent, model any) string {
 			if _, known := in[key]; !known {
 				return strings.TrimPrefix(path+"."+key, ".")
 			}
-			if deeper := unknown(path+"."+key, value, in[key]); deeper != "" {
-				return deeper
+			if member := unknown(path+"."+key, value, in[key]); member != "" {
+				return member
 			}
 		}
 	case []any:
@@ -189,15 +190,15 @@ func unknown(path string, sent, model any) string {
 			return path
 		}
 		for i := range sent {
-			if deeper := unknown(fmt.Sprintf("%s[%d]", path, i), sent[i], in[i]); deeper != "" {
-				return deeper
+			if member := unknown(fmt.Sprintf("%s[%d]", path, i), sent[i], in[i]); member != "" {
+				return member
 			}
 		}
 	}
 	return ""
 }
 
-// visit returns what is at a path, several values where it goes through lists. A list that is not there has none.
+// visit returns the values at a path, which are several if the path contains lists. A missing list has no values.
 func visit(at any, path []string) []any {
 	if len(path) == 0 {
 		return []any{at}
@@ -216,8 +217,8 @@ func visit(at any, path []string) []any {
 
 var vmNameFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,62}[A-Za-z0-9])?$`)
 
-// checkTags holds tags to Azure's limits.
-// checkTags follows https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
+// checkTags checks tags against Azure's limits.
+// https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources
 func checkTags(body object) *failure {
 	tags, _ := body["tags"].(object)
 	if len(tags) > 50 {
@@ -235,7 +236,7 @@ func checkTags(body object) *failure {
 			return fail(http.StatusBadRequest, "InvalidTagValueLength", "The value of tag '%s' is longer than 256 characters.",
 				name)
 		case folded[strings.ToLower(name)]:
-			return fail(http.StatusBadRequest, "DuplicateTagName", "The tag name '%s' is there twice.", name)
+			return fail(http.StatusBadRequest, "DuplicateTagName", "The tag name '%s' is used twice.", name)
 		}
 		folded[strings.ToLower(name)] = true
 	}

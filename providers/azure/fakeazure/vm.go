@@ -10,10 +10,11 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// machine is what is not in a virtual machine's resource: what nobody reads back, and the power.
+// machine contains the properties of a virtual machine that are not in its resource: write-only ones, and the power
+// state.
 type machine struct {
-	power      string // "running", "deallocated" …; empty before there is any
-	failed     string // the code of a creation that failed
+	power      string // "running", "deallocated" and so on, or empty before the first boot
+	failed     string // the error code if the creation failed
 	customData []byte
 	boots      int
 	hosted     bool
@@ -21,11 +22,12 @@ type machine struct {
 	console    []string
 }
 
-// maxCustomData is before it is encoded. https://learn.microsoft.com/azure/virtual-machines/custom-data
+// maxCustomData is the size limit before the encoding.
+// https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxCustomData = 65535
 
-// putVM makes a virtual machine. Of one that is there it changes tags only: all else is refused as a change of what
-// cannot change, more strictly than Azure does.
+// putVM creates a virtual machine. If the machine exists, only its tags can change. All other changes are refused,
+// even some that Azure allows.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
@@ -52,16 +54,16 @@ func (c *call) putVM() Answer {
 	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindVM, body: c.body,
 		vm: &machine{customData: customData}}
 	a.add(r)
-	a.made++
+	a.created++
 	properties := r.properties()
-	delete(child(properties, "osProfile"), "customData") // It is never returned.
+	delete(child(properties, "osProfile"), "customData") // Azure never returns it.
 	properties["vmId"], properties["timeCreated"] = uuid(), a.timestamp()
 	a.attach(r)
 	r.setState("Creating")
 	failure := c.asyncFailure
 	return a.operate(r, a.options.Boot, func() *failed {
 		if failure != nil {
-			// It stays, to be checked, and to be deleted.
+			// The failed machine stays, so that clients can read and delete it.
 			// https://learn.microsoft.com/azure/virtual-machines/states-billing
 			r.vm.failed = failure.code
 			r.setState("Failed")
@@ -73,22 +75,22 @@ func (c *call) putVM() Answer {
 	}).accepted(http.StatusCreated, r.show())
 }
 
-// failed is failure, where a variable has that name.
+// failed is an alias for failure, for use where a variable has that name.
 type failed = failure
 
-// checkVM checks what a new virtual machine refers to and needs.
+// checkVM checks the properties of a new virtual machine and the resources that it refers to.
 func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	a := c.azure
-	bad := func(code, format string, args ...any) (_ []byte, f *failure) {
+	badRequest := func(code, format string, args ...any) (_ []byte, f *failure) {
 		return nil, fail(http.StatusBadRequest, code, format, args...)
 	}
 	// https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 	if !vmNameFormat.MatchString(name) ||
 		!vmNameFormat.MatchString(text(c.body, "properties", "osProfile", "computerName")) {
-		return bad("InvalidParameter", "The name '%s' of the virtual machine or computer is invalid.", name)
+		return badRequest("InvalidParameter", "The name '%s' of the virtual machine or computer is invalid.", name)
 	}
 	if !strings.EqualFold(text(c.body, "location"), a.options.Location) {
-		return bad("LocationNotAvailableForResourceType",
+		return badRequest("LocationNotAvailableForResourceType",
 			"The provided location '%s' is not available for resource type '%s'.", text(c.body, "location"), kindVM)
 	}
 	size, f := a.checkSize(text(c.body, "properties", "hardwareProfile", "vmSize"), c.body)
@@ -104,13 +106,13 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	// https://learn.microsoft.com/azure/virtual-machines/linux/create-ssh-keys-detailed
 	linux := child(child(child(c.body, "properties"), "osProfile"), "linuxConfiguration")
 	if text(c.body, "properties", "osProfile", "adminPassword") == "" && len(list(linux, "ssh", "publicKeys")) == 0 {
-		return bad("InvalidParameter",
+		return badRequest("InvalidParameter",
 			"Authentication using either SSH or by user name and password must be enabled in Linux profile.")
 	}
 	if encoded := text(c.body, "properties", "osProfile", "customData"); encoded != "" {
 		data, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(data) > maxCustomData {
-			return bad("InvalidParameter",
+			return badRequest("InvalidParameter",
 				"Custom data in OSProfile must be in Base64 encoding and with a maximum length of %d characters.", maxCustomData)
 		}
 		customData = data
@@ -118,31 +120,31 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	// https://learn.microsoft.com/azure/virtual-machines/availability-set-overview
 	if len(list(object{"z": c.body["zones"]}, "z")) == 0 && c.body["zones"] != nil &&
 		dig(c.body, "properties", "availabilitySet") != nil {
-		return bad("BadRequest", "Availability Zone and Availability Set cannot be specified together.")
+		return badRequest("BadRequest", "Availability Zone and Availability Set cannot be specified together.")
 	}
 	if text(c.body, "properties", "priority") == "" && (dig(c.body, "properties", "evictionPolicy") != nil ||
 		dig(c.body, "properties", "billingProfile") != nil) {
 		// https://learn.microsoft.com/azure/virtual-machines/spot-vms
-		return bad("OperationNotAllowed", "Eviction policy and max price can be set only on Azure Spot Virtual Machines.")
+		return badRequest("OperationNotAllowed", "Eviction policy and max price can be set only on Azure Spot Virtual Machines.")
 	}
 	if f := c.checkDisks(name); f != nil {
 		return nil, f
 	}
 	interfaces := list(c.body, "properties", "networkProfile", "networkInterfaces")
 	if len(interfaces) == 0 {
-		return bad("InvalidParameter", "The virtual machine must have at least one network interface.")
+		return badRequest("InvalidParameter", "The virtual machine must have at least one network interface.")
 	}
 	for _, reference := range interfaces {
 		nic := a.find(text(reference, "id"))
 		switch {
 		case nic == nil || nic.kind != kindNIC:
-			return bad("InvalidResourceReference", "Resource %s referenced by virtual machine %s was not found.",
+			return badRequest("InvalidResourceReference", "Resource %s referenced by virtual machine %s was not found.",
 				text(reference, "id"), name)
 		case nic.state() != "Succeeded":
-			return bad("ReferencedResourceNotProvisioned",
+			return badRequest("ReferencedResourceNotProvisioned",
 				"Cannot proceed with operation since resource %s is not in Succeeded state.", nic.id)
 		case text(nic.body, "properties", "virtualMachine", "id") != "":
-			return bad("NicInUse", "Network Interface %s is used by existing resource %s.", nic.id,
+			return badRequest("NicInUse", "Network Interface %s is used by existing resource %s.", nic.id,
 				text(nic.body, "properties", "virtualMachine", "id"))
 		}
 	}
@@ -181,13 +183,13 @@ func (c *call) checkDisks(name string) *failure {
 	return nil
 }
 
-// attach makes the disks, and gives the interfaces to the machine.
+// attach creates the disks and attaches the interfaces to the machine.
 func (a *Azure) attach(vm *resource) {
 	os := child(child(vm.properties(), "storageProfile"), "osDisk")
 	if os["diskSizeGB"] == nil {
 		os["diskSizeGB"] = 30
 	}
-	if dig(os, "diffDiskSettings") == nil { // An ephemeral disk is no resource.
+	if dig(os, "diffDiskSettings") == nil { // An ephemeral disk is not a resource.
 		a.addDisk(vm, os, os["diskSizeGB"])
 	}
 	for _, disk := range list(vm.body, "properties", "storageProfile", "dataDisks") {
@@ -200,10 +202,10 @@ func (a *Azure) attach(vm *resource) {
 	}
 }
 
-// getVM returns a virtual machine, with the state of its power where that is asked for.
+// getVM returns a virtual machine, with its power state if the request asks for it.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/get
 func (c *call) getVM() Answer {
-	r := c.azure.check(c.azure.id(c.Group, kindVM, c.Names[0]))
+	r := c.azure.read(c.azure.id(c.Group, kindVM, c.Names[0]))
 	if r == nil {
 		return refuse(c.missing(kindVM, c.Names[0]))
 	}
@@ -227,7 +229,7 @@ func (c *call) getVM() Answer {
 	return answer(http.StatusOK, out)
 }
 
-// patchVM changes tags and size.
+// patchVM changes tags and size, and the delete options of disks and interfaces.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func (c *call) patchVM() Answer {
 	a := c.azure
@@ -258,12 +260,12 @@ func (c *call) patchVM() Answer {
 		}
 	}
 	wanted := text(properties, "hardwareProfile", "vmSize")
-	was := text(r.body, "properties", "hardwareProfile", "vmSize")
-	resized := wanted != "" && wanted != was
+	oldSize := text(r.body, "properties", "hardwareProfile", "vmSize")
+	resized := wanted != "" && wanted != oldSize
 	if resized {
 		to, f := a.checkSize(wanted, r.body)
 		if f == nil {
-			f = a.checkQuota(to.cpus - a.cpusOf(was))
+			f = a.checkQuota(to.cpus - a.cpusOf(oldSize))
 		}
 		if f != nil {
 			return refuse(f)
@@ -294,8 +296,8 @@ func notChanged(path string) *failure {
 	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
 }
 
-// changeDeleteOptions puts the delete options of wanted into a part of a virtual machine. Nothing else of its disks and
-// interfaces can change without detaching them, and a list must name them all.
+// changeDeleteOptions copies the delete options of wanted into a part of a virtual machine. Other properties of disks
+// and interfaces cannot change unless these are detached, and a list must contain all entries.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func changeDeleteOptions(has, wanted any, path string) *failure {
 	switch wanted := wanted.(type) {
@@ -333,7 +335,7 @@ func changeDeleteOptions(has, wanted any, path string) *failure {
 	return nil
 }
 
-// deleteVM removes a virtual machine, and with it what it was asked to.
+// deleteVM deletes a virtual machine, and the parts whose delete option is "Delete".
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func (c *call) deleteVM() Answer {
 	a := c.azure
@@ -346,12 +348,12 @@ func (c *call) deleteVM() Answer {
 		a.halt(r, "")
 		a.release(r)
 		a.remove(r)
-		a.free(r)
+		a.releaseCores(r)
 		return nil
 	}).accepted(http.StatusAccepted, nil)
 }
 
-// busy refuses what cannot be done while something else is.
+// busy refuses requests that are not possible during another operation.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // (OperationNotAllowed, Conflict)
 func (r *resource) busy() *failure {
@@ -366,7 +368,7 @@ func (r *resource) busy() *failure {
 	return nil
 }
 
-// release removes the parts of a machine whose delete option reports it, and lets go of the others.
+// release detaches the parts of a machine, and deletes those whose delete option is "Delete".
 func (a *Azure) release(vm *resource) {
 	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))
@@ -378,7 +380,7 @@ func (a *Azure) release(vm *resource) {
 		if text(reference, "properties", "deleteOption") != "Delete" {
 			continue
 		}
-		a.dropNIC(nic)
+		a.removeNIC(nic)
 		for _, ip := range list(nic.body, "properties", "ipConfigurations") {
 			if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil &&
 				text(public.body, "properties", "deleteOption") == "Delete" {
@@ -402,14 +404,14 @@ func (a *Azure) release(vm *resource) {
 	}
 }
 
-// The three that change the power.
+// These three operations change the power state.
 // https://learn.microsoft.com/azure/virtual-machines/states-billing
 
 func (c *call) deallocateVM() Answer { return c.power(c.Names[0], "deallocating", "deallocated") }
 func (c *call) powerOffVM() Answer   { return c.power(c.Names[0], "stopping", "stopped") }
 func (c *call) startVM() Answer      { return c.power(c.Names[0], "starting", "running") }
 
-func (c *call) power(name, by, to string) Answer {
+func (c *call) power(name, transition, to string) Answer {
 	a := c.azure
 	r, _ := c.at(kindVM, name)
 	if r == nil {
@@ -424,11 +426,12 @@ func (c *call) power(name, by, to string) Answer {
 			"VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
 	}
 	if to == "running" && c.asyncFailure != nil {
-		// What was deallocated has lost its place. https://learn.microsoft.com/azure/virtual-machines/allocation-failure
+		// A deallocated machine has lost its capacity.
+		// https://learn.microsoft.com/azure/virtual-machines/allocation-failure
 		return a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).accepted(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
-		r.vm.power = by
+		r.vm.power = transition
 		r.touch()
 	}
 	return a.operate(r, a.options.Change, func() *failure {

@@ -1,5 +1,5 @@
-// Package machine is the providerSpec of the Azure provider: what it may say, and what is refused with the field that
-// is wrong. It knows nothing of Azure's SDK but how resource IDs are written.
+// Package machine contains the providerSpec of the Azure provider and its validation. Of Azure's SDK it uses only the
+// parser of resource IDs.
 package machine
 
 import (
@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// What a providerSpec says it is.
+// These are the API version and kind of a providerSpec.
 const (
 	APIVersion = "azure.machinist.dev/v1beta1"
 	Kind       = "AzureMachine"
@@ -23,17 +23,17 @@ type Spec struct {
 
 	// Location is the region, such as "westeurope". Required.
 	Location string `json:"location"`
-	// ResourceGroup is where everything of a machine is made. It must exist. Required.
+	// ResourceGroup contains all resources of a machine. It must exist. Required.
 	ResourceGroup string `json:"resourceGroup"`
-	// VMSize is such as "Standard_D4s_v5". Required.
+	// VMSize is the size, such as "Standard_D4s_v5". Required.
 	VMSize string `json:"vmSize"`
-	// Image is what the machine boots. Required.
+	// Image is the image from which the machine boots. Required.
 	Image Image `json:"image"`
-	// OSDisk is the machine's first disk. By default it is as the image says.
+	// OSDisk is the machine's first disk. By default it has the properties of the image.
 	OSDisk OSDisk `json:"osDisk,omitzero"`
-	// DataDisks are made empty with the machine and go with it; at most 64.
+	// DataDisks are empty disks that are created and deleted with the machine; at most 64.
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
-	// NetworkInterfaces are the machine's, the first one its primary; 1 to 8.
+	// NetworkInterfaces are the machine's network interfaces, the primary one first; 1 to 8.
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces"`
 
 	// Zone is the availability zone, such as "1". By default the machine is in none.
@@ -42,93 +42,94 @@ type Spec struct {
 	AvailabilitySetID string `json:"availabilitySetID,omitempty"`
 	// ScaleSetID is the resource ID of the scale set with flexible orchestration to join.
 	ScaleSetID string `json:"scaleSetID,omitempty"`
-	// FaultDomain is the scale set's fault domain. By default Azure chooses. It needs ScaleSetID.
+	// FaultDomain is the fault domain of the scale set. It needs ScaleSetID. Default: Azure's choice.
 	FaultDomain *int32 `json:"faultDomain,omitempty"`
-	// CapacityReservationGroupID is the resource ID of the reservation to make the machine from.
+	// CapacityReservationGroupID is the resource ID of the group of reservations from which to take the machine.
 	CapacityReservationGroupID string `json:"capacityReservationGroupID,omitempty"`
-	// Spot asks for spare capacity, which Azure may take back. By default the machine is a regular one.
+	// Spot requests spare capacity, which Azure may take back. By default the machine is a regular one.
 	Spot *Spot `json:"spot,omitempty"`
 
-	// Identity is what the machine may authenticate to Azure as. By default it has none.
+	// Identity contains the identities with which the machine can authenticate to Azure. By default it has none.
 	Identity Identity `json:"identity,omitzero"`
-	// Tags are put on the machine, its disks, interfaces and addresses, beside Machinist's; at most 40.
+	// Tags are set on the machine, its disks, interfaces and addresses, in addition to Machinist's tags; at most 40.
 	Tags map[string]string `json:"tags,omitempty"`
 	// AdminUsername is the user who may log in. Default: "machinist".
 	AdminUsername string `json:"adminUsername,omitempty"`
-	// SSHPublicKey is that user's key in OpenSSH's format. Azure makes no Linux machine without one. Required.
+	// SSHPublicKey is that user's key in OpenSSH format. Azure creates no Linux machine without one. Required.
 	SSHPublicKey string `json:"sshPublicKey"`
-	// EncryptionAtHost encrypts temporary disks and caches too. The subscription has to be registered for it.
+	// EncryptionAtHost encrypts temporary disks and caches, too. The subscription must be registered for it.
 	EncryptionAtHost bool `json:"encryptionAtHost,omitempty"`
-	// BootDiagnostics keeps the serial console's output. By default it is not kept.
+	// BootDiagnostics keeps the output of the serial console. By default it is not kept.
 	BootDiagnostics *BootDiagnostics `json:"bootDiagnostics,omitempty"`
 
-	// Resize says whether another VMSize is given to a machine in place. Default: "Never".
+	// Resize decides whether VMSize changes in place. Default: "Never".
 	Resize Resize `json:"resize,omitempty"`
 }
 
-// Image has exactly one of the three IDs or Marketplace.
+// Image contains exactly one of the three IDs and Marketplace.
 type Image struct {
 	// Marketplace is an image that a publisher offers.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
 	// GalleryImageID is the resource ID of a managed image, or of an image or image version in a compute gallery.
-	// Without a version it is the latest one at the time that a machine is made.
+	// Without a version, each new machine gets the latest one.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
-	// CommunityGalleryImageID is such as "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
+	// CommunityGalleryImageID has the format "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
 	CommunityGalleryImageID string `json:"communityGalleryImageID,omitempty"`
-	// SharedGalleryImageID is such as "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
+	// SharedGalleryImageID has the format "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
 	SharedGalleryImageID string `json:"sharedGalleryImageID,omitempty"`
 	// Plan is the purchase plan of an image that has one.
 	Plan *Plan `json:"plan,omitempty"`
 }
 
-// MarketplaceImage names an image of the marketplace.
+// MarketplaceImage identifies an image of the marketplace.
 type MarketplaceImage struct {
 	Publisher string `json:"publisher"`
 	Offer     string `json:"offer"`
 	SKU       string `json:"sku"`
-	// Version is such as "22.04.202506100", or "latest".
+	// Version is a version, such as "22.04.202506100", or "latest".
 	Version string `json:"version"`
 }
 
-// Plan is a purchase plan. The terms of one are accepted once for a subscription.
+// Plan is a purchase plan. Its terms are accepted once for each subscription.
 type Plan struct {
 	Name      string `json:"name"`
 	Product   string `json:"product"`
 	Publisher string `json:"publisher"`
-	// AcceptTerms lets the provider accept the terms where nobody has yet. By default a machine is not made then.
+	// AcceptTerms allows the provider to accept the terms if they are not accepted yet. By default, no machine is
+	// created until they are accepted.
 	AcceptTerms bool `json:"acceptTerms,omitempty"`
 }
 
-// OSDisk is the disk that a machine boots from.
+// OSDisk is the disk from which a machine boots.
 type OSDisk struct {
 	// SizeGiB is 1 to 4095. Default: the image's size.
 	SizeGiB int32 `json:"sizeGiB,omitempty"`
-	// StorageAccountType is one of StorageAccountTypes, but for the two that cannot boot. Default: Azure's for the VM
-	// size.
+	// StorageAccountType is one of StorageAccountTypes, except the two that cannot boot. Default: Azure's choice for the
+	// VM size.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. Default: Azure's.
+	// Caching is None, ReadOnly or ReadWrite. Default: Azure's choice.
 	Caching string `json:"caching,omitempty"`
 	// DiskEncryptionSetID is the resource ID of the set whose key encrypts the disk. Default: a key of the platform.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
-	// Ephemeral keeps the disk on the host: it is fast and lost when the machine moves or is deallocated.
+	// Ephemeral keeps the disk on the host. It is fast, and it is lost when the machine moves or is deallocated.
 	Ephemeral *Ephemeral `json:"ephemeral,omitempty"`
 }
 
-// Ephemeral says where on the host a disk is.
+// Ephemeral is the place on the host where a disk is kept.
 type Ephemeral struct {
-	// Placement is CacheDisk, ResourceDisk or NvmeDisk. Default: Azure's for the VM size.
+	// Placement is CacheDisk, ResourceDisk or NvmeDisk. Default: Azure's choice for the VM size.
 	Placement string `json:"placement,omitempty"`
 }
 
-// DataDisk is a disk beside the first one.
+// DataDisk is an additional disk.
 type DataDisk struct {
-	// LUN identifies the disk in the machine, 0 to 63. Required, each once.
+	// LUN identifies the disk in the machine, 0 to 63. It must be unique. Required.
 	LUN *int32 `json:"lun"`
 	// SizeGiB is 1 to 65536. Required.
 	SizeGiB int32 `json:"sizeGiB"`
-	// StorageAccountType is one of StorageAccountTypes. Default: Azure's.
+	// StorageAccountType is one of StorageAccountTypes. Default: Azure's choice.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. Default: Azure's.
+	// Caching is None, ReadOnly or ReadWrite. Default: Azure's choice.
 	Caching string `json:"caching,omitempty"`
 	// DiskEncryptionSetID is the resource ID of the set whose key encrypts the disk. Default: a key of the platform.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
@@ -138,13 +139,13 @@ type DataDisk struct {
 type NetworkInterface struct {
 	// SubnetID is the resource ID of the subnet. Required.
 	SubnetID string `json:"subnetID"`
-	// PublicIP gives the interface a public address of its own.
+	// PublicIP gives the interface its own public address.
 	PublicIP bool `json:"publicIP,omitempty"`
-	// AcceleratedNetworking is for VM sizes that can.
+	// AcceleratedNetworking needs a VM size that supports it.
 	AcceleratedNetworking bool `json:"acceleratedNetworking,omitempty"`
-	// IPForwarding lets the interface take traffic for other addresses, as some network plugins need.
+	// IPForwarding lets the interface accept traffic for other addresses, as some network plugins require.
 	IPForwarding bool `json:"ipForwarding,omitempty"`
-	// SecurityGroupID is the resource ID of a network security group. Default: the subnet's only.
+	// SecurityGroupID is the resource ID of a network security group, in addition to that of the subnet.
 	SecurityGroupID string `json:"securityGroupID,omitempty"`
 	// ApplicationSecurityGroupIDs are the resource IDs of groups to join.
 	ApplicationSecurityGroupIDs []string `json:"applicationSecurityGroupIDs,omitempty"`
@@ -152,28 +153,28 @@ type NetworkInterface struct {
 	LoadBalancerBackendPoolIDs []string `json:"loadBalancerBackendPoolIDs,omitempty"`
 }
 
-// Spot are the conditions of spare capacity.
+// Spot contains the conditions for spare capacity.
 type Spot struct {
-	// MaxPrice is in US dollars an hour; -1, the default, is the price of a regular machine.
+	// MaxPrice is in US dollars per hour. The default -1 means the price of a regular machine.
 	MaxPrice *float64 `json:"maxPrice,omitempty"`
-	// EvictionPolicy is Delete or Deallocate. Default: Delete, so that an evicted machine is replaced.
+	// EvictionPolicy is Delete or Deallocate. Default: Delete, so that Machinist replaces an evicted machine.
 	EvictionPolicy string `json:"evictionPolicy,omitempty"`
 }
 
-// Identity are the managed identities of a machine.
+// Identity contains the managed identities of a machine.
 type Identity struct {
 	SystemAssigned bool `json:"systemAssigned,omitempty"`
 	// UserAssignedIDs are resource IDs.
 	UserAssignedIDs []string `json:"userAssignedIDs,omitempty"`
 }
 
-// BootDiagnostics says where the console's output is kept.
+// BootDiagnostics is the storage of the console's output.
 type BootDiagnostics struct {
 	// StorageURI is the blob endpoint of a storage account. Default: storage that Azure manages.
 	StorageURI string `json:"storageURI,omitempty"`
 }
 
-// Resize is whether, and how, a machine's size changes in place.
+// Resize is the way in which the size of a machine changes.
 type Resize string
 
 const (
@@ -185,7 +186,7 @@ const (
 
 const defaultAdmin = "machinist"
 
-// ParseSpec reads a providerSpec, checks it and fills in defaults. Its errors are InvalidArgument and name the field.
+// ParseSpec parses and validates a providerSpec and sets defaults. Its errors are InvalidArgument and name the field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {
@@ -206,5 +207,5 @@ func ParseSpec(raw []byte) (Spec, error) {
 	return s, nil
 }
 
-// TagNames are the names of the tags, sorted and with commas between them.
+// TagNames returns the sorted names of the tags, separated by commas.
 func (s *Spec) TagNames() string { return strings.Join(slices.Sorted(maps.Keys(s.Tags)), ",") }

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// The IDs of resources that specifications refer to.
+// These are the IDs of resources that specifications refer to.
 const (
 	subscription = sample.Subscription
 	subnet       = sample.Subnet
@@ -31,7 +31,7 @@ const (
 	pool       = inGroup + "Microsoft.Network/loadBalancers/lb/backendAddressPools/nodes"
 	someone    = inGroup + "Microsoft.ManagedIdentity/userAssignedIdentities/node"
 	community  = "/CommunityGalleries/azurelinux/Images/node/Versions/latest"
-	rsaKey     = "ssh-rsa " + "AAAAB3NzaC1yc2EAAAADAQABAAABgQDMachinistMachinistMachinist" + " somebody@example.com"
+	rsaKey     = "ssh-rsa " + "AAAAB3NzaC1yc2EAAAADAQABAAABgQDMachinistMachinistMachinist" + " user@example.com"
 	blob       = "https://account.blob.core.windows.net/"
 	privateKey = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB"
 )
@@ -54,7 +54,7 @@ func disk(more ...any) []any {
 	return []any{d}
 }
 
-// full has every field.
+// full returns a specification with every field.
 func full() []byte {
 	return sample.Spec(
 		"image", map[string]any{"galleryImageID": gallery, "plan": map[string]any{"name": "stable-gen2", "product": "flatcar",
@@ -74,22 +74,22 @@ func full() []byte {
 	)
 }
 
-func TestSpecificationsThatWork(t *testing.T) {
+func TestParseSpecAcceptsValidSpecs(t *testing.T) {
 	for name, raw := range map[string][]byte{
-		"the base":        sample.Spec(),
-		"everything":      full(),
-		"spot":            sample.Spec("spot", map[string]any{}),
-		"spot, with less": sample.Spec("spot", map[string]any{"maxPrice": 0.01234, "evictionPolicy": "Deallocate"}),
-		"ephemeral":       sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{"placement": "NvmeDisk"}}),
-		"community image": sample.Spec("image", map[string]any{"communityGalleryImageID": community}),
+		"base":             sample.Spec(),
+		"all fields":       full(),
+		"spot":             sample.Spec("spot", map[string]any{}),
+		"spot with policy": sample.Spec("spot", map[string]any{"maxPrice": 0.01234, "evictionPolicy": "Deallocate"}),
+		"ephemeral":        sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{"placement": "NvmeDisk"}}),
+		"community image":  sample.Spec("image", map[string]any{"communityGalleryImageID": community}),
 		"shared image": sample.Spec("image",
 			map[string]any{"sharedGalleryImageID": strings.Replace(community, "Community", "Shared", 1)}),
 		"latest gallery": sample.Spec("image",
 			map[string]any{"galleryImageID": strings.TrimSuffix(gallery, "/versions/1.0.0")}),
-		"no zone": sample.Spec("zone", nil, "availabilitySetID", avset),
-		"other case": sample.Spec("availabilitySetID", nil, "networkInterfaces",
+		"availability set": sample.Spec("zone", nil, "availabilitySetID", avset),
+		"ID in lower case": sample.Spec("availabilitySetID", nil, "networkInterfaces",
 			[]any{map[string]any{"subnetID": strings.ToLower(subnet)}}),
-		"eight nics": sample.Spec("networkInterfaces",
+		"eight interfaces": sample.Spec("networkInterfaces",
 			append(append(append(nic(), nic()...), append(nic(), nic()...)...),
 				append(append(nic(), nic()...), append(nic(), nic()...)...)...)),
 	} {
@@ -99,18 +99,18 @@ func TestSpecificationsThatWork(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
+func TestParseSpecSetsDefaults(t *testing.T) {
 	s, err := machine.ParseSpec(sample.Spec("spot", map[string]any{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.AdminUsername != "machinist" || s.Resize != machine.ResizeNever || s.Spot.EvictionPolicy != "Delete" {
-		t.Errorf("got %q, %q, %q", s.AdminUsername, s.Resize, s.Spot.EvictionPolicy)
+		t.Errorf("got the defaults %q, %q, %q", s.AdminUsername, s.Resize, s.Spot.EvictionPolicy)
 	}
 }
 
-// Every field of the specification is in the one that has all; a new one without tests is found here.
-func TestEveryFieldIsTried(t *testing.T) {
+// Each field of the specification must occur in the tests, so a new field without tests fails here.
+func TestEveryFieldHasTest(t *testing.T) {
 	given := map[string]bool{}
 	for _, raw := range [][]byte{
 		full(), sample.Spec(), sample.Spec("zone", nil, "availabilitySetID", avset, "spot",
@@ -137,7 +137,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			at := strings.TrimPrefix(path+"."+name, ".")
 			if !given[at] {
-				t.Errorf("no specification of these tests has the field %s", at)
+				t.Errorf("no specification in these tests has the field %s", at)
 			}
 			visit(at, field.Type)
 		}
@@ -149,17 +149,17 @@ func collect(path string, value any, into map[string]bool) {
 	into[path] = true
 	switch value := value.(type) {
 	case map[string]any:
-		for key, deeper := range value {
-			collect(strings.TrimPrefix(path+"."+key, "."), deeper, into)
+		for key, child := range value {
+			collect(strings.TrimPrefix(path+"."+key, "."), child, into)
 		}
 	case []any:
-		for _, deeper := range value {
-			collect(path, deeper, into)
+		for _, child := range value {
+			collect(path, child, into)
 		}
 	}
 }
 
-func TestSpecificationsAreRefusedByField(t *testing.T) {
+func TestParseSpecRefusesInvalidFields(t *testing.T) {
 	manyTags := map[string]any{}
 	for i := range 41 {
 		manyTags[fmt.Sprint("t", i)] = ""
@@ -168,96 +168,96 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 		raw   []byte
 		field string
 	}{
-		"an unknown field":             {sample.Spec("osDisk.kind", "x"), "osDisk.kind"},
-		"no location":                  {sample.Spec("location", nil), "location"},
-		"a location with a space":      {sample.Spec("location", "West Europe"), "location"},
-		"no resource group":            {sample.Spec("resourceGroup", ""), "resourceGroup"},
-		"a group that leads elsewhere": {sample.Spec("resourceGroup", "a/../../b"), "resourceGroup"},
-		"a group that ends in a dot":   {sample.Spec("resourceGroup", "a."), "resourceGroup"},
-		"a size that leads elsewhere":  {sample.Spec("vmSize", "../x"), "vmSize"},
-		"no image":                     {sample.Spec("image", map[string]any{}), "image"},
-		"two images":                   {sample.Spec("image.galleryImageID", gallery), "image"},
-		"no version":                   {sample.Spec("image.marketplace.version", nil), "image.marketplace.version"},
-		"a strange publisher":          {sample.Spec("image.marketplace.publisher", "a b"), "image.marketplace.publisher"},
-		"an image that is a disk": {sample.Spec("image", map[string]any{"galleryImageID": inGroup +
+		"unknown field":                  {sample.Spec("osDisk.kind", "x"), "osDisk.kind"},
+		"missing location":               {sample.Spec("location", nil), "location"},
+		"location with a space":          {sample.Spec("location", "West Europe"), "location"},
+		"empty resource group":           {sample.Spec("resourceGroup", ""), "resourceGroup"},
+		"resource group with a path":     {sample.Spec("resourceGroup", "a/../../b"), "resourceGroup"},
+		"resource group ending in a dot": {sample.Spec("resourceGroup", "a."), "resourceGroup"},
+		"size with a path":               {sample.Spec("vmSize", "../x"), "vmSize"},
+		"empty image":                    {sample.Spec("image", map[string]any{}), "image"},
+		"two images":                     {sample.Spec("image.galleryImageID", gallery), "image"},
+		"missing image version":          {sample.Spec("image.marketplace.version", nil), "image.marketplace.version"},
+		"publisher with a space":         {sample.Spec("image.marketplace.publisher", "a b"), "image.marketplace.publisher"},
+		"ID of a disk as image": {sample.Spec("image", map[string]any{"galleryImageID": inGroup +
 			"Microsoft.Compute/disks/d"}), "image.galleryImageID"},
-		"an image by its name": {sample.Spec("image", map[string]any{"galleryImageID": "ubuntu"}),
+		"image name instead of ID": {sample.Spec("image", map[string]any{"galleryImageID": "ubuntu"}),
 			"image.galleryImageID"},
-		"a community image by path": {sample.Spec("image",
+		"community image with a path": {sample.Spec("image",
 			map[string]any{"communityGalleryImageID": "/CommunityGalleries/../x"}), "image.communityGalleryImageID"},
-		"a shared image by path": {sample.Spec("image", map[string]any{"sharedGalleryImageID": community}),
+		"community ID as shared image": {sample.Spec("image", map[string]any{"sharedGalleryImageID": community}),
 			"image.sharedGalleryImageID"},
-		"a plan without a name": {sample.Spec("image.plan", map[string]any{"product": "a", "publisher": "b"}),
+		"plan without a name": {sample.Spec("image.plan", map[string]any{"product": "a", "publisher": "b"}),
 			"image.plan.name"},
-		"a large disk":    {sample.Spec("osDisk.sizeGiB", 4096), "osDisk.sizeGiB"},
-		"a negative disk": {sample.Spec("osDisk.sizeGiB", -1), "osDisk.sizeGiB"},
-		"an ultra disk to boot": {sample.Spec("osDisk.storageAccountType", "UltraSSD_LRS"),
+		"disk too large":     {sample.Spec("osDisk.sizeGiB", 4096), "osDisk.sizeGiB"},
+		"negative disk size": {sample.Spec("osDisk.sizeGiB", -1), "osDisk.sizeGiB"},
+		"ultra disk as OS disk": {sample.Spec("osDisk.storageAccountType", "UltraSSD_LRS"),
 			"osDisk.storageAccountType"},
-		"an unknown disk":       {sample.Spec("osDisk.storageAccountType", "Fast"), "osDisk.storageAccountType"},
-		"unknown caching":       {sample.Spec("osDisk.caching", "readonly"), "osDisk.caching"},
-		"a key of another type": {sample.Spec("osDisk.diskEncryptionSetID", avset), "osDisk.diskEncryptionSetID"},
-		"ephemeral with writes cached": {sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{},
+		"unknown disk type":              {sample.Spec("osDisk.storageAccountType", "Fast"), "osDisk.storageAccountType"},
+		"unknown caching":                {sample.Spec("osDisk.caching", "readonly"), "osDisk.caching"},
+		"encryption set of another type": {sample.Spec("osDisk.diskEncryptionSetID", avset), "osDisk.diskEncryptionSetID"},
+		"ephemeral disk with write cache": {sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{},
 			"caching": "ReadWrite"}), "osDisk.caching"},
-		"ephemeral and premium": {sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{},
+		"ephemeral premium disk": {sample.Spec("osDisk", map[string]any{"ephemeral": map[string]any{},
 			"storageAccountType": "Premium_LRS"}), "osDisk.storageAccountType"},
-		"ephemeral somewhere": {sample.Spec("osDisk",
+		"unknown ephemeral placement": {sample.Spec("osDisk",
 			map[string]any{"ephemeral": map[string]any{"placement": "Disk"}}), "osDisk.ephemeral.placement"},
-		"no LUN":      {sample.Spec("dataDisks", disk("lun", nil)), "dataDisks[0].lun"},
-		"a large LUN": {sample.Spec("dataDisks", disk("lun", 64)), "dataDisks[0].lun"},
-		"a LUN twice": {sample.Spec("dataDisks", append(disk(), disk()...)), "dataDisks[1].lun"},
-		"no size":     {sample.Spec("dataDisks", disk("sizeGiB", nil)), "dataDisks[0].sizeGiB"},
-		"a cached ultra disk": {sample.Spec("dataDisks", disk("storageAccountType", "UltraSSD_LRS", "caching",
+		"missing LUN":            {sample.Spec("dataDisks", disk("lun", nil)), "dataDisks[0].lun"},
+		"LUN too large":          {sample.Spec("dataDisks", disk("lun", 64)), "dataDisks[0].lun"},
+		"duplicate LUN":          {sample.Spec("dataDisks", append(disk(), disk()...)), "dataDisks[1].lun"},
+		"missing data disk size": {sample.Spec("dataDisks", disk("sizeGiB", nil)), "dataDisks[0].sizeGiB"},
+		"ultra disk with cache": {sample.Spec("dataDisks", disk("storageAccountType", "UltraSSD_LRS", "caching",
 			"ReadOnly")), "dataDisks[0].caching"},
-		"an unknown data disk": {sample.Spec("dataDisks", disk("storageAccountType", "x")),
+		"unknown data disk type": {sample.Spec("dataDisks", disk("storageAccountType", "x")),
 			"dataDisks[0].storageAccountType"},
-		"no interface": {sample.Spec("networkInterfaces", nil), "networkInterfaces"},
-		"no subnet": {sample.Spec("networkInterfaces", []any{map[string]any{}}),
+		"missing interfaces": {sample.Spec("networkInterfaces", nil), "networkInterfaces"},
+		"missing subnet": {sample.Spec("networkInterfaces", []any{map[string]any{}}),
 			"networkInterfaces[0].subnetID"},
-		"a subnet that is none": {sample.Spec("networkInterfaces", []any{map[string]any{"subnetID": nsg}}),
+		"subnet ID of another type": {sample.Spec("networkInterfaces", []any{map[string]any{"subnetID": nsg}}),
 			"networkInterfaces[0].subnetID"},
-		"a subnet with a query": {sample.Spec("networkInterfaces", []any{map[string]any{"subnetID": subnet + "?x"}}),
+		"subnet ID with a query": {sample.Spec("networkInterfaces", []any{map[string]any{"subnetID": subnet + "?x"}}),
 			"networkInterfaces[0].subnetID"},
-		"a group that is a pool": {sample.Spec("networkInterfaces", nic("securityGroupID", pool)),
+		"pool ID as security group": {sample.Spec("networkInterfaces", nic("securityGroupID", pool)),
 			"networkInterfaces[0].securityGroupID"},
-		"a group twice": {sample.Spec("networkInterfaces",
+		"duplicate security group": {sample.Spec("networkInterfaces",
 			nic("applicationSecurityGroupIDs", []any{asg, strings.ToUpper(asg)})),
 			"networkInterfaces[0].applicationSecurityGroupIDs[1]"},
-		"an empty pool": {sample.Spec("networkInterfaces", nic("loadBalancerBackendPoolIDs", []any{""})),
+		"empty pool ID": {sample.Spec("networkInterfaces", nic("loadBalancerBackendPoolIDs", []any{""})),
 			"networkInterfaces[0].loadBalancerBackendPoolIDs[0]"},
-		"a zone by its name": {sample.Spec("zone", "westeurope-1"), "zone"},
-		"a set in a zone":    {sample.Spec("availabilitySetID", avset), "availabilitySetID"},
-		"a set in a scale set": {sample.Spec("zone", nil, "availabilitySetID", avset, "scaleSetID", scaleSet),
+		"zone with region":           {sample.Spec("zone", "westeurope-1"), "zone"},
+		"availability set in a zone": {sample.Spec("availabilitySetID", avset), "availabilitySetID"},
+		"availability set in a scale set": {sample.Spec("zone", nil, "availabilitySetID", avset, "scaleSetID", scaleSet),
 			"availabilitySetID"},
-		"a fault domain of nothing":   {sample.Spec("faultDomain", 1), "faultDomain"},
-		"a large fault domain":        {sample.Spec("scaleSetID", scaleSet, "faultDomain", 5), "faultDomain"},
-		"a reservation that is a set": {sample.Spec("capacityReservationGroupID", avset), "capacityReservationGroupID"},
-		"a price of nothing":          {sample.Spec("spot", map[string]any{"maxPrice": 0}), "spot.maxPrice"},
-		"a spot machine in a set": {sample.Spec("zone", nil, "availabilitySetID", avset, "spot", map[string]any{}),
+		"fault domain without scale set": {sample.Spec("faultDomain", 1), "faultDomain"},
+		"fault domain too large":         {sample.Spec("scaleSetID", scaleSet, "faultDomain", 5), "faultDomain"},
+		"reservation ID of another type": {sample.Spec("capacityReservationGroupID", avset), "capacityReservationGroupID"},
+		"price of zero":                  {sample.Spec("spot", map[string]any{"maxPrice": 0}), "spot.maxPrice"},
+		"spot machine in an availability set": {sample.Spec("zone", nil, "availabilitySetID", avset, "spot", map[string]any{}),
 			"spot"},
-		"a reserved spot machine": {sample.Spec("capacityReservationGroupID", reserved, "spot", map[string]any{}),
+		"spot machine with reservation": {sample.Spec("capacityReservationGroupID", reserved, "spot", map[string]any{}),
 			"spot"},
-		"an eviction that is none": {sample.Spec("spot", map[string]any{"evictionPolicy": "Stop"}),
+		"unknown eviction policy": {sample.Spec("spot", map[string]any{"evictionPolicy": "Stop"}),
 			"spot.evictionPolicy"},
-		"an identity that is none": {sample.Spec("identity", map[string]any{"userAssignedIDs": []any{nsg}}),
+		"identity ID of another type": {sample.Spec("identity", map[string]any{"userAssignedIDs": []any{nsg}}),
 			"identity.userAssignedIDs[0]"},
-		"Machinist's own tag":   {sample.Spec("tags", map[string]any{"Machinist-cluster": "x"}), "tags"},
-		"Azure's own tag":       {sample.Spec("tags", map[string]any{"microsoft-x": "x"}), "tags"},
-		"a tag with a slash":    {sample.Spec("tags", map[string]any{"kubernetes.io/x": "x"}), "tags"},
-		"a tag in two cases":    {sample.Spec("tags", map[string]any{"Team": "x", "team": "y"}), "tags"},
-		"a long value of a tag": {sample.Spec("tags", map[string]any{"a": strings.Repeat("x", 257)}), "tags"},
-		"long names of tags":    {sample.Spec("tags", map[string]any{strings.Repeat("x", 257): ""}), "tags"},
-		"many tags":             {sample.Spec("tags", manyTags), "tags"},
-		"root":                  {sample.Spec("adminUsername", "root"), "adminUsername"},
-		"a user with a space":   {sample.Spec("adminUsername", "a b"), "adminUsername"},
-		"no key":                {sample.Spec("sshPublicKey", nil), "sshPublicKey"},
-		"a private key":         {sample.Spec("sshPublicKey", privateKey), "sshPublicKey"},
-		"two keys":              {sample.Spec("sshPublicKey", rsaKey+"\n"+sshKey), "sshPublicKey"},
-		"diagnostics over http": {sample.Spec("bootDiagnostics", map[string]any{"storageURI": "http://a"}),
+		"reserved tag of Machinist":     {sample.Spec("tags", map[string]any{"Machinist-cluster": "x"}), "tags"},
+		"reserved tag of Azure":         {sample.Spec("tags", map[string]any{"microsoft-x": "x"}), "tags"},
+		"tag with a slash":              {sample.Spec("tags", map[string]any{"kubernetes.io/x": "x"}), "tags"},
+		"tags that differ only in case": {sample.Spec("tags", map[string]any{"Team": "x", "team": "y"}), "tags"},
+		"tag value too long":            {sample.Spec("tags", map[string]any{"a": strings.Repeat("x", 257)}), "tags"},
+		"tag names too long":            {sample.Spec("tags", map[string]any{strings.Repeat("x", 257): ""}), "tags"},
+		"too many tags":                 {sample.Spec("tags", manyTags), "tags"},
+		"user root":                     {sample.Spec("adminUsername", "root"), "adminUsername"},
+		"user with a space":             {sample.Spec("adminUsername", "a b"), "adminUsername"},
+		"missing SSH key":               {sample.Spec("sshPublicKey", nil), "sshPublicKey"},
+		"private SSH key":               {sample.Spec("sshPublicKey", privateKey), "sshPublicKey"},
+		"two SSH keys":                  {sample.Spec("sshPublicKey", rsaKey+"\n"+sshKey), "sshPublicKey"},
+		"diagnostics over HTTP": {sample.Spec("bootDiagnostics", map[string]any{"storageURI": "http://a"}),
 			"bootDiagnostics.storageURI"},
-		"diagnostics with a secret": {sample.Spec("bootDiagnostics", map[string]any{"storageURI": blob + "?sig=x"}),
+		"diagnostics with a signature": {sample.Spec("bootDiagnostics", map[string]any{"storageURI": blob + "?sig=x"}),
 			"bootDiagnostics.storageURI"},
-		"a resize that is none": {sample.Spec("resize", "Live"), "resize"},
-		"a resize of what is lost": {sample.Spec("resize", "Deallocate", "osDisk",
+		"unknown resize": {sample.Spec("resize", "Live"), "resize"},
+		"resize with an ephemeral disk": {sample.Spec("resize", "Deallocate", "osDisk",
 			map[string]any{"ephemeral": map[string]any{}}), "resize"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,13 +267,14 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 				t.Fatalf("got %v, want InvalidArgument about %q", err, tc.field)
 			}
 			if len(e.Message) > 700 || strings.Contains(e.Message, "PRIVATE") {
-				t.Errorf("the message is long, or shows what nobody should see: %s", e.Message)
+				t.Errorf("the message is too long or contains the private key: %s", e.Message)
 			}
 		})
 	}
 }
 
-// Whatever is accepted stays the same when it is written and read again; whatever is not has a code.
+// An accepted specification stays the same when it is encoded and parsed again. An error has the code
+// InvalidArgument.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
 	f.Add(full())
@@ -282,20 +283,20 @@ func FuzzParseSpec(f *testing.F) {
 		s, err := machine.ParseSpec(raw)
 		if err != nil {
 			if provider.CodeOf(err) != provider.InvalidArgument {
-				t.Errorf("%q: %v", raw, err)
+				t.Errorf("%q: got %v, want InvalidArgument", raw, err)
 			}
 			return
 		}
 		written, err := json.Marshal(s)
 		if err != nil {
-			t.Fatalf("%q: %v", raw, err)
+			t.Fatalf("marshal %q: %v", raw, err)
 		}
 		again, err := machine.ParseSpec(written)
 		if err != nil {
-			t.Fatalf("%q became %s, which is refused: %v", raw, written, err)
+			t.Fatalf("%q was encoded as %s, which is refused: %v", raw, written, err)
 		}
 		if rewritten, _ := json.Marshal(again); !bytes.Equal(written, rewritten) {
-			t.Errorf("%s became %s", written, rewritten)
+			t.Errorf("encoded again: got %[2]s, want %[1]s", written, rewritten)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Formats of what Azure restricts itself. Its rules for names:
+// These formats follow the limits of Azure and its rules for names.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 var (
 	locationFormat      = regexp.MustCompile(`^[a-z][a-z0-9]{1,63}$`)
@@ -28,7 +28,7 @@ var (
 	sshKeyFormat        = regexp.MustCompile(`^(ssh-rsa|ssh-ed25519) [A-Za-z0-9+/]{40}[A-Za-z0-9+/]*={0,2}( [\x20-\x7e]*)?$`)
 )
 
-// StorageAccountTypes are the kinds of managed disks.
+// StorageAccountTypes returns the types of managed disks.
 // https://learn.microsoft.com/azure/virtual-machines/disks-types
 func StorageAccountTypes() []string {
 	return []string{
@@ -36,16 +36,16 @@ func StorageAccountTypes() []string {
 	}
 }
 
-// dataOnly are the kinds that no machine boots from.
-func dataOnly() []string { return []string{"PremiumV2_LRS", "UltraSSD_LRS"} }
+// dataOnlyTypes returns the types from which no machine can boot.
+func dataOnlyTypes() []string { return []string{"PremiumV2_LRS", "UltraSSD_LRS"} }
 
 const (
 	maxOSDiskGiB   = 4095
 	maxDataDiskGiB = 65536
-	// MaxDataDisks is how many data disks a machine has at most, and what their LUNs are below.
+	// MaxDataDisks is the maximum number of data disks of a machine. LUNs are below it.
 	MaxDataDisks       = 64
 	maxInterfaces      = 8
-	maxSpecTags        = 40 // of the 50 that a resource may have
+	maxSpecTags        = 40 // Azure allows 50 tags for each resource.
 	maxTagNameBytes    = 512
 	maxTagValueBytes   = 256
 	maxReferences      = 32
@@ -53,7 +53,7 @@ const (
 	maxSSHKeyBytes     = 8192
 )
 
-// reservedAdmins are user names that Azure refuses for Linux machines.
+// reservedAdmins returns user names that Azure refuses for Linux machines.
 // https://learn.microsoft.com/azure/virtual-machines/linux/faq
 func reservedAdmins() []string {
 	return []string{"administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123",
@@ -63,7 +63,7 @@ func reservedAdmins() []string {
 		"sys", "test2", "test3", "user4", "user5", "video"}
 }
 
-// validate checks one field after the other and returns the first that is wrong.
+// validate checks all fields and returns the first error.
 func (s *Spec) validate() error {
 	checks := []func() error{
 		func() error {
@@ -93,7 +93,7 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// matches refuses a value that is empty or of another form.
+// matches returns an error for a value that is empty or does not match the format.
 func matches(field, value string, format *regexp.Regexp, what string) error {
 	if value == "" {
 		return provider.InvalidField(field, "is required: %s", what)
@@ -104,7 +104,7 @@ func matches(field, value string, format *regexp.Regexp, what string) error {
 	return nil
 }
 
-// oneOf refuses a value that is neither empty nor one of all.
+// oneOf returns an error for a value that is neither empty nor one of the allowed values.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))
@@ -112,7 +112,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// resourceID refuses what is not the ID of a resource of one of the types. Empty is fine.
+// resourceID returns an error for an ID that is not the ID of a resource of one of the types. An empty ID is allowed.
 func resourceID(field, id string, types ...string) error {
 	if id == "" {
 		return nil
@@ -128,7 +128,7 @@ func resourceID(field, id string, types ...string) error {
 		return provider.InvalidField(field, "%.64q is not %s", id, wanted)
 	}
 	if !slices.ContainsFunc(types, func(t string) bool { return strings.EqualFold(t, parsed.ResourceType.String()) }) {
-		return provider.InvalidField(field, "is the resource ID of a %.64s, not of a %s", parsed.ResourceType.String(),
+		return provider.InvalidField(field, "is the resource ID of a %.64s, must be of a %s", parsed.ResourceType.String(),
 			strings.Join(types, " or "))
 	}
 	return nil
@@ -147,7 +147,7 @@ func resourceIDs(field string, ids []string, resourceType string) error {
 			return err
 		}
 		if slices.ContainsFunc(ids[:i], func(other string) bool { return strings.EqualFold(id, other) }) {
-			return provider.InvalidField(at, "is there twice")
+			return provider.InvalidField(at, "is a duplicate")
 		}
 	}
 	return nil
@@ -155,9 +155,9 @@ func resourceIDs(field string, ids []string, resourceType string) error {
 
 func (i *Image) validate() error {
 	given := 0
-	for _, is := range []bool{i.Marketplace != nil, i.GalleryImageID != "", i.CommunityGalleryImageID != "",
+	for _, set := range []bool{i.Marketplace != nil, i.GalleryImageID != "", i.CommunityGalleryImageID != "",
 		i.SharedGalleryImageID != ""} {
-		if is {
+		if set {
 			given++
 		}
 	}
@@ -181,11 +181,11 @@ func (i *Image) validate() error {
 	}
 	if id := i.CommunityGalleryImageID; id != "" && !communityFormat.MatchString(id) {
 		return provider.InvalidField("image.communityGalleryImageID",
-			"%.64q is not such as \"/CommunityGalleries/{name}/Images/{image}/Versions/{version}\"", id)
+			"%.64q does not have the format \"/CommunityGalleries/{name}/Images/{image}/Versions/{version}\"", id)
 	}
 	if id := i.SharedGalleryImageID; id != "" && !sharedFormat.MatchString(id) {
 		return provider.InvalidField("image.sharedGalleryImageID",
-			"%.64q is not such as \"/SharedGalleries/{name}/Images/{image}/Versions/{version}\"", id)
+			"%.64q does not have the format \"/SharedGalleries/{name}/Images/{image}/Versions/{version}\"", id)
 	}
 	if p := i.Plan; p != nil {
 		for _, part := range []struct{ name, value string }{{"name", p.Name}, {"product", p.Product},
@@ -205,8 +205,8 @@ func (d *OSDisk) validate() error {
 	if d.SizeGiB < 0 || d.SizeGiB > maxOSDiskGiB {
 		return provider.InvalidField("osDisk.sizeGiB", "%d is not between 1 and %d", d.SizeGiB, maxOSDiskGiB)
 	}
-	if slices.Contains(dataOnly(), d.StorageAccountType) {
-		return provider.InvalidField("osDisk.storageAccountType", "no machine boots from %s", d.StorageAccountType)
+	if slices.Contains(dataOnlyTypes(), d.StorageAccountType) {
+		return provider.InvalidField("osDisk.storageAccountType", "a machine cannot boot from %s", d.StorageAccountType)
 	}
 	if err := oneOf("osDisk.storageAccountType", d.StorageAccountType, StorageAccountTypes()...); err != nil {
 		return err
@@ -222,11 +222,11 @@ func (d *OSDisk) validate() error {
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks-faq
 	if d.Caching != "" && d.Caching != "ReadOnly" {
-		return provider.InvalidField("osDisk.caching", "must be ReadOnly where osDisk.ephemeral is given, not %s", d.Caching)
+		return provider.InvalidField("osDisk.caching", "must be ReadOnly if osDisk.ephemeral is set, not %s", d.Caching)
 	}
 	if d.StorageAccountType != "" && d.StorageAccountType != "Standard_LRS" {
 		return provider.InvalidField("osDisk.storageAccountType",
-			"must be Standard_LRS where osDisk.ephemeral is given, not %s", d.StorageAccountType)
+			"must be Standard_LRS if osDisk.ephemeral is set, not %s", d.StorageAccountType)
 	}
 	return oneOf("osDisk.ephemeral.placement", d.Ephemeral.Placement, "CacheDisk", "ResourceDisk", "NvmeDisk")
 }
@@ -244,10 +244,10 @@ func (s *Spec) validateDataDisks() error {
 		case *d.LUN < 0 || *d.LUN >= MaxDataDisks:
 			return provider.InvalidField(at+"lun", "%d is not between 0 and %d", *d.LUN, MaxDataDisks-1)
 		case luns[*d.LUN]:
-			return provider.InvalidField(at+"lun", "%d is there twice", *d.LUN)
+			return provider.InvalidField(at+"lun", "%d is a duplicate", *d.LUN)
 		case d.SizeGiB < 1 || d.SizeGiB > maxDataDiskGiB:
 			return provider.InvalidField(at+"sizeGiB", "%d is not between 1 and %d", d.SizeGiB, maxDataDiskGiB)
-		case d.Caching != "" && d.Caching != "None" && slices.Contains(dataOnly(), d.StorageAccountType):
+		case d.Caching != "" && d.Caching != "None" && slices.Contains(dataOnlyTypes(), d.StorageAccountType):
 			return provider.InvalidField(at+"caching", "%s disks have no cache", d.StorageAccountType)
 		}
 		luns[*d.LUN] = true
@@ -332,10 +332,10 @@ func (s *Spec) validateSpot() error {
 		return provider.InvalidField("spot", "a spot machine cannot be in an availability set")
 	}
 	if s.CapacityReservationGroupID != "" {
-		return provider.InvalidField("spot", "a spot machine takes nothing from a capacity reservation")
+		return provider.InvalidField("spot", "a spot machine cannot use a capacity reservation")
 	}
 	if s.Spot.EvictionPolicy == "Deallocate" && s.OSDisk.Ephemeral != nil {
-		return provider.InvalidField("spot.evictionPolicy", "a machine whose disk is ephemeral cannot be deallocated")
+		return provider.InvalidField("spot.evictionPolicy", "a machine with an ephemeral disk cannot be deallocated")
 	}
 	return oneOf("spot.evictionPolicy", s.Spot.EvictionPolicy, "Delete", "Deallocate")
 }
@@ -360,12 +360,12 @@ func (s *Spec) validateTags() error {
 				"%.64q is not the name of a tag: 1 to %d printable characters without < > %% & \\ ? / and comma", key,
 				maxTagNameBytes)
 		case strings.HasPrefix(lower, "machinist"):
-			return provider.InvalidField("tags", "%.64q is Machinist's own", key)
+			return provider.InvalidField("tags", "%.64q is reserved for Machinist", key)
 		case strings.HasPrefix(lower, "azure") || strings.HasPrefix(lower, "microsoft") ||
 			strings.HasPrefix(lower, "windows"):
-			return provider.InvalidField("tags", "%.64q begins as the names that Azure keeps for itself", key)
+			return provider.InvalidField("tags", "%.64q has a prefix that is reserved for Azure", key)
 		case folded[lower]:
-			return provider.InvalidField("tags", "%.64q is there twice: names do not differ by case alone", key)
+			return provider.InvalidField("tags", "%.64q is a duplicate: Azure ignores the case of tag names", key)
 		case len(value) > maxTagValueBytes || !printable(value):
 			return provider.InvalidField("tags", "the value of %.64q is longer than %d bytes or not printable", key,
 				maxTagValueBytes)
@@ -373,7 +373,7 @@ func (s *Spec) validateTags() error {
 		folded[lower] = true
 	}
 	if n := len(s.TagNames()); n > maxTagValueBytes {
-		return provider.InvalidField("tags", "the names are %d bytes long together, more than %d", n, maxTagValueBytes)
+		return provider.InvalidField("tags", "the names have %d bytes in total, more than %d", n, maxTagValueBytes)
 	}
 	return nil
 }
@@ -394,10 +394,10 @@ func (s *Spec) validateLogin() error {
 	if s.SSHPublicKey == "" {
 		return provider.InvalidField("sshPublicKey", "is required")
 	}
-	// It is not shown: somebody may have pasted the private one.
+	// The value is not in the message, because it may be a private key.
 	if len(s.SSHPublicKey) > maxSSHKeyBytes || !sshKeyFormat.MatchString(s.SSHPublicKey) {
 		return provider.InvalidField("sshPublicKey",
-			"is not a public key in OpenSSH's format, of the type ssh-rsa or ssh-ed25519")
+			"is not a public key in OpenSSH format of the type ssh-rsa or ssh-ed25519")
 	}
 	return nil
 }
@@ -420,7 +420,7 @@ func (s *Spec) validateResize() error {
 		return err
 	}
 	if s.Resize == ResizeDeallocate && s.OSDisk.Ephemeral != nil {
-		return provider.InvalidField("resize", "a machine whose disk is ephemeral cannot be deallocated")
+		return provider.InvalidField("resize", "a machine with an ephemeral disk cannot be deallocated")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package backend runs the libvirt provider on a real libvirt with QEMU on this machine, for its demo and its tests.
-// Its machines are virtual machines that boot a disk image of hack/guest and get their kubelet by user data.
+// Package backend runs the libvirt provider with libvirt and QEMU on this host, for its demo and its tests. Its
+// machines are virtual machines that boot a disk image of hack/guest and get their kubelet through user data.
 package backend
 
 import (
@@ -28,32 +28,32 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// Base is the volume that all machines start as a copy of.
+// Base is the volume of which the volumes of all machines are copies.
 const Base = "debian-12.qcow2"
 
 // emulatedMiB is enough memory for the guest and a few pods.
 const emulatedMiB = 2048
 
-// Libvirt is a hypervisor and the provider of its machines.
+// Libvirt is a stack.Backend with a hypervisor and the provider of its machines.
 type Libvirt struct {
-	// Running is a hypervisor that runs, which Stop leaves alone. By default Start starts one.
+	// Running is a hypervisor that is already running, which Stop does not stop. By default Start starts a hypervisor.
 	Running *libvirt.Hypervisor
-	// Output gets a line for each step of the start. Nil discards them.
+	// Output receives a line for each step of the start. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started  *libvirt.Hypervisor
 	kubelets *kubelets
 	links    []*link.Link
-	// Agent has the machines bring an agent that updates their kubelet in place.
+	// Agent adds an agent to the machines that updates their kubelet in place.
 	Agent bool
-	// UserData returns the template by which the machines become nodes, given the URL at which they can fetch kubeadm and,
-	// in a folder for each version, the kubelet. Nil is the template of the profile "preinstalled".
+	// UserData returns the template by which the machines become nodes. At the given URL, machines can fetch kubeadm
+	// and, from a directory for each version, the kubelet. Default: the template of the profile "preinstalled".
 	UserData func(url string) ([]byte, error)
-	// before are the volumes that were there before any machine.
+	// before contains the volumes that existed before the first machine.
 	before map[string]bool
 }
 
-// Hypervisor is the one in use; nil before Start.
+// Hypervisor returns the hypervisor in use. It is nil before Start.
 func (l *Libvirt) Hypervisor() *libvirt.Hypervisor {
 	if l.Running != nil {
 		return l.Running
@@ -111,7 +111,7 @@ func (l *Libvirt) Start(ctx context.Context, s *stack.Stack) (url string, err er
 	return l.Hypervisor().URI(), err
 }
 
-// imagePath is where hack/guest/build.sh puts the disk image.
+// imagePath returns the path of the disk image that hack/guest/build.sh creates.
 func imagePath() (string, error) {
 	cache, err := controlplane.CacheDir()
 	if err != nil {
@@ -129,19 +129,19 @@ func (l *Libvirt) Address() net.IP { return net.IP(l.Hypervisor().BridgeAddress(
 
 // Expose implements stack.Exposer.
 func (l *Libvirt) Expose(server string) (string, error) {
-	passing, err := link.ListenAt(net.JoinHostPort(l.Address().String(), "0"), server)
+	proxy, err := link.ListenAt(net.JoinHostPort(l.Address().String(), "0"), server)
 	if err != nil {
 		return "", err
 	}
-	l.links = append(l.links, passing)
-	return passing.Address(), nil
+	l.links = append(l.links, proxy)
+	return proxy.Address(), nil
 }
 
 // APIServer returns the address at which machines reach the API server that was exposed last.
 func (l *Libvirt) APIServer() string { return l.links[len(l.links)-1].Address() }
 
-// Adapt implements stack.Adapter: the example's machines get user data for this run's kubelets, and are emulated where
-// the processor cannot run them.
+// Adapt implements stack.Adapter. The machines of the example get user data for the kubelets of this run. If the
+// processor does not support KVM, they are emulated.
 func (l *Libvirt) Adapt(o client.Object) error {
 	switch o := o.(type) {
 	case *corev1.Secret:
@@ -175,7 +175,7 @@ func (l *Libvirt) userData() ([]byte, error) {
 	return l.kubelets.userData(l.Agent)
 }
 
-// fit changes a machine to one that this hypervisor can run, with a log of its console.
+// fit changes the specification so that this hypervisor can run the machine, and adds a log of the console.
 func (l *Libvirt) fit(spec *machine.Spec) {
 	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
 	spec.KubeletAgent = l.Agent
@@ -198,8 +198,8 @@ func (*Libvirt) Tour() stack.Tour {
 // Stop implements stack.Backend.
 func (l *Libvirt) Stop() error {
 	var errs []error
-	for _, passing := range l.links {
-		errs = append(errs, passing.Close())
+	for _, proxy := range l.links {
+		errs = append(errs, proxy.Close())
 	}
 	l.links = nil
 	if l.kubelets != nil {
@@ -213,9 +213,9 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Left implements stack.Backend. Domains that are there and what they have in the pool count, asked by libvirt's own
-// client.
-func (l *Libvirt) Left(ctx context.Context) (live, made int, err error) {
+// Left implements stack.Backend. It counts domains and volumes with libvirt's own client, independently of the
+// driver.
+func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {
 		return 0, 0, errors.New("libvirt was not started")
 	}
@@ -226,7 +226,7 @@ func (l *Libvirt) Left(ctx context.Context) (live, made int, err error) {
 // Serves reports whether machines can fetch a kubelet of the version.
 func (l *Libvirt) Serves(version string) bool { return l.kubelets.sums[version] != "" }
 
-// Resources are the domains, and the volumes that were not there at the start.
+// Resources returns the domains, and the volumes that did not exist at the start.
 func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
 	domains, err := l.Hypervisor().Virsh(ctx, "list", "--all", "--name")
 	if err != nil {
@@ -248,7 +248,7 @@ func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
 	return left, nil
 }
 
-// Consoles are the ends of what the guests have written on their serial consoles.
+// Consoles returns the end of each guest's serial console log.
 func (l *Libvirt) Consoles() string {
 	var all strings.Builder
 	logs, _ := filepath.Glob(filepath.Join(l.Hypervisor().PoolPath(), "*console*"))
@@ -259,7 +259,7 @@ func (l *Libvirt) Consoles() string {
 	return all.String()
 }
 
-// volumes are the names of those in the pool.
+// volumes returns the names of the volumes in the pool.
 func (l *Libvirt) volumes(ctx context.Context) (map[string]bool, error) {
 	if _, err := l.Hypervisor().Virsh(ctx, "pool-refresh", libvirt.Pool); err != nil {
 		return nil, err

@@ -18,15 +18,15 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// Version is the kubelet's that the example fleet asks for. Newer is another one, which is there if
-// `go run ./hack/build controlplane kubelet@v1.37.3` has linked it.
+// Version is the kubelet version that the example fleet requests. Newer is another version. It is available if `go
+// run ./hack/build controlplane kubelet@v1.37.3` has linked it.
 const (
 	Version = "v1.37.2"
 	Newer   = "v1.37.3"
 )
 
-// PodNetwork is the configuration of a network plugin: pods of one node reach each other and the node. A real
-// cluster has a network for the pods of all nodes.
+// PodNetwork is the configuration of a network plugin. The pods of one node can reach each other and the node. A real
+// cluster has a pod network that connects all nodes.
 const PodNetwork = `{
   "cniVersion": "1.0.0",
   "name": "pods",
@@ -40,15 +40,15 @@ const PodNetwork = `{
 }
 `
 
-// kubelets serves kubelets to machines.
+// kubelets is a server from which machines fetch kubelets.
 type kubelets struct {
-	server *http.Server
-	url    string
-	sums   map[string]string
-	done   atomic.Int64
+	server  *http.Server
+	url     string
+	sums    map[string]string
+	fetches atomic.Int64
 }
 
-// serveKubelets serves the kubelets of the control plane's build on an address of this machine.
+// serveKubelets serves the kubelets of the control plane's build on an address of this host.
 func serveKubelets(address string) (*kubelets, error) {
 	path, err := controlplane.Locate("kubelet")
 	if err != nil {
@@ -71,7 +71,7 @@ func serveKubelets(address string) (*kubelets, error) {
 		}
 		mux.HandleFunc("GET /"+version+"/kubelet", func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFile(w, r, path)
-			k.done.Add(1)
+			k.fetches.Add(1)
 		})
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
@@ -93,11 +93,11 @@ func (k *kubelets) close() error {
 	return nil
 }
 
-// served is how many times a kubelet was fetched.
-func (k *kubelets) served() int { return int(k.done.Load()) }
+// served returns how many times a kubelet was fetched.
+func (k *kubelets) served() int { return int(k.fetches.Load()) }
 
-// userData is the template by which the machines of the image become nodes, with an agent that updates their kubelet in
-// place if asked for.
+// userData returns the template by which the machines with the image become nodes. It optionally adds an agent that
+// updates their kubelet in place.
 func (k *kubelets) userData(withAgent bool) ([]byte, error) {
 	o := profile.Options{
 		Profile: "preinstalled", Kubelet: profile.KubeletURL,

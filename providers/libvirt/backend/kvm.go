@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// hasKVM says whether QEMU can run machines on the processor itself. That /dev/kvm is there does not tell: it also is
-// where only guests of one kind run.
+// hasKVM reports whether QEMU can run machines with KVM. The existence of /dev/kvm is not enough, because some hosts
+// have the device although only guests of one kind can use it.
 func hasKVM() bool {
 	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
@@ -18,7 +18,7 @@ func hasKVM() bool {
 	return err == nil && virtualizes(string(processors))
 }
 
-// virtualizes says whether a text such as /proc/cpuinfo names a processor with Intel's or AMD's virtualization.
+// virtualizes reports whether the content of /proc/cpuinfo names a processor with Intel's or AMD's virtualization.
 func virtualizes(processors string) bool {
 	for line := range strings.Lines(processors) {
 		name, value, _ := strings.Cut(line, ":")

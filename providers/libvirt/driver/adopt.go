@@ -7,9 +7,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Adopt implements provider.Adopter. A domain is adopted if Machinist's element of its metadata says
-// adoptable="true": the credentials reach all of a hypervisor, and who may create a Machine must not be able to delete
-// whatever is on it.
+// Adopt implements provider.Adopter. It adopts a domain only if Machinist's element of the domain's metadata has
+// adoptable="true". The credentials reach every domain of the hypervisor, and a user who may create Machines must not
+// be able to delete any of them.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *provider.Instance, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -19,7 +19,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 	if err != nil {
 		return nil, err
 	}
-	id, err := locate(req.ProviderID)
+	id, err := parseProviderID(req.ProviderID)
 	if err != nil {
 		return nil, err
 	}
@@ -34,15 +34,15 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 		if err := mayAdopt(in, found, own, req); err != nil {
 			return err
 		}
-		wanted := found.metadata
-		own.identify(&wanted)
-		wanted.Adoptable = ""
-		// The domain counts as made from what the class says now. Of another class that a machine comes to have later,
-		// Update must answer that it needs another domain.
-		wanted.Spec, wanted.Type, wanted.Zone = specHash(spec), typeOf(spec), spec.Zone
-		wanted.VCPUs, wanted.MemoryMiB, wanted.Addresses = spec.VCPUs, spec.MemoryMiB, spec.AddressSource
-		if wanted.text() != found.metadata.text() {
-			if err := h.label(ctx, found, wanted); err != nil {
+		updated := found.metadata
+		own.tag(&updated)
+		updated.Adoptable = ""
+		// Record the domain as created from the class as it is now. If the machine later gets a class that requires another
+		// domain, Update can then detect this.
+		updated.Spec, updated.Type, updated.Zone = specHash(spec), instanceType(spec), spec.Zone
+		updated.VCPUs, updated.MemoryMiB, updated.Addresses = spec.VCPUs, spec.MemoryMiB, spec.AddressSource
+		if updated.encode() != found.metadata.encode() {
+			if err := h.writeMetadata(ctx, found, updated); err != nil {
 				return err
 			}
 			if found, err = h.get(ctx, id); err != nil {
@@ -58,22 +58,22 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 	return in, nil
 }
 
-// mayAdopt refuses a domain that is another's, and one that nobody has allowed to be adopted.
+// mayAdopt refuses a domain that belongs to another machine, and a domain that is not marked as adoptable.
 func mayAdopt(in *provider.Instance, d *domain, own owner, req provider.AdoptRequest) error {
 	if req.Replaces(in) || own.owns(d.metadata) {
 		return nil
 	}
 	m := d.metadata
-	wanted := metadata{}
-	own.identify(&wanted)
-	if m.Cluster != "" && m.Cluster != wanted.Cluster || m.UID != "" && m.UID != wanted.UID ||
-		m.Machine != "" && m.Machine != wanted.Machine {
+	expected := metadata{}
+	own.tag(&expected)
+	if m.Cluster != "" && m.Cluster != expected.Cluster || m.UID != "" && m.UID != expected.UID ||
+		m.Machine != "" && m.Machine != expected.Machine {
 		return provider.Errorf(provider.FailedPrecondition, "domain %s is tagged for machine %.128q (%.64q) of cluster %.128q",
 			in.ProviderID, m.Machine, m.UID, m.Cluster)
 	}
 	if m.Adoptable != "true" {
 		return provider.Errorf(provider.FailedPrecondition,
-			"domain %s lacks adoptable=\"true\" in its metadata: set it to let the domain be adopted", in.ProviderID)
+			"domain %s lacks adoptable=\"true\" in its metadata: set it to allow the adoption", in.ProviderID)
 	}
 	return nil
 }

@@ -10,12 +10,12 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// podsPerNode is the kubelet's default.
+// podsPerNode is the kubelet's default limit.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver, without a call: the providerSpec says it all. The resources are what the
-// kubelet of such a domain reports as allocatable, by its defaults: it keeps back 100 MiB of memory and a tenth of
-// the disk. What the guest's own system takes is not known.
+// Capacity implements provider.Driver without a call, because the providerSpec contains everything. The resources are
+// those that the kubelet of such a domain reports as allocatable by default: it reserves 100 MiB of memory and a
+// tenth of the disk. The usage of the guest's operating system is unknown.
 func (d *Driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -28,6 +28,6 @@ func (d *Driver) Capacity(_ context.Context, req provider.CapacityRequest) (prov
 			corev1.ResourceMemory:           *resource.NewQuantity(max(0, spec.MemoryMiB-100)<<20, resource.BinarySI),
 			corev1.ResourceEphemeralStorage: *resource.NewQuantity(spec.Volume.SizeGiB<<30/10*9, resource.BinarySI),
 		},
-		InstanceType: typeOf(spec), Zone: spec.Zone, OperatingSystem: "linux", Architecture: spec.Architecture,
+		InstanceType: instanceType(spec), Zone: spec.Zone, OperatingSystem: "linux", Architecture: spec.Architecture,
 	}, nil
 }

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// maxIdle is how many connections wait for the next call.
+	// maxIdle is the maximum number of idle connections.
 	maxIdle = 8
-	// idleFor is how long one waits. libvirtd's default is to take 5000 clients; other programs want some too.
+	// idleFor is how long a connection may stay idle. By default, libvirtd accepts 5000 clients, and other programs need
+	// connections too.
 	idleFor = 5 * time.Minute
 )
 
-// connections are those to one hypervisor with one set of credentials. Each serves one call at a time.
+// connections contains the connections to one hypervisor with one set of credentials. Each connection serves one call
+// at a time.
 type connections struct {
 	endpoint endpoint
 	options  *Options
@@ -32,19 +34,19 @@ type connections struct {
 	idle []*hypervisor
 }
 
-// hypervisor is a connection to one.
+// hypervisor is a connection to a hypervisor.
 type hypervisor struct {
 	*libvirt.Libvirt
 	conn net.Conn
-	// host is the hypervisor's own UUID, which its owner may have set and which stays the same when its address changes.
+	// host is the hypervisor's own UUID. Its owner may have set it, and it stays the same when the address changes.
 	host string
-	// known are the storage pools that the call has found active, by name.
-	known  map[string]libvirt.StoragePool
-	broken atomic.Bool
-	expiry *time.Timer
+	// activePools contains the storage pools that the current call has found active, by name.
+	activePools map[string]libvirt.StoragePool
+	broken      atomic.Bool
+	expiry      *time.Timer
 }
 
-// with runs the part of a call that needs the hypervisor. The end of ctx ends it.
+// with runs the part of a call that needs the hypervisor. When ctx ends, with closes the connection.
 func (d *Driver) with(ctx context.Context, credentials provider.Credentials, scope string,
 	do func(h *hypervisor) error) error {
 	e, err := d.options.parse(credentials)
@@ -64,12 +66,12 @@ func (d *Driver) with(ctx context.Context, credentials provider.Credentials, sco
 	if err != nil {
 		return err
 	}
-	h.known = map[string]libvirt.StoragePool{}
+	h.activePools = map[string]libvirt.StoragePool{}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
-	if err = h.is(scope); err == nil {
+	if err = h.checkScope(scope); err == nil {
 		err = do(h)
 	}
-	// What the library says of a connection that was lost while it was made is not to be relied on.
+	// If the connection is lost during a call, the library's state is not reliable.
 	if stop() && h.IsConnected() && !h.broken.Load() && provider.CodeOf(err) != provider.Unavailable {
 		pool.put(h)
 	} else {
@@ -81,7 +83,7 @@ func (d *Driver) with(ctx context.Context, credentials provider.Credentials, sco
 	return err
 }
 
-// get returns a connection that waited, else a new one.
+// get returns an idle connection or, if there is none, a new one.
 func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	for {
 		c.mu.Lock()
@@ -93,7 +95,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 		h := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		c.mu.Unlock()
-		// One that expires now is closed.
+		// If the timer has already fired, the connection is being closed.
 		if h.expiry.Stop() && h.IsConnected() {
 			return h, nil
 		}
@@ -109,17 +111,17 @@ func (c *connections) put(h *hypervisor) {
 		_ = h.conn.Close()
 		return
 	}
-	// Also a pool that nobody uses any more closes its connections.
+	// Idle connections must also be closed if these credentials are never used again.
 	h.expiry = time.AfterFunc(idleFor, func() { _ = h.conn.Close() })
 	c.idle = append(c.idle, h)
 }
 
-// connected is a connection for the library, which dials itself.
-type connected struct{ conn net.Conn }
+// dialer returns an existing connection, because the library dials on its own.
+type dialer struct{ conn net.Conn }
 
-func (c connected) Dial() (net.Conn, error) { return c.conn, nil }
+func (c dialer) Dial() (net.Conn, error) { return c.conn, nil }
 
-// connect opens the hypervisor.
+// connect returns a new connection to the hypervisor.
 func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 	const attempted = "connect to the hypervisor"
 	conn, err := c.dial(ctx)
@@ -127,7 +129,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 		return nil, translate(ctx, err, attempted)
 	}
 	h := &hypervisor{}
-	h.conn = &frames{Conn: c.options.Wrap(conn), broken: &h.broken}
+	h.conn = &checkedConn{Conn: c.options.Wrap(conn), broken: &h.broken}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
 	defer func() {
 		if !stop() && err == nil {
@@ -137,7 +139,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 			_ = h.conn.Close()
 		}
 	}()
-	h.Libvirt = libvirt.NewWithDialer(connected{h.conn})
+	h.Libvirt = libvirt.NewWithDialer(dialer{h.conn})
 	if err := h.ConnectToURI(libvirt.ConnectURI(c.endpoint.driver)); err != nil {
 		if h.broken.Load() {
 			err = errFrame
@@ -160,7 +162,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 
 var errRefused = errors.New("libvirtd does not accept the client's certificate or address")
 
-// dial connects, with TLS if the credentials have it.
+// dial opens a network connection, with TLS if the credentials require it.
 func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := c.options.Dial(ctx, c.endpoint.network, c.endpoint.address)
 	if err != nil || c.endpoint.tls == nil {
@@ -171,7 +173,7 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	// libvirtd sends one byte when it has checked the client.
+	// libvirtd sends one byte after it has checked the client.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var accepted [1]byte
@@ -188,18 +190,18 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// scopePrefix begins the scope of an instance, which ends with the UUID of its hypervisor. When credentials name
-// another hypervisor than before, the machines of the first one must not count as gone.
+// scopePrefix is the prefix of an instance's scope. The UUID of the hypervisor follows. If credentials change to
+// another hypervisor, the machines of the first hypervisor must not count as gone.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }
 
-// is refuses a hypervisor that is not the one of the scope. An empty scope is any.
-func (h *hypervisor) is(scope string) error {
+// checkScope refuses a hypervisor other than the one in the scope. An empty scope allows any hypervisor.
+func (h *hypervisor) checkScope(scope string) error {
 	if scope == "" || scope == h.scope() {
 		return nil
 	}
 	return provider.Errorf(provider.FailedPrecondition,
-		"the machine is on the hypervisor with the UUID %.64q, and the credentials name the one with %.64q",
+		"the machine is on the hypervisor with UUID %.64q, but the credentials name the hypervisor with UUID %.64q",
 		scope[min(len(scope), len(scopePrefix)):], h.host)
 }

@@ -18,14 +18,14 @@ import (
 
 const someID = "libvirt:///9d3cbd0e-9f4c-5d5e-8a7b-0123456789ab"
 
-// serve takes connections until the test ends. handle has one to itself.
-func serve(t *testing.T, handle func(net.Conn)) (address string, dialled *atomic.Int64) {
+// serve accepts connections until the test ends. Each connection has its own call of handle.
+func serve(t *testing.T, handle func(net.Conn)) (address string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dialled = &atomic.Int64{}
+	connections = &atomic.Int64{}
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -33,12 +33,12 @@ func serve(t *testing.T, handle func(net.Conn)) (address string, dialled *atomic
 			if err != nil {
 				return
 			}
-			dialled.Add(1)
+			connections.Add(1)
 			t.Cleanup(func() { _ = conn.Close() })
 			go handle(conn)
 		}
 	}()
-	return listener.Addr().String(), dialled
+	return listener.Addr().String(), connections
 }
 
 func xdrString(text string) []byte {
@@ -46,11 +46,11 @@ func xdrString(text string) []byte {
 	return append(out, make([]byte, (4-len(text)%4)%4)...)
 }
 
-// answerCalls is a scripted libvirtd's side of a connection.
-func answerCalls(capabilities string) func(net.Conn) { return answering(capabilities, nil) }
+// answerCalls returns the libvirtd side of a connection. It answers each call with a fixed response.
+func answerCalls(capabilities string) func(net.Conn) { return answerCallsWith(capabilities, nil) }
 
-// answering is the same with answers to more procedures.
-func answering(capabilities string, more map[uint32][]byte) func(net.Conn) {
+// answerCallsWith is like answerCalls, with responses to more procedures.
+func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)
 		for {
@@ -90,7 +90,7 @@ func answering(capabilities string, more map[uint32][]byte) func(net.Conn) {
 	}
 }
 
-func plainDriver(t *testing.T) *Driver {
+func newTestDriver(t *testing.T) *Driver {
 	t.Helper()
 	d, err := New(Options{PlainTCP: true})
 	if err != nil {
@@ -108,56 +108,56 @@ func getFrom(ctx context.Context, d *Driver, address, scope string) error {
 
 const capabilitiesXML = "<capabilities><host><uuid>host-1</uuid></host></capabilities>"
 
-func TestConnectionsAreUsedAgain(t *testing.T) {
-	address, dialled := serve(t, answerCalls(capabilitiesXML))
-	d := plainDriver(t)
+func TestConnectionsAreReused(t *testing.T) {
+	address, connections := serve(t, answerCalls(capabilitiesXML))
+	d := newTestDriver(t)
 	for range 3 {
 		if err := getFrom(t.Context(), d, address, "host=host-1"); !provider.IsNotFound(err) {
 			t.Fatal(err)
 		}
 	}
-	if n := dialled.Load(); n != 1 {
-		t.Errorf("three calls made %d connections", n)
+	if n := connections.Load(); n != 1 {
+		t.Errorf("three calls opened %d connections, want 1", n)
 	}
 }
 
-// Nothing can be said of a domain by a hypervisor that it was never on.
+// A hypervisor must not report a domain as gone if the domain was never on it.
 //
 // Rule: libvirt-other-hypervisor-refused.
-func TestAnotherHypervisorKnowsNothing(t *testing.T) {
+func TestGetRefusesOtherHypervisor(t *testing.T) {
 	address, _ := serve(t, answerCalls(capabilitiesXML))
-	err := getFrom(t.Context(), plainDriver(t), address, "host=host-2")
+	err := getFrom(t.Context(), newTestDriver(t), address, "host=host-2")
 	if provider.CodeOf(err) != provider.FailedPrecondition || !strings.Contains(err.Error(), `"host-2"`) {
-		t.Errorf("Get: %v", err)
+		t.Errorf("got %v, want FailedPrecondition with the UUIDs", err)
 	}
 }
 
-func TestAHypervisorThatDoesNotServe(t *testing.T) {
-	silent := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+func TestUnusableHypervisorHasCode(t *testing.T) {
+	ignoreCalls := func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 	for name, c := range map[string]struct {
 		handle func(net.Conn)
 		want   provider.Code
 	}{
-		"hangs up":         {func(conn net.Conn) { _ = conn.Close() }, provider.Unavailable},
-		"does not answer":  {silent, provider.DeadlineExceeded},
-		"has no end":       {func(conn net.Conn) { _, _ = conn.Write([]byte{0xff, 0xff, 0xff, 0xff}) }, provider.Internal},
-		"has no beginning": {func(conn net.Conn) { _, _ = conn.Write(make([]byte, 64)) }, provider.Internal},
-		"is no XML":        {answerCalls("<capabilities"), provider.Unavailable},
+		"closes the connection": {func(conn net.Conn) { _ = conn.Close() }, provider.Unavailable},
+		"does not answer":       {ignoreCalls, provider.DeadlineExceeded},
+		"answer is too long":    {func(conn net.Conn) { _, _ = conn.Write([]byte{0xff, 0xff, 0xff, 0xff}) }, provider.Internal},
+		"answer is too short":   {func(conn net.Conn) { _, _ = conn.Write(make([]byte, 64)) }, provider.Internal},
+		"answer is not XML":     {answerCalls("<capabilities"), provider.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, _ := serve(t, c.handle)
-			patience := time.Minute
+			timeout := time.Minute
 			if c.want == provider.DeadlineExceeded {
-				patience = 100 * time.Millisecond
+				timeout = 100 * time.Millisecond
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			if err := getFrom(ctx, plainDriver(t), address, ""); provider.CodeOf(err) != c.want {
-				t.Errorf("Get: %v, want %s", err, c.want)
+			if err := getFrom(ctx, newTestDriver(t), address, ""); provider.CodeOf(err) != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
 	}
-	t.Run("is not there", func(t *testing.T) {
+	t.Run("does not exist", func(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -165,18 +165,19 @@ func TestAHypervisorThatDoesNotServe(t *testing.T) {
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := getFrom(t.Context(), plainDriver(t), listener.Addr().String(), ""); provider.CodeOf(err) != provider.Unavailable {
-			t.Errorf("Get: %v", err)
+		err = getFrom(t.Context(), newTestDriver(t), listener.Addr().String(), "")
+		if provider.CodeOf(err) != provider.Unavailable {
+			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("is given up", func(t *testing.T) {
+	t.Run("call is canceled", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		address, _ := serve(t, func(conn net.Conn) {
-			cancel(errors.New("enough"))
-			silent(conn)
+			cancel(errors.New("canceled by the test"))
+			ignoreCalls(conn)
 		})
-		if err := getFrom(ctx, plainDriver(t), address, ""); provider.CodeOf(err) != provider.Canceled {
-			t.Errorf("Get: %v", err)
+		if err := getFrom(ctx, newTestDriver(t), address, ""); provider.CodeOf(err) != provider.Canceled {
+			t.Errorf("got %v", err)
 		}
 	})
 }

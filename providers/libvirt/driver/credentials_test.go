@@ -8,14 +8,15 @@ import (
 )
 
 // Rule: libvirt-endpoints-by-flag.
-func TestURIsThatCredentialsMayHave(t *testing.T) {
+func TestCredentialsAllowOnlySomeURIs(t *testing.T) {
 	o := Options{Sockets: []string{"/run/libvirt/libvirt-sock", "/srv/s"}, Hosts: []string{"h.example", "::1"},
 		PlainTCP: true}
 	strict := Options{}
 	for _, c := range []struct {
 		options *Options
 		uri     string
-		// network, address and driver are wanted, or a code and words of the message.
+		// network, address and driver are the expected result. Alternatively, code and words are the code and a part of the
+		// expected error.
 		network, address, driver string
 		code                     provider.Code
 		words                    string
@@ -50,26 +51,26 @@ func TestURIsThatCredentialsMayHave(t *testing.T) {
 		e, err := c.options.parse(provider.NewCredentials(map[string][]byte{"uri": []byte(c.uri)}))
 		if c.code == "" {
 			if err != nil || e.network != c.network || e.address != c.address || e.driver != c.driver {
-				t.Errorf("%q: %s %s %s, %v", c.uri, e.network, e.address, e.driver, err)
+				t.Errorf("%q: got %s %s %s, %v", c.uri, e.network, e.address, e.driver, err)
 			}
 			continue
 		}
 		if provider.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%q: %v, want %s with %q", c.uri, err, c.code, c.words)
+			t.Errorf("%q: got %v, want %s with %q", c.uri, err, c.code, c.words)
 		}
 	}
 }
 
-func TestKeysThatAreNotUsedAreRefused(t *testing.T) {
+func TestUnusedKeysAreRefused(t *testing.T) {
 	o := Options{PlainTCP: true}
-	for key, words := range map[string]string{"tls.key": "for the transport tls only", "password": "is not a key"} {
+	for key, words := range map[string]string{"tls.key": "only allowed with the transport tls", "password": "unknown key"} {
 		_, err := o.parse(provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://h/system"), key: []byte("s3cret")}))
 		if provider.CodeOf(err) != provider.InvalidArgument || !strings.Contains(err.Error(), words) ||
 			strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("%s: got %v, want InvalidArgument with %q and without the value", key, err, words)
 		}
 	}
 	if _, err := o.parse(provider.Credentials{}); provider.CodeOf(err) != provider.Unauthenticated {
-		t.Errorf("no credentials: %v", err)
+		t.Errorf("no credentials: got %v, want Unauthenticated", err)
 	}
 }

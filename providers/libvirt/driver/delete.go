@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. All is gone when it returns: a domain's volumes go before the domain itself, which
-// says whose they are.
+// Delete implements provider.Driver. When it returns without an error, nothing is left. It deletes the volumes of a
+// domain before the domain itself, because the domain's metadata name its volumes.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result provider.DeleteResult, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -17,15 +17,15 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result
 	}
 	var id libvirt.UUID
 	if req.ProviderID != "" {
-		if id, err = locate(req.ProviderID); err != nil {
+		if id, err = parseProviderID(req.ProviderID); err != nil {
 			return provider.DeleteResult{}, err
 		}
 	}
 	err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
 		if req.ProviderID != "" {
-			result.Found, err = h.deleteOne(ctx, id, own)
+			result.Found, err = h.deleteByProviderID(ctx, id, own)
 		} else {
-			result.Found, err = h.deleteAll(ctx, own)
+			result.Found, err = h.deleteByOwner(ctx, own)
 		}
 		return err
 	})
@@ -36,55 +36,55 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result
 	return result, nil
 }
 
-// deleteOne removes one domain. Volumes of the owner's other domains stay.
-func (h *hypervisor) deleteOne(ctx context.Context, id libvirt.UUID, own owner) (found bool, err error) {
+// deleteByProviderID deletes one domain and its volumes. It keeps the volumes of the owner's other domains.
+func (h *hypervisor) deleteByProviderID(ctx context.Context, id libvirt.UUID, own owner) (found bool, err error) {
 	d, err := h.get(ctx, id)
 	switch {
 	case err == nil:
-		if err := h.mine(d, own); err != nil {
+		if err := h.checkOwner(d, own); err != nil {
 			return false, err
 		}
-		if err := h.end(ctx, d); err != nil {
+		if err := h.destroy(ctx, d); err != nil {
 			return false, err
 		}
 		found = true
 	case !provider.IsNotFound(err):
 		return false, err
 	}
-	ofIt := func(v volume) bool { return libvirt.UUID(own.domainUUID(v.attempt)) == id }
-	if err := h.removeVolumes(ctx, own, ofIt); err != nil {
+	ofDomain := func(v volume) bool { return libvirt.UUID(own.domainUUID(v.attempt)) == id }
+	if err := h.deleteVolumes(ctx, own, ofDomain); err != nil {
 		return false, err
 	}
 	if d == nil {
 		return false, nil
 	}
-	return found, h.forget(ctx, d, own)
+	return found, h.removeDomain(ctx, d, own)
 }
 
-// deleteAll removes all domains and all volumes of an owner.
-func (h *hypervisor) deleteAll(ctx context.Context, own owner) (found bool, err error) {
-	all, err := h.ownedBy(ctx, own)
+// deleteByOwner deletes all domains and volumes of an owner.
+func (h *hypervisor) deleteByOwner(ctx context.Context, own owner) (found bool, err error) {
+	all, err := h.domainsOf(ctx, own)
 	if err != nil {
 		return false, err
 	}
 	for _, d := range all {
-		if err := h.end(ctx, d); err != nil {
+		if err := h.destroy(ctx, d); err != nil {
 			return false, err
 		}
 	}
-	if err := h.removeVolumes(ctx, own, func(volume) bool { return true }); err != nil {
+	if err := h.deleteVolumes(ctx, own, func(volume) bool { return true }); err != nil {
 		return false, err
 	}
 	for _, d := range all {
-		if err := h.forget(ctx, d, own); err != nil {
+		if err := h.removeDomain(ctx, d, own); err != nil {
 			return false, err
 		}
 	}
 	return len(all) > 0, nil
 }
 
-// mine refuses a domain that is not the owner's.
-func (h *hypervisor) mine(d *domain, own owner) error {
+// checkOwner refuses a domain that does not belong to the owner.
+func (h *hypervisor) checkOwner(d *domain, own owner) error {
 	if own.owns(d.metadata) {
 		return nil
 	}
@@ -94,39 +94,40 @@ func (h *hypervisor) mine(d *domain, own owner) error {
 		own.cluster)
 }
 
-// end stops the domain's QEMU at once: its node is drained.
-func (h *hypervisor) end(ctx context.Context, d *domain) error {
+// destroy stops the domain's QEMU at once, because its node is already drained.
+func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	if d.metadata.Deleting == "" {
-		// A domain without its volumes must not pass for one that has stopped.
-		marked := d.metadata
-		marked.Deleting = "true"
-		if err := h.label(ctx, d, marked); err != nil {
+		// Without the mark, a domain whose volumes are deleted would look like a stopped domain.
+		updated := d.metadata
+		updated.Deleting = "true"
+		if err := h.writeMetadata(ctx, d, updated); err != nil {
 			return err
 		}
 	}
 	err := h.DomainDestroyFlags(d.Domain, libvirt.DomainDestroyDefault)
 	if codeOf(err) != libvirt.ErrOperationInvalid {
-		return skipGone(translate(ctx, err, attempted))
+		return ignoreNotFound(translate(ctx, err, attempted))
 	}
-	// It does not run, most likely. One that does would go on without its volumes, and without its definition.
+	// The domain is probably not running. If it is, it would continue without its volumes and its definition.
 	active, err := h.DomainIsActive(d.Domain)
 	if err == nil && active != 0 {
-		return provider.Errorf(provider.Aborted, "%s: another operation has it", attempted)
+		return provider.Errorf(provider.Aborted, "%s: another operation is using the domain", attempted)
 	}
-	return skipGone(translate(ctx, err, attempted))
+	return ignoreNotFound(translate(ctx, err, attempted))
 }
 
-// label writes Machinist's part of a domain's metadata, of one that runs also for its next start.
-func (h *hypervisor) label(ctx context.Context, d *domain, m metadata) error {
+// writeMetadata writes Machinist's element of a domain's metadata. If the domain is running, it also writes the
+// persistent definition, which applies after the next start.
+func (h *hypervisor) writeMetadata(ctx context.Context, d *domain, m metadata) error {
 	attempted := "write the metadata of domain " + providerID(d.UUID)
 	active, err := h.DomainIsActive(d.Domain)
 	if err != nil {
-		return skipGone(translate(ctx, err, attempted))
+		return ignoreNotFound(translate(ctx, err, attempted))
 	}
 	persistent, err := h.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return skipGone(translate(ctx, err, attempted))
+		return ignoreNotFound(translate(ctx, err, attempted))
 	}
 	var impact libvirt.DomainModificationImpact
 	if active != 0 {
@@ -135,72 +136,72 @@ func (h *hypervisor) label(ctx context.Context, d *domain, m metadata) error {
 	if persistent != 0 {
 		impact |= libvirt.DomainAffectConfig
 	}
-	err = h.DomainSetMetadata(d.Domain, int32(libvirt.DomainMetadataElement), libvirt.OptString{m.text()},
+	err = h.DomainSetMetadata(d.Domain, int32(libvirt.DomainMetadataElement), libvirt.OptString{m.encode()},
 		libvirt.OptString{"machinist"}, libvirt.OptString{metadataURI}, impact)
 	if err != nil {
-		return skipGone(translate(ctx, err, attempted))
+		return ignoreNotFound(translate(ctx, err, attempted))
 	}
 	d.metadata = m
 	return nil
 }
 
-// skipGone is nil for a domain that has gone meanwhile.
-func skipGone(err error) error {
+// ignoreNotFound returns nil if the domain no longer exists.
+func ignoreNotFound(err error) error {
 	if provider.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// removeVolumes deletes the owner's volumes, of those that are chosen.
-func (h *hypervisor) removeVolumes(ctx context.Context, own owner, chosen func(volume) bool) error {
-	all, err := h.volumes(ctx, own.volumePrefix())
+// deleteVolumes deletes those of the owner's volumes for which selected returns true.
+func (h *hypervisor) deleteVolumes(ctx context.Context, own owner, selected func(volume) bool) error {
+	all, err := h.listVolumes(ctx, own.volumePrefix())
 	if err != nil {
 		return err
 	}
 	for _, v := range all {
-		if v.cluster != own.cluster || v.uid != string(own.machine.UID) || !chosen(v) {
+		if v.cluster != own.cluster || v.uid != string(own.machine.UID) || !selected(v) {
 			continue
 		}
-		if err := h.remove(ctx, v.StorageVol); err != nil {
+		if err := h.deleteVolume(ctx, v.StorageVol); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// forget removes a domain that does not run, once none of the volumes that were made for it can be left.
-func (h *hypervisor) forget(ctx context.Context, d *domain, own owner) error {
+// removeDomain removes the definition of a stopped domain, once no volume that was created for it can be left.
+func (h *hypervisor) removeDomain(ctx context.Context, d *domain, own owner) error {
 	attempted := "remove domain " + providerID(d.UUID)
 	for _, v := range d.metadata.Volumes {
-		// A user of the hypervisor may have changed what is there.
+		// A user of the hypervisor may have changed the metadata.
 		if cluster, uid, _, ours := volumeOwner(v.Name); !ours || cluster != own.cluster || uid != string(own.machine.UID) {
 			continue
 		}
 		if _, err := h.pool(ctx, v.Pool, ""); err != nil && codeOf(err) != libvirt.ErrNoStoragePool {
 			if provider.CodeOf(err) == provider.FailedPrecondition {
 				return provider.Errorf(provider.FailedPrecondition,
-					"%s: the storage pool %.64q, which has a volume of it, is not active: start it", attempted, v.Pool)
+					"%s: the storage pool %.64q with a volume of the domain is not active; start the pool", attempted, v.Pool)
 			}
 			return err
 		}
 	}
 	err := h.undefine(d)
 	switch {
-	case err == nil, absent(err):
+	case err == nil, isAbsent(err):
 		return nil
 	case codeOf(err) == libvirt.ErrOperationInvalid:
-		return provider.Errorf(provider.Aborted, "%s: it has been started again", attempted)
+		return provider.Errorf(provider.Aborted, "%s: the domain was started again", attempted)
 	}
 	return translate(ctx, err, attempted)
 }
 
-// undefine removes the definition of a domain with all that libvirt keeps beside it.
+// undefine removes the definition of a domain and everything that libvirt stores for it.
 func (h *hypervisor) undefine(d *domain) error {
 	const all = libvirt.DomainUndefineManagedSave | libvirt.DomainUndefineSnapshotsMetadata
 	err := h.DomainUndefineFlags(d.Domain, all|libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
-	if codeOf(err) == libvirt.ErrInvalidArg && has(err, "unsupported flags") {
-		// A driver of libvirt without checkpoints and variables of UEFI does not know the flags, such as "test:///default".
+	if codeOf(err) == libvirt.ErrInvalidArg && messageContains(err, "unsupported flags") {
+		// libvirt drivers without checkpoints and UEFI variables, such as "test:///default", do not support all flags.
 		err = h.DomainUndefineFlags(d.Domain, all)
 	}
 	return err

@@ -1,10 +1,11 @@
-// Package driver is the provider.Driver of libvirt: a Machine is a domain with volumes of storage pools.
+// Package driver is the provider.Driver of libvirt. The instance of a Machine is a domain with volumes in storage
+// pools.
 //
-// Volumes are made first, under names that carry the cluster, the Machine's UID and the attempt. Then one call makes
-// and starts the domain, with its identity in its metadata: there is no domain that has not run. The domain's UUID
-// follows from the token, and libvirt has no two domains with one UUID. At last the domain is made persistent, so
-// that it outlives the hypervisor's restart.
+// Create first creates the volumes, under names that contain the cluster, the Machine's UID and the attempt. Then one
+// call creates and starts the domain, with its identity in its metadata. Therefore every domain that exists has been
+// started. The UUID of the domain follows from the token, and libvirt does not allow two domains with one UUID.
+// Finally Create makes the domain persistent, so that it survives a restart of the hypervisor.
 //
-// libvirt's client library knows no contexts. So a call of the driver has a connection to itself, from a pool, and the
-// end of its context closes that connection.
+// libvirt's client library does not support contexts. Therefore a driver call has a connection from a pool to itself,
+// and the end of its context closes that connection.
 package driver

@@ -143,18 +143,18 @@ type (
 	}
 )
 
-// parts are what was made, or found, for a domain.
+// parts contains the volumes and files of a domain.
 type parts struct {
 	root    volumeReference
 	disks   []volumeReference
 	seed    volumeReference
-	console string // the path of the volume; empty where there is none
+	console string // the path of the volume; empty without a console log
 	kernel  string // paths
 	initrd  string
 }
 
-// describe writes the domain.
-func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts) (string, error) {
+// domainDefinition returns the XML of the domain.
+func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts) (string, error) {
 	arch := map[string]string{machine.ArchitectureAMD64: "x86_64", machine.ArchitectureARM64: "aarch64"}[spec.Architecture]
 	m.Namespace = metadataURI
 	d := domainXML{
@@ -163,7 +163,7 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 		OS:       osXML{Type: osTypeXML{arch, spec.MachineType, "hvm"}, Kernel: p.kernel, Initrd: p.initrd},
 		Features: featuresXML{ACPI: &struct{}{}},
 		CPU:      cpuXML{spec.CPU.Mode, spec.CPU.Model}, Clock: clockXML{Offset: "utc"},
-		// A guest that has crashed starts again, as a machine with a watchdog.
+		// A crashed guest starts again, as a machine with a watchdog does.
 		OnCrash: "restart",
 	}
 	if spec.Kernel != nil {
@@ -171,15 +171,15 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 	}
 	if spec.Architecture == machine.ArchitectureAMD64 {
 		d.Features.APIC = &struct{}{}
-		// As virt-install has it for Linux: a guest on a busy hypervisor loses fewer ticks.
+		// virt-install uses the same timers for Linux. With them, a guest on a busy hypervisor loses fewer ticks.
 		d.Clock.Timers = []timerXML{{"rtc", "catchup", ""}, {"pit", "delay", ""}, {"hpet", "", "no"}}
 	}
 	if spec.Firmware == machine.FirmwareUEFI {
-		// Secure boot needs keys in the firmware, and images that they have signed.
+		// Secure boot requires keys in the firmware and images that are signed with them.
 		d.OS.Firmware, d.OS.Features = "efi", []featureXML{{"no", "secure-boot"}}
 	}
 	d.Devices = devicesXML{
-		Disks:   disks(p, spec),
+		Disks:   diskDevices(p, spec),
 		Serial:  serialXML{Type: "pty"},
 		Channel: channelXML{"unix", channelTargetXML{"virtio", "org.qemu.guest_agent.0"}},
 		RNG:     rngXML{"virtio", rngBackendXML{"random", "/dev/urandom"}},
@@ -188,7 +188,7 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 		d.Devices.Serial = serialXML{"file", &serialSourceXML{p.console, "on"}}
 	}
 	for i, n := range spec.Networks {
-		iface := interfaceXML{Type: "user", MAC: macXML{hardwareAddress(id, i)}, Model: modelXML{n.Model}}
+		iface := interfaceXML{Type: "user", MAC: macXML{macAddress(id, i)}, Model: modelXML{n.Model}}
 		switch {
 		case n.Network != "":
 			iface.Type, iface.Source = "network", &interfaceSourceXML{Network: n.Network}
@@ -201,9 +201,9 @@ func describe(id uuid.UUID, name string, spec machine.Spec, m metadata, p parts)
 	return string(raw), err
 }
 
-// disks are the domain's: what it boots from, the others, and the seed. All are virtio: kernels for virtual machines
-// may know no other bus, and a seed need not be a CD for cloud-init to find it.
-func disks(p parts, spec machine.Spec) []diskXML {
+// diskDevices returns the root disk, the other disks and the seed. All of them are virtio disks, because kernels for
+// virtual machines may support no other bus. cloud-init finds a seed that is not a CD, too.
+func diskDevices(p parts, spec machine.Spec) []diskXML {
 	var all []diskXML
 	add := func(v volumeReference, format, serial string) *diskXML {
 		all = append(all, diskXML{

@@ -13,26 +13,26 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Name of the provider.
+// Name is the name of the provider.
 const Name = "libvirt"
 
-// Options configure a Driver.
+// Options configures a Driver.
 type Options struct {
-	// Sockets are the unix sockets that credentials may name. Default: none.
+	// Sockets are the Unix sockets that credentials may name. Default: none.
 	Sockets []string
-	// Hosts are the hosts that credentials may name, as they write them. Default: all.
+	// Hosts are the hosts that credentials may name, in the form in which credentials write them. Default: all.
 	Hosts []string
-	// PlainTCP allows connections without TLS, in which nobody proves who he is. By default they are refused: whoever
-	// reaches such a port owns the hypervisor, and user data would be readable on the network.
+	// PlainTCP allows connections without encryption and authentication. By default they are refused: every client that
+	// reaches such a port controls the hypervisor, and user data is readable on the network.
 	PlainTCP bool
 	// CreateSettle is how long a creation whose answer was lost can still take effect. Default: 1 minute.
 	CreateSettle time.Duration
-	// ShutdownGrace is how long a guest may take to shut down before its domain is restarted with other sizes. Default: 90
-	// seconds.
+	// ShutdownGrace is how long a guest may take to shut down before its domain is restarted with other sizes. Default:
+	// 90 seconds.
 	ShutdownGrace time.Duration
 	// Dial connects to a hypervisor. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Wrap is put around every connection, inside of TLS. Default: nothing.
+	// Wrap wraps every connection, inside of TLS. By default connections are not wrapped.
 	Wrap func(net.Conn) net.Conn
 }
 
@@ -40,7 +40,8 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// creating are the domains that calls of Create are making, by UUID: two would write to one seed.
+	// creating contains the UUIDs of the domains that calls of Create are creating. Two calls for one domain would write
+	// to the same seed.
 	creating sync.Map
 }
 
@@ -52,7 +53,7 @@ var (
 	_ provider.Scoper    = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It fails when an option cannot be used.
+// New returns a driver without connecting to a hypervisor. It fails if an option is invalid.
 func New(o Options) (*Driver, error) {
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")
@@ -65,7 +66,7 @@ func New(o Options) (*Driver, error) {
 	}
 	for _, path := range o.Sockets {
 		if !filepath.IsAbs(path) {
-			return nil, fmt.Errorf("the socket %q is no absolute path", path)
+			return nil, fmt.Errorf("the socket %q is not an absolute path", path)
 		}
 	}
 	if o.Dial == nil {
@@ -83,7 +84,7 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. The end of a guest that does not react takes libvirt half a minute.
+// CallTimeout implements provider.Timeouter. libvirt needs half a minute to stop a guest that does not react.
 func (d *Driver) CallTimeout() time.Duration { return time.Minute }
 
 // Validate implements provider.Driver.

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// codeOf returns libvirt's number of an error; ErrOk where libvirt has not answered.
+// codeOf returns libvirt's number of an error. It is ErrOk if the error is not an answer of libvirt.
 func codeOf(err error) libvirt.ErrorNumber {
 	if answer, ok := errors.AsType[libvirt.Error](err); ok {
 		return libvirt.ErrorNumber(answer.Code)
@@ -22,9 +22,10 @@ func codeOf(err error) libvirt.ErrorNumber {
 	return libvirt.ErrOk
 }
 
-// has reports whether libvirt's message has one of the words, in lower case. Many errors have one number, and differ
-// by the message alone, which is shown for deletions only: it may repeat what was sent.
-func has(err error, words ...string) bool {
+// messageContains reports whether libvirt's message contains one of the words, which are in lower case. libvirt uses
+// one number for many errors that differ only in the message. The driver shows the message for deletions only,
+// because it may repeat what was sent.
+func messageContains(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {
 		if strings.Contains(text, word) {
@@ -34,9 +35,9 @@ func has(err error, words ...string) bool {
 	return false
 }
 
-// inItsWords is what libvirt has answered to a deletion, to be put behind the name of the object; empty if it has not
-// answered. Such an answer repeats nothing secret: a deletion sends a name only.
-func inItsWords(err error) string {
+// answerText returns libvirt's answer to a deletion, to append to the name of the object. It is empty if libvirt has
+// not answered. The answer contains no secrets, because a deletion sends only a name.
+func answerText(err error) string {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {
 		return ""
@@ -45,8 +46,8 @@ func inItsWords(err error) string {
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// absent reports whether libvirt says that what was asked for is not there.
-func absent(err error) bool {
+// isAbsent reports whether libvirt answered that the object does not exist.
+func isAbsent(err error) bool {
 	switch codeOf(err) {
 	case libvirt.ErrNoDomain, libvirt.ErrNoStorageVol, libvirt.ErrNoStoragePool, libvirt.ErrNoDomainMetadata:
 		return true
@@ -54,7 +55,7 @@ func absent(err error) bool {
 	return false
 }
 
-// translate makes of an error one with a canonical code. The message is ours.
+// translate converts an error to one with a canonical code. The message is the driver's own.
 func translate(ctx context.Context, err error, attempted string) error {
 	if err == nil {
 		return nil
@@ -63,77 +64,77 @@ func translate(ctx context.Context, err error, attempted string) error {
 		return err
 	}
 	out := &provider.Error{Code: provider.Unavailable, Cause: err}
-	why := "libvirtd could not be reached, or its answer not be read"
+	why := "libvirtd could not be reached, or its answer could not be read"
 	var alert tls.AlertError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	switch {
 	case codeOf(err) != libvirt.ErrOk:
-		out.Code, why = meaning(err)
+		out.Code, why = classify(err)
 	case errors.Is(err, errFrame):
 		out.Code, why = provider.Internal, errFrame.Error()
 	case errors.Is(ctx.Err(), context.Canceled):
 		out.Code, why = provider.Canceled, "the call was cancelled"
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-		out.Code, why = provider.DeadlineExceeded, "no answer came in time"
+		out.Code, why = provider.DeadlineExceeded, "libvirtd did not answer in time"
 	case errors.Is(err, libvirt.ErrUnsupported):
-		out.Code, why = provider.Unimplemented, "libvirtd is too old for it"
+		out.Code, why = provider.Unimplemented, "libvirtd is too old for this call"
 	case errors.As(err, &alert), errors.Is(err, errRefused):
 		out.Code, why = provider.Unauthenticated, errRefused.Error()
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid):
 		out.Code = provider.Unauthenticated
-		why = "libvirtd's certificate is not one of its host's name that the authority in " + keyCA + " has signed"
+		why = "libvirtd's certificate is not for the host in the URI, or not signed by the authority in " + keyCA
 	}
 	out.Message = attempted + ": " + why
 	return out
 }
 
-// meaning is the one table from libvirt's errors to our codes.
+// classify maps libvirt's errors to canonical codes and messages.
 // https://libvirt.org/html/libvirt-virterror.html#virErrorNumber
-func meaning(err error) (provider.Code, string) {
+func classify(err error) (provider.Code, string) {
 	number := codeOf(err)
-	named := func(text string) string { return fmt.Sprintf("%s (libvirt's error %d)", text, number) }
+	withNumber := func(text string) string { return fmt.Sprintf("%s (libvirt's error %d)", text, number) }
 	switch {
-	case has(err, "no space left", "not enough space", "disk quota exceeded"):
-		return provider.ResourceExhausted, named("the storage pool is full")
-	case has(err, "cannot allocate memory", "out of memory", "insufficient memory"):
-		return provider.ResourceExhausted, named("the hypervisor has not enough memory")
+	case messageContains(err, "no space left", "not enough space", "disk quota exceeded"):
+		return provider.ResourceExhausted, withNumber("the storage pool is full")
+	case messageContains(err, "cannot allocate memory", "out of memory", "insufficient memory"):
+		return provider.ResourceExhausted, withNumber("the hypervisor does not have enough memory")
 	}
 	switch number {
 	case libvirt.ErrNoDomain:
-		return provider.NotFound, "there is no such domain"
+		return provider.NotFound, "the domain does not exist"
 	case libvirt.ErrAuthFailed, libvirt.ErrAuthCancelled, libvirt.ErrAuthUnavailable:
-		return provider.Unauthenticated, named("libvirtd does not accept the client")
+		return provider.Unauthenticated, withNumber("libvirtd does not accept the client")
 	case libvirt.ErrOperationDenied, libvirt.ErrAccessDenied:
-		return provider.PermissionDenied, named("libvirtd does not allow it to this client")
+		return provider.PermissionDenied, withNumber("libvirtd does not allow the call to this client")
 	case libvirt.ErrNoStoragePool:
-		return provider.FailedPrecondition, "there is no such storage pool"
+		return provider.FailedPrecondition, "the storage pool does not exist"
 	case libvirt.ErrNoStorageVol:
-		return provider.FailedPrecondition, "there is no such volume"
+		return provider.FailedPrecondition, "the volume does not exist"
 	case libvirt.ErrNoNetwork:
-		return provider.FailedPrecondition, "there is no such network, or it is not active"
+		return provider.FailedPrecondition, "the network does not exist or is not active"
 	case libvirt.ErrNoNwfilter, libvirt.ErrNoSecret, libvirt.ErrNoInterface:
-		return provider.FailedPrecondition, named("something that the domain needs is not there")
+		return provider.FailedPrecondition, withNumber("an object that the domain refers to does not exist")
 	case libvirt.ErrConfigUnsupported, libvirt.ErrXMLError, libvirt.ErrXMLDetail, libvirt.ErrInvalidArg:
-		return provider.FailedPrecondition, named("the hypervisor cannot do what the providerSpec asks for")
+		return provider.FailedPrecondition, withNumber("the hypervisor does not support a value of the providerSpec")
 	case libvirt.ErrArgumentUnsupported, libvirt.ErrNoSupport:
-		return provider.FailedPrecondition, named("the hypervisor does not support it")
+		return provider.FailedPrecondition, withNumber("the hypervisor does not support the call")
 	case libvirt.ErrOperationTimeout, libvirt.ErrResourceBusy, libvirt.ErrOperationAborted:
-		return provider.Aborted, named("another operation has it")
+		return provider.Aborted, withNumber("another operation is using the object")
 	case libvirt.ErrOperationInvalid:
-		return provider.Aborted, named("it is in another state now")
+		return provider.Aborted, withNumber("the state of the object does not allow the call now")
 	case libvirt.ErrRPC, libvirt.ErrNoConnect, libvirt.ErrInvalidConn:
-		return provider.Unavailable, named("libvirtd cannot serve")
+		return provider.Unavailable, withNumber("libvirtd cannot serve the call")
 	}
-	if has(err, "asynchronous jobs running", "is in use", "resource busy", "timed out") {
-		return provider.Aborted, named("another operation has it")
+	if messageContains(err, "asynchronous jobs running", "is in use", "resource busy", "timed out") {
+		return provider.Aborted, withNumber("another operation is using the object")
 	}
-	return provider.Internal, named("libvirtd reports a failure")
+	return provider.Internal, withNumber("libvirtd reports an internal error")
 }
 
-// at puts the field of the providerSpec into an error for which it is to blame.
-func at(err error, field string) error {
+// withField adds a field of the providerSpec to an error that the field causes.
+func withField(err error, field string) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || !e.Code.Terminal() {
 		return err

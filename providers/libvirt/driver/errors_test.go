@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestErrorsOfLibvirtHaveCodes(t *testing.T) {
+func TestLibvirtErrorsHaveCodes(t *testing.T) {
 	const secret = "s3cret"
-	answered := func(number libvirt.ErrorNumber, message string) error {
+	libvirtError := func(number libvirt.ErrorNumber, message string) error {
 		return fmt.Errorf("wrapped: %w", libvirt.Error{Code: uint32(number), Message: message + " " + secret})
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -27,22 +27,22 @@ func TestErrorsOfLibvirtHaveCodes(t *testing.T) {
 		err  error
 		want provider.Code
 	}{
-		{nil, answered(libvirt.ErrNoDomain, "Domain not found"), provider.NotFound},
-		{nil, answered(libvirt.ErrAuthFailed, "authentication failed"), provider.Unauthenticated},
-		{nil, answered(libvirt.ErrAccessDenied, "access denied"), provider.PermissionDenied},
-		{nil, answered(libvirt.ErrOperationDenied, "read only access prevents virDomainDestroy"), provider.PermissionDenied},
-		{nil, answered(libvirt.ErrNoStoragePool, "Storage pool not found"), provider.FailedPrecondition},
-		{nil, answered(libvirt.ErrNoStorageVol, "Storage volume not found"), provider.FailedPrecondition},
-		{nil, answered(libvirt.ErrNoNetwork, "Network not found"), provider.FailedPrecondition},
-		{nil, answered(libvirt.ErrConfigUnsupported, "unsupported configuration"), provider.FailedPrecondition},
-		{nil, answered(libvirt.ErrSystemError, "cannot write: No space left on device"), provider.ResourceExhausted},
-		{nil, answered(libvirt.ErrInternalError, "pc.ram: Cannot allocate memory"), provider.ResourceExhausted},
-		{nil, answered(libvirt.ErrOperationTimeout, "cannot acquire state change lock"), provider.Aborted},
-		{nil, answered(libvirt.ErrInternalError, "pool 'p' has asynchronous jobs running."), provider.Aborted},
-		{nil, answered(libvirt.ErrOperationInvalid, "domain is not running"), provider.Aborted},
-		{nil, answered(libvirt.ErrRPC, "broken pipe"), provider.Unavailable},
-		{nil, answered(libvirt.ErrInternalError, "something"), provider.Internal},
-		{ended, answered(libvirt.ErrNoDomain, "Domain not found"), provider.NotFound},
+		{nil, libvirtError(libvirt.ErrNoDomain, "Domain not found"), provider.NotFound},
+		{nil, libvirtError(libvirt.ErrAuthFailed, "authentication failed"), provider.Unauthenticated},
+		{nil, libvirtError(libvirt.ErrAccessDenied, "access denied"), provider.PermissionDenied},
+		{nil, libvirtError(libvirt.ErrOperationDenied, "read only access prevents virDomainDestroy"), provider.PermissionDenied},
+		{nil, libvirtError(libvirt.ErrNoStoragePool, "Storage pool not found"), provider.FailedPrecondition},
+		{nil, libvirtError(libvirt.ErrNoStorageVol, "Storage volume not found"), provider.FailedPrecondition},
+		{nil, libvirtError(libvirt.ErrNoNetwork, "Network not found"), provider.FailedPrecondition},
+		{nil, libvirtError(libvirt.ErrConfigUnsupported, "unsupported configuration"), provider.FailedPrecondition},
+		{nil, libvirtError(libvirt.ErrSystemError, "cannot write: No space left on device"), provider.ResourceExhausted},
+		{nil, libvirtError(libvirt.ErrInternalError, "pc.ram: Cannot allocate memory"), provider.ResourceExhausted},
+		{nil, libvirtError(libvirt.ErrOperationTimeout, "cannot acquire state change lock"), provider.Aborted},
+		{nil, libvirtError(libvirt.ErrInternalError, "pool 'p' has asynchronous jobs running."), provider.Aborted},
+		{nil, libvirtError(libvirt.ErrOperationInvalid, "domain is not running"), provider.Aborted},
+		{nil, libvirtError(libvirt.ErrRPC, "broken pipe"), provider.Unavailable},
+		{nil, libvirtError(libvirt.ErrInternalError, "something"), provider.Internal},
+		{ended, libvirtError(libvirt.ErrNoDomain, "Domain not found"), provider.NotFound},
 		{nil, libvirt.ErrInterrupted, provider.Unavailable},
 		{nil, io.EOF, provider.Unavailable},
 		{nil, errRefused, provider.Unauthenticated},
@@ -57,25 +57,25 @@ func TestErrorsOfLibvirtHaveCodes(t *testing.T) {
 		}
 		err := translate(ctx, c.err, "try")
 		if provider.CodeOf(err) != c.want || strings.Contains(err.Error(), secret) {
-			t.Errorf("%v becomes %v, want %s", c.err, err, c.want)
+			t.Errorf("%v: got %v, want %s without libvirt's message", c.err, err, c.want)
 		}
 	}
-	if translate(t.Context(), nil, "try") != nil || existing(nil) != nil {
-		t.Error("no error becomes one")
+	if translate(t.Context(), nil, "try") != nil || ambiguous(nil) != nil {
+		t.Error("nil was converted to an error")
 	}
-	if err := existing(provider.Errorf(provider.FailedPrecondition, "no")); !provider.CodeOf(err).Ambiguous() {
-		t.Errorf("the code of %v says that nothing was made", err)
+	if err := ambiguous(provider.Errorf(provider.FailedPrecondition, "no")); !provider.CodeOf(err).Ambiguous() {
+		t.Errorf("the code of %v means that nothing was created", err)
 	}
-	if err := at(provider.Errorf(provider.FailedPrecondition, "no"), "volume.base"); func() string {
+	if err := withField(provider.Errorf(provider.FailedPrecondition, "no"), "volume.base"); func() string {
 		e, _ := errors.AsType[*provider.Error](err)
 		return e.Field
 	}() != "volume.base" {
-		t.Errorf("%v names no field", err)
+		t.Errorf("%v does not have the field volume.base", err)
 	}
 }
 
-// Only what a guest cannot end by itself counts as stopped.
-func TestStatesOfDomains(t *testing.T) {
+// A domain counts as stopped only if its guest cannot leave the state on its own.
+func TestDomainStatesAreConverted(t *testing.T) {
 	for _, c := range []struct {
 		state  libvirt.DomainState
 		reason int32
@@ -90,26 +90,26 @@ func TestStatesOfDomains(t *testing.T) {
 		{libvirt.DomainPaused, int32(libvirt.DomainPausedUser), provider.StateStopped, "paused"},
 		{libvirt.DomainShutoff, int32(libvirt.DomainShutoffCrashed), provider.StateStopped, "crashed or was killed"},
 		{libvirt.DomainShutoff, int32(libvirt.DomainShutoffDestroyed), provider.StateStopped, "destroyed"},
-		{libvirt.DomainShutoff, int32(libvirt.DomainShutoffShutdown), provider.StateStopped, "the guest has shut down"},
-		{libvirt.DomainShutoff, 0, provider.StateStopped, "does not know why"},
+		{libvirt.DomainShutoff, int32(libvirt.DomainShutoffShutdown), provider.StateStopped, "the guest shut down"},
+		{libvirt.DomainShutoff, 0, provider.StateStopped, "does not know the reason"},
 		{libvirt.DomainCrashed, 0, provider.StateStopped, "crashed"},
 		{libvirt.DomainPmsuspended, 0, provider.StateStopped, "suspended"},
 		{libvirt.DomainNostate, 0, provider.StateRunning, "does not know"},
 	} {
 		state, message := stateOf(c.state, c.reason)
 		if state != c.want || !strings.Contains(message, c.words) || c.words == "" && message != "" {
-			t.Errorf("state %d with reason %d is %s, %q", c.state, c.reason, state, message)
+			t.Errorf("state %d with reason %d: got %s %q, want %s %q", c.state, c.reason, state, message, c.want, c.words)
 		}
 	}
 }
 
 // Rule: remaining-parts-named.
-func TestADeletionThatLibvirtRefusesIsReportedInItsWords(t *testing.T) {
+func TestRefusedDeletionContainsLibvirtMessage(t *testing.T) {
 	busy := libvirt.Error{Code: uint32(libvirt.ErrOperationInvalid), Message: "storage volume is still\nbeing allocated"}
-	if got := inItsWords(busy); got != ": storage volume is still being allocated" {
+	if got := answerText(busy); got != ": storage volume is still being allocated" {
 		t.Errorf("got %q", got)
 	}
-	if got := inItsWords(context.DeadlineExceeded); got != "" {
-		t.Errorf("got %q for an error that is not libvirt's", got)
+	if got := answerText(context.DeadlineExceeded); got != "" {
+		t.Errorf("got %q for an error without an answer, want an empty text", got)
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// domain is one of libvirt's, with what Machinist wrote into it.
+// domain is a domain of libvirt with the metadata that Machinist wrote.
 type domain struct {
 	libvirt.Domain
 	metadata metadata
 }
 
-// get returns a domain by its UUID.
+// get returns the domain with a UUID.
 func (h *hypervisor) get(ctx context.Context, id libvirt.UUID) (*domain, error) {
 	found, err := h.DomainLookupByUUID(id)
 	if err != nil {
 		return nil, translate(ctx, err, "get domain "+providerID(id))
 	}
-	return h.described(ctx, found)
+	return h.readMetadata(ctx, found)
 }
 
-// described reads the metadata of a domain.
-func (h *hypervisor) described(ctx context.Context, d libvirt.Domain) (*domain, error) {
+// readMetadata returns the domain with its metadata.
+func (h *hypervisor) readMetadata(ctx context.Context, d libvirt.Domain) (*domain, error) {
 	text, err := h.DomainGetMetadata(d, int32(libvirt.DomainMetadataElement), libvirt.OptString{metadataURI},
 		libvirt.DomainAffectCurrent)
 	if codeOf(err) == libvirt.ErrNoDomainMetadata {
@@ -37,9 +37,10 @@ func (h *hypervisor) described(ctx context.Context, d libvirt.Domain) (*domain, 
 	return &domain{Domain: d, metadata: parseMetadata(text)}, nil
 }
 
-// domains are those of the hypervisor that are wanted, each once. Asked is whether to ask for the metadata of one.
-func (h *hypervisor) domains(ctx context.Context, wanted func(*domain) bool, asked func(libvirt.Domain) bool) ([]*domain,
-	error) {
+// listDomains returns the domains for which wanted returns true, each once. It reads the metadata only of domains for
+// which candidate returns true.
+func (h *hypervisor) listDomains(ctx context.Context, wanted func(*domain) bool,
+	candidate func(libvirt.Domain) bool) ([]*domain, error) {
 	listed, _, err := h.ConnectListAllDomains(1, 0)
 	if err != nil {
 		return nil, translate(ctx, err, "list domains")
@@ -47,11 +48,11 @@ func (h *hypervisor) domains(ctx context.Context, wanted func(*domain) bool, ask
 	all := make([]*domain, 0, len(listed))
 	seen := map[libvirt.UUID]bool{}
 	for _, d := range listed {
-		if seen[d.UUID] || !asked(d) {
+		if seen[d.UUID] || !candidate(d) {
 			continue
 		}
 		seen[d.UUID] = true
-		described, err := h.described(ctx, d)
+		described, err := h.readMetadata(ctx, d)
 		if provider.IsNotFound(err) {
 			continue
 		}
@@ -65,15 +66,15 @@ func (h *hypervisor) domains(ctx context.Context, wanted func(*domain) bool, ask
 	return all, nil
 }
 
-func every(libvirt.Domain) bool { return true }
+func anyDomain(libvirt.Domain) bool { return true }
 
-// ownedBy are the domains of an owner.
-func (h *hypervisor) ownedBy(ctx context.Context, own owner) ([]*domain, error) {
-	return h.domains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, every)
+// domainsOf returns the domains of an owner.
+func (h *hypervisor) domainsOf(ctx context.Context, own owner) ([]*domain, error) {
+	return h.listDomains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, anyDomain)
 }
 
-// preferred is the domain that stands for a machine which has several: one that runs before one that does not, and that
-// before one that is being deleted. It is nil where there is none.
+// preferred returns the domain that represents a machine with several domains. It prefers running and pending
+// domains, then stopped ones, and then domains that are being deleted. The result is nil if there is no domain.
 func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
 	rank := map[provider.InstanceState]int{provider.StateRunning: 3, provider.StatePending: 3, provider.StateStopped: 2}
 	var best *provider.Instance
@@ -94,8 +95,8 @@ func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.In
 	return best, of, nil
 }
 
-// halfStarted reports whether a domain is one that is being started and is not persistent yet. If libvirtd ends before
-// the start is over, it kills and removes such a domain when it runs again, but shows it until then.
+// halfStarted reports whether a domain is being started and is not persistent yet. If libvirtd ends before the start
+// is complete, it kills and removes such a domain after its own restart, but lists the domain until then.
 // https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
 func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *domain) (bool, error) {
 	if in.State != provider.StatePending {
@@ -103,7 +104,7 @@ func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *
 	}
 	persistent, err := h.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return false, existing(translate(ctx, err, "check domain "+in.ProviderID))
+		return false, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	return persistent == 0, nil
 }
@@ -111,7 +112,7 @@ func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *
 // Get implements provider.Driver.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider.Instance, err error) {
 	if req.ProviderID != "" {
-		id, err := locate(req.ProviderID)
+		id, err := parseProviderID(req.ProviderID)
 		if err != nil {
 			return nil, err
 		}
@@ -129,22 +130,22 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 		return nil, err
 	}
 	err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
-		all, err := h.ownedBy(ctx, own)
+		all, err := h.domainsOf(ctx, own)
 		if err != nil {
 			return err
 		}
-		var of *domain
-		if in, of, err = h.preferred(ctx, all); err != nil {
+		var best *domain
+		if in, best, err = h.preferred(ctx, all); err != nil {
 			return err
 		}
-		half := false
+		starting := false
 		if in != nil {
-			if half, err = h.halfStarted(ctx, in, of); err != nil {
+			if starting, err = h.halfStarted(ctx, in, best); err != nil {
 				return err
 			}
 		}
-		if in == nil || half {
-			in, err = nil, provider.Errorf(provider.NotFound, "there is no domain of machine %s/%s (%s)", own.machine.Namespace,
+		if in == nil || starting {
+			in, err = nil, provider.Errorf(provider.NotFound, "no domain belongs to machine %s/%s (%s)", own.machine.Namespace,
 				own.machine.Name, own.machine.UID)
 		}
 		return err
@@ -152,14 +153,14 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 	return in, err
 }
 
-// volume is one of libvirt's, by name.
+// volume is a volume of libvirt with the owner and the attempt from its name.
 type volume struct {
 	libvirt.StorageVol
 	cluster, uid, attempt string
 }
 
-// volumes are those of Machinist's in all active pools whose names have the prefix, each once.
-func (h *hypervisor) volumes(ctx context.Context, prefix string) ([]volume, error) {
+// listVolumes returns Machinist's volumes in all active pools whose names have the prefix, each once.
+func (h *hypervisor) listVolumes(ctx context.Context, prefix string) ([]volume, error) {
 	pools, _, err := h.ConnectListAllStoragePools(1, libvirt.ConnectListStoragePoolsActive)
 	if err != nil {
 		return nil, translate(ctx, err, "list storage pools")
@@ -170,13 +171,13 @@ func (h *hypervisor) volumes(ctx context.Context, prefix string) ([]volume, erro
 		listed, _, err := h.StoragePoolListAllVolumes(pool, 1, 0)
 		switch {
 		case codeOf(err) == libvirt.ErrNoStoragePool, codeOf(err) == libvirt.ErrOperationInvalid:
-			continue // It has just been stopped.
+			continue // The pool was stopped after it was listed.
 		case err != nil:
 			return nil, translate(ctx, err, "list the volumes of a storage pool")
 		}
 		for _, v := range listed {
 			cluster, uid, attempt, ours := volumeOwner(v.Name)
-			// Two pools can be one folder.
+			// Two pools can use the same directory.
 			if !ours || !strings.HasPrefix(v.Name, prefix) || seen[v.Key] {
 				continue
 			}

@@ -7,31 +7,31 @@ import (
 	"sync/atomic"
 )
 
-// The library believes what an answer says about its length: it makes room for it before it reads, and a length that is
-// too small ends the process. libvirt's own limit is 32 MiB.
+// The library trusts the length in an answer. It allocates a buffer of this length before it reads, and a length that
+// is too small ends the process. libvirt's own limit is 32 MiB.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/rpc/virnetprotocol.x: VIR_NET_MESSAGE_MAX
 const (
 	minFrame = 28
 	maxFrame = 32<<20 + minFrame
 )
 
-var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or is none")
+var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malformed")
 
-// frames is a connection on which every answer has a length that is possible.
-type frames struct {
+// checkedConn is a connection that fails if an answer has an impossible length.
+type checkedConn struct {
 	net.Conn
-	// broken is set once an answer had not.
+	// broken is set when an answer had an impossible length.
 	broken *atomic.Bool
 
-	length [4]byte
-	known  int    // how many bytes of length have been read
-	left   uint32 // how many bytes of the answer have not been read, once known is 4
+	length     [4]byte
+	lengthRead int    // number of bytes of length that were read
+	remaining  uint32 // number of bytes of the answer that were not read yet, once lengthRead is 4
 }
 
 // Read implements net.Conn.
-func (f *frames) Read(p []byte) (int, error) {
+func (f *checkedConn) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p)
-	if !f.pass(p[:n]) {
+	if !f.check(p[:n]) {
 		f.broken.Store(true)
 		_ = f.Close()
 		return 0, errFrame
@@ -39,27 +39,27 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pass follows the answers in what was read, and reports whether all lengths are possible.
-func (f *frames) pass(data []byte) bool {
+// check tracks the answers in the data, and reports whether all their lengths are possible.
+func (f *checkedConn) check(data []byte) bool {
 	for len(data) > 0 {
-		if f.known < len(f.length) {
-			n := copy(f.length[f.known:], data)
-			f.known += n
+		if f.lengthRead < len(f.length) {
+			n := copy(f.length[f.lengthRead:], data)
+			f.lengthRead += n
 			data = data[n:]
-			if f.known < len(f.length) {
+			if f.lengthRead < len(f.length) {
 				return true
 			}
 			size := binary.BigEndian.Uint32(f.length[:])
 			if size < minFrame || size > maxFrame {
 				return false
 			}
-			f.left = size - uint32(len(f.length))
+			f.remaining = size - uint32(len(f.length))
 			continue
 		}
-		n := min(uint32(len(data)), f.left)
+		n := min(uint32(len(data)), f.remaining)
 		data = data[n:]
-		if f.left -= n; f.left == 0 {
-			f.known = 0
+		if f.remaining -= n; f.remaining == 0 {
+			f.lengthRead = 0
 		}
 	}
 	return true

@@ -9,31 +9,32 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// domainIsPersistent is the number of the procedure in libvirt's protocol.
+// domainIsPersistent is the number of a procedure in libvirt's protocol.
 const domainIsPersistent = 151
 
-// If libvirtd ends while it starts a domain, it removes the domain after it was started again, and shows it until then.
+// If libvirtd ends while it starts a domain, it removes the domain after its own restart, but lists the domain until
+// then.
 //
 // Rule: libvirt-half-started-not-believed.
-func TestADomainThatIsStillBeingStartedIsNotTaken(t *testing.T) {
+func TestCreateDoesNotReuseHalfStartedDomain(t *testing.T) {
 	for name, c := range map[string]struct {
 		state      provider.InstanceState
 		persistent uint32
 		want       provider.Code
 	}{
-		"half started, and not persistent":           {provider.StatePending, 0, provider.Aborted},
-		"a persistent one, started by libvirtd":      {provider.StatePending, 1, provider.OK},
-		"a stopped one, which is not persistent":     {provider.StateStopped, 0, provider.OK},
-		"a persistent one, stopped by its own guest": {provider.StateStopped, 1, provider.OK},
+		"starting, not persistent": {provider.StatePending, 0, provider.Aborted},
+		"starting, persistent":     {provider.StatePending, 1, provider.OK},
+		"stopped, not persistent":  {provider.StateStopped, 0, provider.OK},
+		"stopped, persistent":      {provider.StateStopped, 1, provider.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address, _ := serve(t, answering(capabilitiesXML,
+			address, _ := serve(t, answerCallsWith(capabilitiesXML,
 				map[uint32][]byte{domainIsPersistent: binary.BigEndian.AppendUint32(nil, c.persistent)}))
 			credentials := provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://" + address + "/system")})
-			err := plainDriver(t).with(t.Context(), credentials, "", func(h *hypervisor) error {
+			err := newTestDriver(t).with(t.Context(), credentials, "", func(h *hypervisor) error {
 				l := &launch{hypervisor: h}
 				d := &domain{Domain: libvirt.Domain{Name: "d", UUID: libvirt.UUID{1}}}
-				_, err := l.take(t.Context(), &provider.Instance{ProviderID: someID, State: c.state}, d)
+				_, err := l.reuse(t.Context(), &provider.Instance{ProviderID: someID, State: c.state}, d)
 				return err
 			})
 			if got := provider.CodeOf(err); got != c.want {

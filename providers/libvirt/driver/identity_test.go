@@ -11,125 +11,127 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-func TestNamesOfVolumesTellWhoseTheyAre(t *testing.T) {
+func TestVolumeNamesIdentifyOwner(t *testing.T) {
 	for _, cluster := range []string{"prod", "a_b", "a=5Fb", "München/1", "x" + strings.Repeat("y", 60)} {
 		o := owner{cluster, provider.Machine{UID: "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab"}}
 		name := o.volumeName("12", partDisk+"data")
 		if strings.ContainsAny(name, "/ ") {
-			t.Errorf("the name %q is a path or has a space", name)
+			t.Errorf("name %q contains a slash or a space", name)
 		}
 		gotCluster, uid, attempt, ok := volumeOwner(name)
 		if !ok || gotCluster != cluster || uid != string(o.machine.UID) || attempt != "12" {
-			t.Errorf("%q is read as cluster %q, UID %q, attempt %q, %t", name, gotCluster, uid, attempt, ok)
+			t.Errorf("%q: got cluster %q, UID %q, attempt %q, %t", name, gotCluster, uid, attempt, ok)
 		}
 		if !strings.HasPrefix(name, o.volumePrefix()) {
-			t.Errorf("%q does not begin with %q", name, o.volumePrefix())
+			t.Errorf("%q does not have the prefix %q", name, o.volumePrefix())
 		}
 	}
-	// Two owners never share a name, nor a prefix.
+	// Names of different owners must differ, even if their parts contain the separator.
 	one, other := owner{"a", provider.Machine{UID: "b_c"}}, owner{"a_b", provider.Machine{UID: "c"}}
 	if one.volumeName("1", partRoot) == other.volumeName("1", partRoot) {
-		t.Error("two owners have one name")
+		t.Error("two owners have the same volume name")
 	}
 	for _, name := range []string{"", "debian-12.qcow2", "machinist", "machinist_a_b_c", "machinist_a_b_c_d_e",
 		"machinist__b_1_root", "other_a_b_1_root", "machinist_a__1_root"} {
 		if _, _, _, ok := volumeOwner(name); ok {
-			t.Errorf("%q passes for a volume of Machinist", name)
+			t.Errorf("%q is treated as a volume of Machinist", name)
 		}
 	}
 }
 
-func TestAnOwnerWithoutANameForVolumesIsRefused(t *testing.T) {
+func TestOwnerWithoutValidVolumeNameIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster string
 		uid     string
 	}{"no cluster": {"", "u"}, "no UID": {"c", ""}, "too long": {strings.Repeat("c", 250), "u"},
-		"too long once it is escaped": {strings.Repeat("_", 90), "u"}} {
+		"too long after escaping": {strings.Repeat("_", 90), "u"}} {
 		m := provider.Machine{Namespace: "default", Name: "worker"}
 		if c.uid != "" {
 			m.UID = "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab"
 		}
 		if _, err := ownerOf(c.cluster, m); provider.CodeOf(err) != provider.InvalidArgument {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want InvalidArgument", name, err)
 		}
 	}
 }
 
-func TestAnAttemptHasOneUUID(t *testing.T) {
+func TestAttemptsHaveStableUUIDs(t *testing.T) {
 	o := owner{"prod", provider.Machine{UID: "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab"}}
 	seen := map[string]string{}
 	for token, attempt := range map[string]string{
 		"9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab-1": "1", "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab-12": "12",
 	} {
 		if got := o.attemptOf(token); got != attempt {
-			t.Errorf("the token %q is attempt %q", token, got)
+			t.Errorf("token %q: got attempt %q, want %q", token, got, attempt)
 		}
 	}
-	for _, token := range []string{"1", "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab-01", "another-1", "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab--1"} {
+	for _, token := range []string{"1", "9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab-01", "another-1",
+		"9d3cbd0e-9f4c-4d5e-8a7b-0123456789ab--1"} {
 		got := o.attemptOf(token)
 		if !strings.HasPrefix(got, "x") || strings.Contains(got, "_") || seen[got] != "" {
-			t.Errorf("the token %q is attempt %q, as %q is", token, got, seen[got])
+			t.Errorf("token %q: got attempt %q, want a unique hash; token with the same attempt: %q", token, got, seen[got])
 		}
 		seen[got] = token
 	}
 	if o.domainUUID("1") == o.domainUUID("2") || o.domainUUID("1") != o.domainUUID("1") {
-		t.Error("UUIDs do not follow from attempts")
+		t.Error("two attempts have the same UUID, or one attempt has two")
 	}
 	if other := (owner{"other", o.machine}); other.domainUUID("1") == o.domainUUID("1") {
-		t.Error("two clusters have one UUID")
+		t.Error("two clusters have the same UUID")
 	}
 }
 
-func TestProviderIDs(t *testing.T) {
+func TestProviderIDsAreParsed(t *testing.T) {
 	id := libvirt.UUID(owner{"prod", provider.Machine{UID: "u"}}.domainUUID("1"))
-	back, err := locate(providerID(id))
+	back, err := parseProviderID(providerID(id))
 	if err != nil || back != id {
-		t.Errorf("%s is read as %x, %v", providerID(id), back, err)
+		t.Errorf("%s: got %x, %v", providerID(id), back, err)
 	}
 	for _, wrong := range []string{"", "libvirt:///", "libvirt://host/" + strings.TrimPrefix(providerID(id), "libvirt:///"),
 		"openstack:///" + strings.TrimPrefix(providerID(id), "libvirt:///"), strings.ToUpper(providerID(id)),
 		providerID(id) + "/x", "libvirt:///{9d3cbd0e9f4c4d5e8a7b0123456789ab}"} {
-		if _, err := locate(wrong); provider.CodeOf(err) != provider.InvalidArgument {
-			t.Errorf("%q: %v", wrong, err)
+		if _, err := parseProviderID(wrong); provider.CodeOf(err) != provider.InvalidArgument {
+			t.Errorf("%q: got %v, want InvalidArgument", wrong, err)
 		}
 	}
 }
 
-// libvirt takes the namespace off what it returns.
-func TestMetadataSurviveLibvirt(t *testing.T) {
+// libvirt removes the namespace from the element that it returns.
+func TestMetadataAreReadWithAndWithoutNamespace(t *testing.T) {
 	m := metadata{Attempt: "1", Spec: "hash", Volumes: []volumeReference{{"pool & more", "v"}}}
-	owner{"<prod>", provider.Machine{Namespace: "default", Name: "worker", UID: "u"}}.identify(&m)
-	for _, text := range []string{m.text(), strings.Replace(m.text(), "<machine", `<machine xmlns="`+metadataURI+`"`, 1)} {
+	owner{"<prod>", provider.Machine{Namespace: "default", Name: "worker", UID: "u"}}.tag(&m)
+	for _, text := range []string{m.encode(), strings.Replace(m.encode(), "<machine", `<machine xmlns="`+metadataURI+`"`, 1)} {
 		got := parseMetadata(text)
 		if got.Cluster != "<prod>" || got.UID != "u" || got.Machine != "default/worker" || len(got.Volumes) != 1 ||
-			got.Volumes[0] != m.Volumes[0] || got.text() != m.text() {
-			t.Errorf("%s is read as %+v", text, got)
+			got.Volumes[0] != m.Volumes[0] || got.encode() != m.encode() {
+			t.Errorf("%s: got %+v", text, got)
 		}
 	}
 	for _, text := range []string{"", "<machine", "<other/>"} {
 		if got := parseMetadata(text); got.Cluster != "" || got.UID != "" {
-			t.Errorf("%q is read as %+v", text, got)
+			t.Errorf("%q: got %+v, want no owner", text, got)
 		}
 	}
 }
 
-func TestHardwareAddressesAreStableAndLocal(t *testing.T) {
+func TestHardwareAddressesAreStableAndUnique(t *testing.T) {
 	o := owner{"prod", provider.Machine{UID: "u"}}
 	seen := map[string]bool{}
 	for _, attempt := range []string{"1", "2"} {
 		for i := range 8 {
-			address := hardwareAddress(o.domainUUID(attempt), i)
-			if seen[address] || address != hardwareAddress(o.domainUUID(attempt), i) || len(address) != 17 ||
+			address := macAddress(o.domainUUID(attempt), i)
+			if seen[address] || address != macAddress(o.domainUUID(attempt), i) || len(address) != 17 ||
 				!strings.HasPrefix(address, "52:") {
-				t.Errorf("interface %d of attempt %s has the address %s", i, attempt, address)
+				t.Errorf("interface %d of attempt %s: got the address %s, want a stable and unique local address", i, attempt,
+					address)
 			}
 			seen[address] = true
 		}
 	}
 }
 
-// What a class says is text, not XML.
-func TestADomainIsDescribedAsText(t *testing.T) {
+// Values of a class must be escaped in XML.
+func TestDomainDefinitionEscapesValues(t *testing.T) {
 	spec, err := machine.ParseSpec(sample.Spec("kernel", map[string]any{"image": "vmlinuz", "commandLine": `a="<b>" & c`},
 		"networks[1]", map[string]any{"bridge": "br0"}, "networks[2]", map[string]any{"user": true}, "firmware", "uefi",
 		"volume.pool", "a'b<c"))
@@ -138,8 +140,8 @@ func TestADomainIsDescribedAsText(t *testing.T) {
 	}
 	o := owner{"prod", provider.Machine{Namespace: "default", Name: "worker", UID: "u"}}
 	m := metadata{}
-	o.identify(&m)
-	text, err := describe(o.domainUUID("1"), "worker", spec, m, parts{
+	o.tag(&m)
+	text, err := domainDefinition(o.domainUUID("1"), "worker", spec, m, parts{
 		root: volumeReference{"a'b<c", "root"}, disks: []volumeReference{{"p", "d"}}, seed: volumeReference{"p", "seed"},
 		kernel: "/k", console: "/c",
 	})
@@ -153,7 +155,7 @@ func TestADomainIsDescribedAsText(t *testing.T) {
 		`<readonly></readonly><serial>seed</serial>`, `<domain type="qemu">`,
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the domain lacks %s:\n%s", want, text)
+			t.Errorf("the definition does not contain %s:\n%s", want, text)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// instance makes of a domain what Machinist knows of it.
+// instance converts a domain to a provider.Instance.
 func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instance, error) {
 	state, reason, err := h.DomainGetState(d.Domain, 0)
 	if err != nil {
@@ -33,10 +33,10 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 	case d.metadata.Deleting != "":
 		in.State = provider.StateTerminating
 	case d.metadata.Stopping != "" && in.State == provider.StateStopped:
-		in.State, in.StateMessage = provider.StatePending, "the domain is being restarted for other sizes"
+		in.State, in.StateMessage = provider.StatePending, "the domain is being restarted with other sizes"
 	}
-	if made, err := time.Parse(time.RFC3339, d.metadata.Created); err == nil {
-		in.LaunchTime = made
+	if created, err := time.Parse(time.RFC3339, d.metadata.Created); err == nil {
+		in.LaunchTime = created
 	}
 	if in.Addresses, err = h.addresses(ctx, d, in.State); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 	return in, nil
 }
 
-// nodeName is the name that the kubelet of a domain registers under: that of the domain, which is in its seed. It is
-// empty where that is no name of a node.
+// nodeName returns the name under which the kubelet of a domain registers. This is the name of the domain, because
+// the seed contains it as the host name. It is empty if the name is not a valid node name.
 func nodeName(domain string) string {
 	if len(validation.IsDNS1123Subdomain(domain)) > 0 {
 		return ""
@@ -53,7 +53,7 @@ func nodeName(domain string) string {
 	return domain
 }
 
-// stateOf puts libvirt's state and its reason together.
+// stateOf converts libvirt's state and its reason.
 // https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainState
 func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, string) {
 	switch state {
@@ -64,16 +64,17 @@ func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, s
 	case libvirt.DomainPaused:
 		return pausedState(libvirt.DomainPausedReason(reason))
 	case libvirt.DomainPmsuspended:
-		return provider.StateStopped, "the guest has suspended itself"
+		return provider.StateStopped, "the guest suspended itself"
 	case libvirt.DomainCrashed:
-		return provider.StateStopped, "the guest's system has crashed"
+		return provider.StateStopped, "the guest's operating system crashed"
 	case libvirt.DomainShutoff:
-		return provider.StateStopped, whyOff(libvirt.DomainShutoffReason(reason))
+		return provider.StateStopped, shutoffReason(libvirt.DomainShutoffReason(reason))
 	}
 	return provider.StateRunning, "libvirt does not know the domain's state"
 }
 
-// pausedState tells pauses that libvirt ends itself from those that somebody has to end.
+// pausedState converts the reason of a pause. libvirt itself ends some pauses. The others count as stopped, because
+// an administrator must end them.
 func pausedState(reason libvirt.DomainPausedReason) (provider.InstanceState, string) {
 	switch reason {
 	case libvirt.DomainPausedStartingUp:
@@ -82,23 +83,24 @@ func pausedState(reason libvirt.DomainPausedReason) (provider.InstanceState, str
 		libvirt.DomainPausedPostcopy:
 		return provider.StateRunning, "the domain is paused for an operation of libvirt"
 	case libvirt.DomainPausedIoerror:
-		return provider.StateStopped, "the domain is paused: a disk could not be written. Is the storage pool full?"
+		return provider.StateStopped,
+			"the domain is paused because a disk could not be written; check whether the storage pool is full"
 	case libvirt.DomainPausedWatchdog:
-		return provider.StateStopped, "the domain is paused by its watchdog"
+		return provider.StateStopped, "the domain was paused by its watchdog"
 	case libvirt.DomainPausedCrashed:
-		return provider.StateStopped, "the domain is paused: the guest's system has crashed"
+		return provider.StateStopped, "the domain is paused because the guest's operating system crashed"
 	}
 	return provider.StateStopped, "the domain is paused"
 }
 
-func whyOff(reason libvirt.DomainShutoffReason) string {
+func shutoffReason(reason libvirt.DomainShutoffReason) string {
 	switch reason {
 	case libvirt.DomainShutoffShutdown:
-		return "the guest has shut down"
+		return "the guest shut down"
 	case libvirt.DomainShutoffDestroyed:
-		return "the domain was destroyed at the hypervisor"
+		return "the domain was destroyed on the hypervisor"
 	case libvirt.DomainShutoffCrashed:
-		return "the domain's QEMU has crashed or was killed"
+		return "the domain's QEMU crashed or was killed"
 	case libvirt.DomainShutoffMigrated:
 		return "the domain was migrated to another hypervisor"
 	case libvirt.DomainShutoffSaved:
@@ -106,10 +108,10 @@ func whyOff(reason libvirt.DomainShutoffReason) string {
 	case libvirt.DomainShutoffFailed:
 		return "the domain could not be started"
 	}
-	return "the domain is off; libvirt does not know why, such as after a restart of the hypervisor"
+	return "the domain is off; libvirt does not know the reason, for example because the hypervisor was restarted"
 }
 
-// addresses are those of a domain that runs, and its host name.
+// addresses returns the host name of a domain and, if it is running, its addresses.
 func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.InstanceState) ([]corev1.NodeAddress,
 	error) {
 	var all []corev1.NodeAddress
@@ -120,19 +122,19 @@ func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.In
 		return all, nil
 	}
 	source := libvirt.DomainInterfaceAddressesSrcLease
-	if d.metadata.Addresses == machine.AddressesOfAgent {
+	if d.metadata.Addresses == machine.AddressSourceAgent {
 		source = libvirt.DomainInterfaceAddressesSrcAgent
 	}
 	interfaces, err := h.DomainInterfaceAddresses(d.Domain, uint32(source), 0)
 	if err != nil {
-		// There is no agent yet, or no lease because of a bridge, or the domain has just gone off. They are not worth an
-		// instance.
+		// There is no agent yet, there are no leases because the network is a bridge, or the domain was just stopped. The
+		// instance is useful without addresses.
 		if codeOf(err) != libvirt.ErrOk {
 			return all, nil
 		}
 		return nil, translate(ctx, err, "get the addresses of domain "+providerID(d.UUID))
 	}
-	own, err := h.interfacesOf(ctx, d)
+	own, err := h.macAddressesOf(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -154,10 +156,11 @@ func (h *hypervisor) addresses(ctx context.Context, d *domain, state provider.In
 	return all, nil
 }
 
-// interfacesOf are the hardware addresses of a domain's interfaces, where its agent has to be asked: it also tells of
-// those that the guest made by itself, such as the bridge of its pods. Otherwise it is nil.
-func (h *hypervisor) interfacesOf(ctx context.Context, d *domain) (map[string]bool, error) {
-	if d.metadata.Addresses != machine.AddressesOfAgent {
+// macAddressesOf returns the hardware addresses of a domain's own interfaces if its agent reports the addresses. The
+// agent also reports interfaces that the guest created, such as the bridge of its pods. For other sources, the result
+// is nil.
+func (h *hypervisor) macAddressesOf(ctx context.Context, d *domain) (map[string]bool, error) {
+	if d.metadata.Addresses != machine.AddressSourceAgent {
 		return nil, nil
 	}
 	attempted := "get the interfaces of domain " + providerID(d.UUID)
@@ -171,7 +174,7 @@ func (h *hypervisor) interfacesOf(ctx context.Context, d *domain) (map[string]bo
 		} `xml:"devices>interface"`
 	}
 	if err := xml.Unmarshal([]byte(text), &described); err != nil {
-		return nil, provider.Errorf(provider.Internal, "%s: libvirt's description cannot be read", attempted)
+		return nil, provider.Errorf(provider.Internal, "%s: the domain's XML cannot be read", attempted)
 	}
 	own := map[string]bool{}
 	for _, i := range described.Interfaces {

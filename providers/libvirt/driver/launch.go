@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/seed"
 )
 
-// launch is a Create under way.
+// launch contains the state of one call of Create.
 type launch struct {
 	*hypervisor
 	own     owner
@@ -40,7 +40,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (in *pr
 	l := &launch{own: own, spec: spec, req: req, attempt: own.attemptOf(req.Token)}
 	l.id = own.domainUUID(l.attempt)
 	if _, busy := d.creating.LoadOrStore(l.id, true); busy {
-		return nil, provider.Errorf(provider.Aborted, "another call is making domain %s", l.id)
+		return nil, provider.Errorf(provider.Aborted, "another call is creating domain %s", l.id)
 	}
 	defer d.creating.Delete(l.id)
 	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
@@ -52,7 +52,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (in *pr
 }
 
 func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
-	all, err := l.made(ctx)
+	all, err := l.existingDomains(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,57 +61,58 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 		return nil, err
 	}
 	if in != nil {
-		return l.take(ctx, in, d)
+		return l.reuse(ctx, in, d)
 	}
-	if err := l.free(ctx); err != nil {
+	if err := l.checkNotTaken(ctx); err != nil {
 		return nil, err
 	}
 	text, err := l.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	made, err := l.DomainCreateXML(text, 0)
+	started, err := l.DomainCreateXML(text, 0)
 	if err != nil {
-		return nil, l.refused(ctx, err)
+		return nil, l.startError(ctx, err)
 	}
-	// From here on it exists, whatever happens.
-	if err := l.persist(ctx, made, text); err != nil {
-		return nil, existing(err)
+	// From here on the domain exists, so an error must be ambiguous.
+	if err := l.persist(ctx, started, text); err != nil {
+		return nil, ambiguous(err)
 	}
-	created, err := l.described(ctx, made)
+	created, err := l.readMetadata(ctx, started)
 	if err == nil {
 		in, err = l.instance(ctx, created)
 	}
-	return in, existing(err)
+	return in, ambiguous(err)
 }
 
-// made are the owner's domains. Of a Machine's first attempt they have its name: nothing was made or adopted before,
-// and to ask for the metadata of every domain takes a call each.
-func (l *launch) made(ctx context.Context) ([]*domain, error) {
+// existingDomains returns the owner's domains. At the first attempt of a Machine, it only reads the metadata of
+// domains with the Machine's name. Nothing was created or adopted before, and each domain's metadata takes a call.
+func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
-		return l.ownedBy(ctx, l.own)
+		return l.domainsOf(ctx, l.own)
 	}
-	return l.domains(ctx, func(d *domain) bool { return l.own.owns(d.metadata) }, func(d libvirt.Domain) bool {
+	return l.listDomains(ctx, func(d *domain) bool { return l.own.owns(d.metadata) }, func(d libvirt.Domain) bool {
 		return naming.IsOf(d.Name, naming.Base(l.own.cluster, l.own.machine))
 	})
 }
 
-// take returns the domain that is there already.
-func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*provider.Instance, error) {
+// reuse returns a domain that exists already.
+func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*provider.Instance, error) {
 	if in.State == provider.StateTerminating {
-		return nil, provider.Errorf(provider.AlreadyExists, "domain %s, which the token made, is being deleted", in.ProviderID)
+		return nil, provider.Errorf(provider.AlreadyExists,
+			"domain %s, which was created with this token, is being deleted", in.ProviderID)
 	}
-	if half, err := l.halfStarted(ctx, in, d); err != nil {
+	if starting, err := l.halfStarted(ctx, in, d); err != nil {
 		return nil, err
-	} else if half {
+	} else if starting {
 		return nil, provider.Errorf(provider.Aborted,
-			"domain %s is being started by an earlier call, or libvirtd removes it because it ended meanwhile", in.ProviderID)
+			"domain %s is being started by an earlier call, or libvirtd will remove it after an interrupted start", in.ProviderID)
 	}
 	if uuid.UUID(d.UUID) != l.id {
-		return in, nil // Another attempt's, or an adopted one.
+		return in, nil // The domain of another attempt, or an adopted one.
 	}
-	if d.metadata.Spec != specHash(l.spec) || !resized(d.metadata, l.spec) {
-		return nil, provider.Errorf(provider.AlreadyExists, "domain %s was made by the same token from another providerSpec",
+	if d.metadata.Spec != specHash(l.spec) || !hasSizes(d.metadata, l.spec) {
+		return nil, provider.Errorf(provider.AlreadyExists, "domain %s was created with this token from another providerSpec",
 			in.ProviderID)
 	}
 	if in.State != provider.StateRunning {
@@ -119,54 +120,55 @@ func (l *launch) take(ctx context.Context, in *provider.Instance, d *domain) (*p
 	}
 	persistent, err := l.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
+		return nil, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	if persistent == 0 {
 		text, err := l.DomainGetXMLDesc(d.Domain, libvirt.DomainXMLSecure|libvirt.DomainXMLInactive|
 			libvirt.DomainXMLMigratable)
 		if err != nil {
-			return nil, existing(translate(ctx, err, "check domain "+in.ProviderID))
+			return nil, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
 		}
-		return in, existing(l.persist(ctx, d.Domain, text))
+		return in, ambiguous(l.persist(ctx, d.Domain, text))
 	}
-	return in, existing(l.autostart(ctx, d.Domain))
+	return in, ambiguous(l.autostart(ctx, d.Domain))
 }
 
-// free refuses a name or a UUID that a domain of others has: libvirt would define it anew.
-func (l *launch) free(ctx context.Context) error {
+// checkNotTaken fails if a domain of another owner has the name or the UUID, because libvirt would redefine that
+// domain.
+func (l *launch) checkNotTaken(ctx context.Context) error {
 	if _, err := l.DomainLookupByUUID(libvirt.UUID(l.id)); err == nil {
-		return provider.Errorf(provider.AlreadyExists, "domain %s, which the token made, is not the machine's any more",
-			providerID(libvirt.UUID(l.id)))
-	} else if !absent(err) {
+		return provider.Errorf(provider.AlreadyExists,
+			"domain %s, which was created with this token, no longer belongs to the machine", providerID(libvirt.UUID(l.id)))
+	} else if !isAbsent(err) {
 		return translate(ctx, err, "look for domain "+l.id.String())
 	}
 	if _, err := l.DomainLookupByName(l.name()); err == nil {
 		return provider.Errorf(provider.FailedPrecondition,
-			"the hypervisor has a domain called %s that is not the machine's: rename or remove it", l.name())
-	} else if !absent(err) {
+			"the hypervisor has a domain with the name %s that does not belong to the machine; rename or remove it", l.name())
+	} else if !isAbsent(err) {
 		return translate(ctx, err, "look for domain "+l.name())
 	}
 	return nil
 }
 
-// name is that of the domain and of its node.
+// name returns the name of the domain and of its node.
 func (l *launch) name() string { return naming.Instance(l.own.cluster, l.own.machine, l.req.Token) }
 
-// prepare makes the volumes and describes the domain.
+// prepare creates the volumes and returns the definition of the domain.
 func (l *launch) prepare(ctx context.Context) (string, error) {
-	p, err := l.volumesFor(ctx)
+	p, err := l.createVolumes(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := l.boot(ctx, &p); err != nil {
+	if err := l.findKernel(ctx, &p); err != nil {
 		return "", err
 	}
 	m := metadata{
 		Attempt: l.attempt, Spec: specHash(l.spec), VCPUs: l.spec.VCPUs, MemoryMiB: l.spec.MemoryMiB,
-		Version: l.req.Version, Created: now(), Zone: l.spec.Zone,
-		Type: typeOf(l.spec), Addresses: l.spec.AddressSource,
+		Version: l.req.Version, Created: timestamp(), Zone: l.spec.Zone,
+		Type: instanceType(l.spec), Addresses: l.spec.AddressSource,
 	}
-	l.own.identify(&m)
+	l.own.tag(&m)
 	m.Volumes = append([]volumeReference{p.root}, p.disks...)
 	if p.seed.Name != "" {
 		m.Volumes = append(m.Volumes, p.seed)
@@ -174,37 +176,37 @@ func (l *launch) prepare(ctx context.Context) (string, error) {
 	if p.console != "" {
 		m.Volumes = append(m.Volumes, volumeReference{l.spec.Volume.Pool, l.own.volumeName(l.attempt, partConsole)})
 	}
-	text, err := describe(l.id, l.name(), l.spec, m, p)
+	text, err := domainDefinition(l.id, l.name(), l.spec, m, p)
 	if err != nil {
-		return "", provider.Errorf(provider.Internal, "the domain cannot be described")
+		return "", provider.Errorf(provider.Internal, "the XML of the domain cannot be written")
 	}
 	return text, nil
 }
 
-// volumesFor makes the volumes of the domain, or takes those of an earlier call.
-func (l *launch) volumesFor(ctx context.Context) (p parts, err error) {
+// createVolumes creates the volumes of the domain, or finds those of an earlier call.
+func (l *launch) createVolumes(ctx context.Context) (p parts, err error) {
 	root := volumeXML{
 		Capacity: sizeXML{"bytes", uint64(l.spec.Volume.SizeGiB) << 30}, Target: volumeTargetXML{Format: formatXML{"qcow2"}},
 	}
 	if l.spec.Volume.Base != "" {
-		base, err := l.existing(ctx, l.spec.Volume.BasePool, "volume.basePool", l.spec.Volume.Base, "volume.base")
+		base, err := l.existingVolume(ctx, l.spec.Volume.BasePool, "volume.basePool", l.spec.Volume.Base, "volume.base")
 		if err != nil {
 			return p, err
 		}
 		if base.Capacity.Bytes > root.Capacity.Bytes {
-			e := provider.Errorf(provider.FailedPrecondition, "%d GiB are less than the %d bytes of the volume %.64q, its base",
+			e := provider.Errorf(provider.FailedPrecondition, "%d GiB are less than the %d bytes of the base volume %.64q",
 				l.spec.Volume.SizeGiB, base.Capacity.Bytes, l.spec.Volume.Base)
 			e.Field = "volume.sizeGiB"
 			return p, e
 		}
 		root.Backing = &backingXML{Path: base.Target.Path, Format: base.Target.Format}
 	}
-	if p.root, _, err = l.make(ctx, l.spec.Volume.Pool, "volume.pool", partRoot, root); err != nil {
+	if p.root, _, err = l.createVolume(ctx, l.spec.Volume.Pool, "volume.pool", partRoot, root); err != nil {
 		return p, err
 	}
 	for i, d := range l.spec.Disks {
 		field := fmt.Sprintf("disks[%d].pool", i)
-		v, _, err := l.make(ctx, d.Pool, field, partDisk+d.Name, volumeXML{
+		v, _, err := l.createVolume(ctx, d.Pool, field, partDisk+d.Name, volumeXML{
 			Capacity: sizeXML{"bytes", uint64(d.SizeGiB) << 30}, Target: volumeTargetXML{Format: formatXML{"qcow2"}},
 		})
 		if err != nil {
@@ -213,7 +215,7 @@ func (l *launch) volumesFor(ctx context.Context) (p parts, err error) {
 		p.disks = append(p.disks, v)
 	}
 	if l.spec.ConsoleLog {
-		_, v, err := l.make(ctx, l.spec.Volume.Pool, "volume.pool", partConsole, volumeXML{
+		_, v, err := l.createVolume(ctx, l.spec.Volume.Pool, "volume.pool", partConsole, volumeXML{
 			Capacity: sizeXML{"bytes", 0}, Target: volumeTargetXML{Format: formatXML{"raw"}},
 		})
 		if err != nil {
@@ -224,44 +226,45 @@ func (l *launch) volumesFor(ctx context.Context) (p parts, err error) {
 		}
 	}
 	if !l.req.UserData.Empty() {
-		p.seed, err = l.makeSeed(ctx)
+		p.seed, err = l.createSeed(ctx)
 	}
 	return p, err
 }
 
-// make makes one of the domain's volumes.
-func (l *launch) make(ctx context.Context, pool, field, part string, v volumeXML) (volumeReference, libvirt.StorageVol,
-	error) {
+// createVolume creates one of the domain's volumes.
+func (l *launch) createVolume(ctx context.Context, pool, field, part string,
+	v volumeXML) (volumeReference, libvirt.StorageVol, error) {
 	v.Name = l.own.volumeName(l.attempt, part)
 	in, err := l.pool(ctx, pool, field)
 	if err != nil {
 		return volumeReference{}, libvirt.StorageVol{}, err
 	}
-	made, err := l.ensure(ctx, in, v, field)
-	return volumeReference{pool, v.Name}, made, err
+	created, err := l.ensureVolume(ctx, in, v, field)
+	return volumeReference{pool, v.Name}, created, err
 }
 
-// makeSeed makes the volume with the user data. It is written each time: an earlier call may have been cut short.
-func (l *launch) makeSeed(ctx context.Context) (volumeReference, error) {
+// createSeed creates the volume with the user data. It always writes the content, because an earlier call may have
+// been interrupted.
+func (l *launch) createSeed(ctx context.Context) (volumeReference, error) {
 	content := seed.Image(seed.Data{
 		InstanceID: l.id.String(), HostName: l.name(), UserData: l.req.UserData.Reveal(), NetworkConfig: l.spec.NetworkConfig,
 	})
-	ref, v, err := l.make(ctx, l.spec.SeedPool, "seedPool", partSeed, volumeXML{
+	ref, v, err := l.createVolume(ctx, l.spec.SeedPool, "seedPool", partSeed, volumeXML{
 		Capacity: sizeXML{"bytes", uint64(len(content))}, Target: volumeTargetXML{Format: formatXML{"raw"}},
 	})
 	if err == nil {
-		err = l.fill(ctx, v, content)
+		err = l.uploadSeed(ctx, v, content)
 	}
 	return ref, err
 }
 
-// boot finds the kernel.
-func (l *launch) boot(ctx context.Context, p *parts) error {
+// findKernel finds the kernel and the initial RAM disk.
+func (l *launch) findKernel(ctx context.Context, p *parts) error {
 	k := l.spec.Kernel
 	if k == nil {
 		return nil
 	}
-	image, err := l.existing(ctx, k.Pool, "kernel.pool", k.Image, "kernel.image")
+	image, err := l.existingVolume(ctx, k.Pool, "kernel.pool", k.Image, "kernel.image")
 	if err != nil {
 		return err
 	}
@@ -269,27 +272,27 @@ func (l *launch) boot(ctx context.Context, p *parts) error {
 	if k.Initrd == "" {
 		return nil
 	}
-	initrd, err := l.existing(ctx, k.Pool, "kernel.pool", k.Initrd, "kernel.initrd")
+	initrd, err := l.existingVolume(ctx, k.Pool, "kernel.pool", k.Initrd, "kernel.initrd")
 	p.initrd = initrd.Target.Path
 	return err
 }
 
-// refused is for a domain that libvirt has not started. Nothing of it is left but its volumes, which the next call
-// takes.
-func (l *launch) refused(ctx context.Context, err error) error {
+// startError converts the error for a domain that libvirt did not start. Only its volumes are left, and the next call
+// uses them.
+func (l *launch) startError(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
 	case codeOf(err) == libvirt.ErrOk:
-	case codeOf(err) == libvirt.ErrNoNetwork, has(err, "cannot get interface mtu", "network '"):
-		return at(provider.Errorf(provider.FailedPrecondition,
-			"%s: one of the networks or bridges is not there, or not active", attempted), "networks")
-	case codeOf(err) == libvirt.ErrOperationInvalid, has(err, "already exists"):
-		return provider.Errorf(provider.Aborted, "%s: libvirt has one of that name or UUID by now", attempted)
+	case codeOf(err) == libvirt.ErrNoNetwork, messageContains(err, "cannot get interface mtu", "network '"):
+		return withField(provider.Errorf(provider.FailedPrecondition,
+			"%s: a network or bridge does not exist or is not active", attempted), "networks")
+	case codeOf(err) == libvirt.ErrOperationInvalid, messageContains(err, "already exists"):
+		return provider.Errorf(provider.Aborted, "%s: a domain with this name or UUID exists by now", attempted)
 	}
 	return translate(ctx, err, attempted)
 }
 
-// persist makes a domain outlive its end, and start with the hypervisor.
+// persist makes a domain persistent and lets it start with the hypervisor.
 func (l *launch) persist(ctx context.Context, d libvirt.Domain, text string) error {
 	if _, err := l.DomainDefineXMLFlags(text, 0); err != nil {
 		return translate(ctx, err, "make domain "+providerID(d.UUID)+" persistent")
@@ -298,11 +301,12 @@ func (l *launch) persist(ctx context.Context, d libvirt.Domain, text string) err
 }
 
 func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
-	return translate(ctx, l.DomainSetAutostart(d, 1), "make domain "+providerID(d.UUID)+" start with the hypervisor")
+	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// existing is for an error of a call whose domain exists: its code must not say that nothing was made.
-func existing(err error) error {
+// ambiguous converts an error of a call after which the domain exists. The code must not mean that nothing was
+// created.
+func ambiguous(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err
 	}

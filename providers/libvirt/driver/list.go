@@ -13,22 +13,22 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// List implements provider.Driver: all of the hypervisor in one page. Volumes are read first, so that those of a domain
-// that is made meanwhile are not taken for those of none.
+// List implements provider.Driver. It returns everything on the hypervisor in one page. It reads volumes first, so
+// that the volumes of a domain that is created meanwhile do not count as leftovers.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 	if req.ClusterID == "" {
-		return page, provider.Errorf(provider.InvalidArgument, "list domains: the cluster id is empty")
+		return page, provider.Errorf(provider.InvalidArgument, "list domains: the cluster ID is empty")
 	}
 	if req.Continue != "" {
 		return page, provider.Errorf(provider.InvalidArgument,
-			"list domains: the page to continue with is none of this provider's")
+			"list domains: the continue token is not from this provider")
 	}
 	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
-		volumes, err := h.volumes(ctx, machine.VolumeMark+escape(req.ClusterID)+"_")
+		volumes, err := h.listVolumes(ctx, machine.VolumePrefix+escape(req.ClusterID)+"_")
 		if err != nil {
 			return err
 		}
-		all, err := h.domains(ctx, func(d *domain) bool { return d.metadata.Cluster == req.ClusterID }, every)
+		all, err := h.listDomains(ctx, func(d *domain) bool { return d.metadata.Cluster == req.ClusterID }, anyDomain)
 		if err != nil {
 			return err
 		}
@@ -57,27 +57,27 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 	return page, nil
 }
 
-// leftover is a volume without a domain.
+// leftover converts a volume without a domain.
 func (h *hypervisor) leftover(v volume) provider.Leftover {
 	l := provider.Leftover{ID: "volume/" + v.Pool + "/" + v.Name, ClusterID: v.cluster, MachineUID: types.UID(v.uid)}
-	// Its time is for people, and nobody need wait for it.
-	var is volumeXML
+	// The time is informational, so an error is ignored.
+	var description volumeXML
 	text, err := h.StorageVolGetXMLDesc(v.StorageVol, 0)
-	if err != nil || xml.Unmarshal([]byte(text), &is) != nil || is.Target.Timestamps == nil {
+	if err != nil || xml.Unmarshal([]byte(text), &description) != nil || description.Target.Timestamps == nil {
 		return l
 	}
-	seconds, _, _ := strings.Cut(is.Target.Timestamps.Modified, ".")
+	seconds, _, _ := strings.Cut(description.Target.Timestamps.Modified, ".")
 	if n, err := strconv.ParseInt(seconds, 10, 64); err == nil {
 		l.LaunchTime = time.Unix(n, 0).UTC()
 	}
 	return l
 }
 
-// ListScope implements provider.Scoper: List goes through the hypervisor that the credentials name.
+// ListScope implements provider.Scoper. List covers the hypervisor that the credentials name.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	e, err := d.options.parse(class.Credentials)
 	if err != nil {
 		return "", err
 	}
-	return e.public(), nil
+	return e.publicName(), nil
 }

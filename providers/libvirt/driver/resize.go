@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// startAgain is the value of metadata.Stopping of a domain that was stopped for new sizes, until it is started.
-const startAgain = "start"
+// startPending is the value of metadata.Stopping after the domain has stopped for new sizes and until it starts.
+const startPending = "start"
 
-// resized says whether a domain has the sizes that are wanted, and nothing of a change is under way.
-func resized(m metadata, spec machine.Spec) bool {
+// hasSizes reports whether a domain has the wanted sizes and no change is in progress.
+func hasSizes(m metadata, spec machine.Spec) bool {
 	return m.VCPUs == spec.VCPUs && m.MemoryMiB == spec.MemoryMiB && m.Stopping == ""
 }
 
-// resize gives a domain whose node is drained other sizes: its processors and its memory are those of its next start.
-// What has been done is in the metadata, so that another process goes on with it.
+// resize gives a domain other sizes after its node was drained. New processors and memory take effect at the next
+// start. The metadata record the progress, so that another process can continue.
 func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	grace time.Duration) (provider.UpdateOutcome, error) {
 	attempted := "resize domain " + providerID(d.UUID)
@@ -27,35 +27,35 @@ func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	if err != nil {
 		return "", translate(ctx, err, attempted)
 	}
-	if active != 0 && d.metadata.Stopping != startAgain {
+	if active != 0 && d.metadata.Stopping != startPending {
 		return provider.UpdateInProgress, h.stop(ctx, d, grace)
 	}
 	if active == 0 {
 		if err := h.setSizes(ctx, d, spec); err != nil {
 			return "", err
 		}
-		wanted := d.metadata
-		wanted.Stopping = startAgain
-		if err := h.label(ctx, d, wanted); err != nil {
+		updated := d.metadata
+		updated.Stopping = startPending
+		if err := h.writeMetadata(ctx, d, updated); err != nil {
 			return "", err
 		}
 		if err := h.DomainCreate(d.Domain); err != nil && codeOf(err) != libvirt.ErrOperationInvalid {
 			return "", translate(ctx, err, attempted)
 		}
 	}
-	wanted := d.metadata
-	wanted.VCPUs, wanted.MemoryMiB, wanted.Type, wanted.Stopping = spec.VCPUs, spec.MemoryMiB, typeOf(spec), ""
-	return provider.UpdateDone, h.label(ctx, d, wanted)
+	updated := d.metadata
+	updated.VCPUs, updated.MemoryMiB, updated.Type, updated.Stopping = spec.VCPUs, spec.MemoryMiB, instanceType(spec), ""
+	return provider.UpdateDone, h.writeMetadata(ctx, d, updated)
 }
 
-// stop asks the guest to shut down, and ends its QEMU where it has not done so in time.
+// stop asks the guest to shut down. After the grace period, it stops the domain's QEMU.
 func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	since, err := time.Parse(time.RFC3339, d.metadata.Stopping)
-	if err != nil { // It is not being stopped yet.
-		marked := d.metadata
-		marked.Stopping = now()
-		if err := h.label(ctx, d, marked); err != nil {
+	if err != nil { // The stop has not begun.
+		updated := d.metadata
+		updated.Stopping = timestamp()
+		if err := h.writeMetadata(ctx, d, updated); err != nil {
 			return err
 		}
 		since = time.Now()
@@ -66,12 +66,12 @@ func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) e
 		err = h.DomainDestroyFlags(d.Domain, libvirt.DomainDestroyDefault)
 	}
 	if codeOf(err) == libvirt.ErrOperationInvalid {
-		return nil // It has just gone off.
+		return nil // The domain has just stopped.
 	}
 	return translate(ctx, err, attempted)
 }
 
-// setSizes writes the sizes of a domain's next start.
+// setSizes writes the sizes for the domain's next start.
 func (h *hypervisor) setSizes(ctx context.Context, d *domain, spec machine.Spec) error {
 	attempted := "resize domain " + providerID(d.UUID)
 	const config = uint32(libvirt.DomainAffectConfig)

@@ -42,31 +42,31 @@ type (
 	}
 )
 
-// pool returns an active storage pool. A call looks for each once.
+// pool returns an active storage pool. A driver call looks up each pool once.
 func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.StoragePool, error) {
-	if pool, known := h.known[name]; known {
+	if pool, known := h.activePools[name]; known {
 		return pool, nil
 	}
 	attempted := "find the storage pool"
 	pool, err := h.StoragePoolLookupByName(name)
 	if err != nil {
-		return pool, at(translate(ctx, err, attempted), field)
+		return pool, withField(translate(ctx, err, attempted), field)
 	}
 	active, err := h.StoragePoolIsActive(pool)
 	if err != nil {
-		return pool, at(translate(ctx, err, attempted), field)
+		return pool, withField(translate(ctx, err, attempted), field)
 	}
 	if active == 0 {
-		e := provider.Errorf(provider.FailedPrecondition, "%s: it is not active", attempted)
+		e := provider.Errorf(provider.FailedPrecondition, "%s: the pool is not active", attempted)
 		e.Field = field
 		return pool, e
 	}
-	h.known[name] = pool
+	h.activePools[name] = pool
 	return pool, nil
 }
 
-// find returns a volume of a pool with its description.
-func (h *hypervisor) find(pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML, error) {
+// lookUpVolume returns a volume of a pool and its description.
+func (h *hypervisor) lookUpVolume(pool libvirt.StoragePool, name string) (libvirt.StorageVol, volumeXML, error) {
 	v, err := h.StorageVolLookupByName(pool, name)
 	if err != nil {
 		return v, volumeXML{}, err
@@ -75,44 +75,44 @@ func (h *hypervisor) find(pool libvirt.StoragePool, name string) (libvirt.Storag
 	if err != nil {
 		return v, volumeXML{}, err
 	}
-	var is volumeXML
-	if err := xml.Unmarshal([]byte(text), &is); err != nil {
-		return v, volumeXML{}, provider.Errorf(provider.Internal, "libvirt's description of a volume cannot be read")
+	var current volumeXML
+	if err := xml.Unmarshal([]byte(text), &current); err != nil {
+		return v, volumeXML{}, provider.Errorf(provider.Internal, "the XML of a volume cannot be read")
 	}
-	return v, is, nil
+	return v, current, nil
 }
 
-// existing returns a volume that has to be there already, such as an image. Somebody may have copied it into the pool's
-// folder: libvirt knows that only after it has read the folder again.
-func (h *hypervisor) existing(ctx context.Context, poolName, poolField, name, field string) (volumeXML, error) {
+// existingVolume returns a volume that must exist already, such as an image. If an administrator has copied the file
+// into the directory of the pool, libvirt finds it only after a refresh of the pool.
+func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, name, field string) (volumeXML, error) {
 	pool, err := h.pool(ctx, poolName, poolField)
 	if err != nil {
 		return volumeXML{}, err
 	}
-	_, is, err := h.find(pool, name)
+	_, current, err := h.lookUpVolume(pool, name)
 	if codeOf(err) == libvirt.ErrNoStorageVol {
 		if err := h.StoragePoolRefresh(pool, 0); err != nil {
-			return volumeXML{}, translate(ctx, err, "read the storage pool anew")
+			return volumeXML{}, translate(ctx, err, "refresh the storage pool")
 		}
-		_, is, err = h.find(pool, name)
+		_, current, err = h.lookUpVolume(pool, name)
 	}
 	if err != nil {
-		return volumeXML{}, at(translate(ctx, err, "find the volume"), field)
+		return volumeXML{}, withField(translate(ctx, err, "find the volume"), field)
 	}
-	return is, nil
+	return current, nil
 }
 
-// ensure makes a volume, or takes the one that an earlier call for the same attempt has made. One that differs is
-// replaced: no domain uses it, because there is none of that attempt.
-func (h *hypervisor) ensure(ctx context.Context, pool libvirt.StoragePool, want volumeXML, field string) (libvirt.StorageVol,
-	error) {
-	attempted := "make a volume"
-	v, is, err := h.find(pool, want.Name)
+// ensureVolume creates a volume, or returns the volume that an earlier call of the same attempt created. It replaces
+// a volume that differs. No domain uses that volume, because the attempt has no domain yet.
+func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool, want volumeXML,
+	field string) (libvirt.StorageVol, error) {
+	attempted := "create a volume"
+	v, current, err := h.lookUpVolume(pool, want.Name)
 	switch {
-	case err == nil && is.same(want):
+	case err == nil && current.matches(want):
 		return v, nil
 	case err == nil:
-		if err := h.StorageVolDelete(v, 0); err != nil && !absent(err) {
+		if err := h.StorageVolDelete(v, 0); err != nil && !isAbsent(err) {
 			return v, translate(ctx, err, "replace a volume of an earlier attempt")
 		}
 	case codeOf(err) != libvirt.ErrNoStorageVol:
@@ -120,36 +120,36 @@ func (h *hypervisor) ensure(ctx context.Context, pool libvirt.StoragePool, want 
 	}
 	text, err := xml.Marshal(want)
 	if err != nil {
-		return v, provider.Errorf(provider.Internal, "%s: it cannot be described", attempted)
+		return v, provider.Errorf(provider.Internal, "%s: its XML cannot be written", attempted)
 	}
 	v, err = h.StorageVolCreateXML(pool, string(text), 0)
-	if codeOf(err) == libvirt.ErrStorageVolExist || codeOf(err) != libvirt.ErrOk && has(err, "already exists") {
-		// libvirt knows of a file that it had not finished only after it has read the folder again.
+	if codeOf(err) == libvirt.ErrStorageVolExist || codeOf(err) != libvirt.ErrOk && messageContains(err, "already exists") {
+		// After an interrupted creation, libvirt finds the unfinished file only if the pool is refreshed.
 		if err := h.StoragePoolRefresh(pool, 0); err != nil {
-			return v, translate(ctx, err, "read the storage pool anew")
+			return v, translate(ctx, err, "refresh the storage pool")
 		}
-		return v, provider.Errorf(provider.Aborted, "%s: another call has just made it, or left its file", attempted)
+		return v, provider.Errorf(provider.Aborted, "%s: another call has created the volume or left its file behind", attempted)
 	}
-	return v, at(translate(ctx, err, attempted), field)
+	return v, withField(translate(ctx, err, attempted), field)
 }
 
-// same reports whether a volume is as wanted, as far as that was said.
-func (v volumeXML) same(want volumeXML) bool {
+// matches reports whether a volume has the wanted properties.
+func (v volumeXML) matches(want volumeXML) bool {
 	return v.Capacity.Bytes == want.Capacity.Bytes && v.Target.Format == want.Target.Format &&
 		(v.Backing != nil && v.Backing.Path != "") == (want.Backing != nil) &&
 		(want.Backing == nil || v.Backing.Path == want.Backing.Path)
 }
 
-// fill writes the content of a volume.
-func (h *hypervisor) fill(ctx context.Context, v libvirt.StorageVol, content []byte) error {
+// uploadSeed writes the content of a seed.
+func (h *hypervisor) uploadSeed(ctx context.Context, v libvirt.StorageVol, content []byte) error {
 	err := h.StorageVolUpload(v, bytes.NewReader(content), 0, uint64(len(content)), 0)
 	return translate(ctx, err, "write the seed")
 }
 
-// remove deletes a volume. One that does not exist is fine, and so is one whose file was removed.
-func (h *hypervisor) remove(ctx context.Context, v libvirt.StorageVol) error {
-	if err := h.StorageVolDelete(v, 0); err != nil && !absent(err) {
-		return translate(ctx, err, fmt.Sprintf("delete volume %.64q of pool %.64q%s", v.Name, v.Pool, inItsWords(err)))
+// deleteVolume deletes a volume. It succeeds if the volume or its file does not exist.
+func (h *hypervisor) deleteVolume(ctx context.Context, v libvirt.StorageVol) error {
+	if err := h.StorageVolDelete(v, 0); err != nil && !isAbsent(err) {
+		return translate(ctx, err, fmt.Sprintf("delete volume %.64q of pool %.64q%s", v.Name, v.Pool, answerText(err)))
 	}
 	return nil
 }

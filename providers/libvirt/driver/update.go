@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Update implements provider.Driver. In place change the zone, which is a label; the processors and the memory, by a
-// restart of the domain; and the kubelet's version, where the image has an agent for that.
+// Update implements provider.Driver. It changes the zone, which is only a label, in place. It also changes processors
+// and memory, with a restart of the domain. The kubelet version changes in place if the image contains an agent for
+// this.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result provider.UpdateResult, err error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -21,7 +22,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	id, err := locate(req.ProviderID)
+	id, err := parseProviderID(req.ProviderID)
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
@@ -30,11 +31,11 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result
 		if err != nil {
 			return err
 		}
-		if err := h.mine(found, own); err != nil {
+		if err := h.checkOwner(found, own); err != nil {
 			return err
 		}
 		if found.metadata.Deleting != "" {
-			return provider.Errorf(provider.Aborted, "update domain %s: it is being deleted", req.ProviderID)
+			return provider.Errorf(provider.Aborted, "update domain %s: the domain is being deleted", req.ProviderID)
 		}
 		if result.Outcome, result.Reason, err = h.update(ctx, found, spec, req, d.options.ShutdownGrace); err != nil {
 			return err
@@ -48,21 +49,21 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result
 	return result, nil
 }
 
-// update does the next step of what can be done in place.
+// update performs the next step of an update in place.
 func (h *hypervisor) update(ctx context.Context, found *domain, spec machine.Spec, req provider.UpdateRequest,
 	grace time.Duration) (outcome provider.UpdateOutcome, reason string, err error) {
-	if reason := replacement(found.metadata, spec, req); reason != "" {
+	if reason := replacementReason(found.metadata, spec, req); reason != "" {
 		return provider.UpdateNeedsReplacement, reason, nil
 	}
 	if found.metadata.Zone != spec.Zone {
-		wanted := found.metadata
-		wanted.Zone = spec.Zone
-		if err := h.label(ctx, found, wanted); err != nil {
+		updated := found.metadata
+		updated.Zone = spec.Zone
+		if err := h.writeMetadata(ctx, found, updated); err != nil {
 			return "", "", err
 		}
 	}
 	switch {
-	case resized(found.metadata, spec):
+	case hasSizes(found.metadata, spec):
 	case !req.Drained && found.metadata.Stopping == "":
 		return provider.UpdateNeedsDrain, "", nil
 	default:
@@ -77,13 +78,13 @@ func (h *hypervisor) update(ctx context.Context, found *domain, spec machine.Spe
 	return provider.UpdateDone, "", nil
 }
 
-// replacement says why only another domain will do, empty where this one will.
-func replacement(m metadata, spec machine.Spec, req provider.UpdateRequest) string {
+// replacementReason returns why the change requires another domain. It is empty if the domain can stay.
+func replacementReason(m metadata, spec machine.Spec, req provider.UpdateRequest) string {
 	switch {
 	case m.Spec != "" && m.Spec != specHash(spec):
-		return "of a domain only vcpus, memoryMiB and zone change in place"
+		return "only vcpus, memoryMiB and zone of a domain can change in place"
 	case !spec.KubeletAgent && req.Version != "" && m.Version != "" && m.Version != req.Version:
-		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", m.Version, req.Version)
+		return fmt.Sprintf("the kubelet was installed with version %.64s, but version %.64s is wanted", m.Version, req.Version)
 	}
 	return ""
 }

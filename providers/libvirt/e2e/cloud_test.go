@@ -30,12 +30,12 @@ func random() string {
 	return hex.EncodeToString(b[:])
 }
 
-// cloud reaches the hypervisor past the driver, by libvirt's own client.
+// cloud uses libvirt's own client, independently of the driver.
 type cloud struct {
 	h      *libvirt.Hypervisor
 	faults faulty.Faults
 	dir    string
-	// uri is that of the hypervisor that libvirt simulates; empty for QEMU.
+	// uri is the URI of the hypervisor that libvirt simulates. It is empty for QEMU.
 	uri string
 }
 
@@ -43,7 +43,8 @@ func (c *cloud) virsh(ctx context.Context, args ...string) (string, error) {
 	return c.h.VirshAt(ctx, cmp.Or(c.uri, c.h.URI()), args...)
 }
 
-// prepare gives the simulated hypervisor what classes name, and keeps it from forgetting.
+// prepare creates the objects that classes name on the simulated hypervisor. It keeps a connection open, because the
+// hypervisor is reset when its last connection is closed.
 func (c *cloud) prepare(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("unix", c.h.Socket())
@@ -51,7 +52,7 @@ func (c *cloud) prepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := golibvirt.NewWithDialer(dialed{conn}).ConnectToURI("test:///default"); err != nil {
+	if err := golibvirt.NewWithDialer(dialer{conn}).ConnectToURI("test:///default"); err != nil {
 		t.Fatal(err)
 	}
 	network := filepath.Join(c.dir, "network.xml")
@@ -70,12 +71,12 @@ func (c *cloud) prepare(t *testing.T) {
 	}
 }
 
-// dialed is a connection for the library, which dials itself.
-type dialed struct{ conn net.Conn }
+// dialer returns an existing connection, because the library dials on its own.
+type dialer struct{ conn net.Conn }
 
-func (d dialed) Dial() (net.Conn, error) { return d.conn, nil }
+func (d dialer) Dial() (net.Conn, error) { return d.conn, nil }
 
-// resources are the domains and the volumes.
+// resources returns the domains and the volumes.
 func (c *cloud) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	domains, err := c.virsh(ctx, "list", "--all", "--uuid")
@@ -92,7 +93,7 @@ func (c *cloud) resources(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// volumes are the names of all in the pool, with QEMU also of files that libvirt does not know of.
+// volumes returns the names of all volumes in the pool. With QEMU, it includes files that libvirt does not know.
 func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 	if c.uri != "" {
 		list, err := c.virsh(ctx, "vol-list", libvirt.Pool)
@@ -110,7 +111,7 @@ func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 
 const elementURI = "https://machinist.dev/libvirt/v1"
 
-// tags are Machinist's element of a domain's metadata.
+// tags returns Machinist's element of a domain's metadata.
 func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string, error) {
 	uuid := strings.TrimPrefix(providerID, "libvirt:///")
 	text, err := c.virsh(ctx, "metadata", uuid, "--uri", elementURI)
@@ -120,8 +121,9 @@ func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string,
 	return map[string]string{"domain/metadata": text}, nil
 }
 
-// launch makes a domain without disks that is not the driver's.
-func (c *cloud) launch(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error,
+// createDomain creates a domain without disks, independently of the driver. It returns the provider ID and a function
+// that deletes the domain.
+func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error,
 	error) {
 	attributes := ""
 	for tag, attribute := range map[string]string{provider.TagCluster: "cluster", provider.TagMachineUID: "uid",
@@ -155,7 +157,7 @@ func (c *cloud) launch(ctx context.Context, name string, tags map[string]string)
 	}, err
 }
 
-// inject makes the hypervisor behave as a fault of the suite wants it.
+// inject adds a fault of the conformance suite. It returns a function that removes the fault.
 func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	is := func(procedures ...uint32) func(uint32) bool {
 		return func(procedure uint32) bool {
@@ -175,25 +177,26 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		r.Cut = true
 	case conformance.Exhausted:
 		r.Only = is(faulty.DomainCreateXML)
-		r.Refuse = &faulty.Denial{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
 			"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
 	case conformance.Unauthenticated:
-		r.Refuse = &faulty.Denial{Number: faulty.ErrAuthFailed, Message: "authentication failed: Failed to verify client's identity"}
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrAuthFailed,
+			Message: "authentication failed: Failed to verify client's identity"}
 	case conformance.PermissionDenied:
-		r.Refuse = &faulty.Denial{Number: faulty.ErrAccessDenied, Message: "access denied"}
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrAccessDenied, Message: "access denied"}
 	case conformance.Hanging:
 		r.Hang = true
 	case conformance.DoneLate:
 		r.Only, r.Late = faulty.Changes, f.For
-		r.Refuse = &faulty.Denial{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
 	case conformance.PartsInUse:
 		r.Only, r.AfterEnd = is(faulty.StorageVolDelete), f.For
-		r.Refuse = &faulty.Denial{Number: faulty.ErrOperationInvalid,
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrOperationInvalid,
 			Message: "Requested operation is not valid: volume 'machine' is still in use."}
 	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
-		// Volumes remain every time, and never have tags, and lists are always of everything.
+		// libvirt always shows this behavior: volumes remain, they have no tags, and lists are not filtered.
 		return func() {}, nil
 	case conformance.PartsGoneFirst:
 		return func() {}, c.dropVolumes(ctx)
@@ -205,7 +208,7 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 	return c.faults.Inject(r), nil
 }
 
-// dropVolumes removes all volumes of machines, one half by libvirt and the other behind its back.
+// dropVolumes deletes all volumes of machines, half of them through libvirt and half of them as files.
 func (c *cloud) dropVolumes(ctx context.Context) error {
 	volumes, err := c.volumes(ctx)
 	if err != nil {
@@ -214,7 +217,7 @@ func (c *cloud) dropVolumes(ctx context.Context) error {
 	for i, v := range volumes {
 		switch {
 		case !strings.HasPrefix(v, "machinist_"):
-		case i%2 == 0, c.uri != "": // The simulated ones are no files.
+		case i%2 == 0, c.uri != "": // Simulated volumes are not files.
 			_, err = c.virsh(ctx, "vol-delete", "--pool", libvirt.Pool, v)
 		default:
 			err = os.Remove(filepath.Join(c.h.PoolPath(), v))
@@ -226,7 +229,7 @@ func (c *cloud) dropVolumes(ctx context.Context) error {
 	return nil
 }
 
-// failOperations tries to save each domain where there is no folder.
+// failOperations makes an operation on each domain fail: it saves the domain to a directory that does not exist.
 func (c *cloud) failOperations(ctx context.Context) error {
 	domains, err := c.virsh(ctx, "list", "--uuid")
 	if err != nil {
@@ -234,7 +237,7 @@ func (c *cloud) failOperations(ctx context.Context) error {
 	}
 	for _, uuid := range strings.Fields(domains) {
 		if _, err := c.virsh(ctx, "save", uuid, "/nowhere/state"); err == nil {
-			return fmt.Errorf("domain %s was saved into a folder that is not there", uuid)
+			return fmt.Errorf("saving domain %s to a directory that does not exist succeeded", uuid)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// credentials name the hypervisor by TLS.
+// credentials returns credentials for the hypervisor with TLS, and with changes.
 func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Credentials {
 	certificate, key := h.ClientCertificate()
 	data := map[string][]byte{"uri": []byte(h.TLSURI()), "ca.crt": h.CA(), "tls.crt": certificate, "tls.key": key}
@@ -29,38 +29,38 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The driver is held to the suite with a real libvirtd and QEMU behind it. What they cannot be made to do within
-// seconds is done by the connection in between.
+// The suite runs against a real libvirtd and QEMU. A proxy simulates the faults that they cannot produce within
+// seconds.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
-	conforms(t, &cloud{h: h, dir: t.TempDir()}, h.TLSURI())
+	runConformance(t, &cloud{h: h, dir: t.TempDir()}, h.TLSURI())
 }
 
-// The same with the hypervisor that libvirt simulates, whose domains and volumes are entries of libvirtd's memory. It
-// takes no uploads: the connection in between answers them.
-func TestTheDriverConformsAtTheSimulatedHypervisor(t *testing.T) {
+// The suite runs against the hypervisor that libvirt simulates, whose domains and volumes exist only in the memory of
+// libvirtd. It does not support uploads, so the proxy answers them.
+func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir(), uri: h.SimulatedURI(), faults: faulty.Faults{DropUploads: true}}
 	c.prepare(t)
 	uri := strings.NewReplacer("qemu+", "test+", "/system", "/default").Replace(h.TLSURI())
-	conforms(t, c, uri)
+	runConformance(t, c, uri)
 }
 
-// conforms runs the suite with a URI that has TLS.
-func conforms(t *testing.T, c *cloud, uri string) {
+// runConformance runs the suite with a URI that uses TLS.
+func runConformance(t *testing.T, c *cloud, uri string) {
 	h := c.h
-	strange, strangeKey := h.StrangerCertificate()
+	strangerCertificate, strangerKey := h.StrangerCertificate()
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
 			return driver.New(driver.Options{Wrap: c.faults.Wrap, CreateSettle: 20 * time.Second,
-				ShutdownGrace: 3 * time.Second}) // its guests do not shut down
+				ShutdownGrace: 3 * time.Second}) // the guests of these tests do not shut down
 		},
 		Class:     provider.Class{Spec: sample.Spec(), Credentials: credentials(h, map[string]string{"uri": uri})},
 		OtherSpec: sample.Spec("vcpus", 2, "memoryMiB", 192),
 		InvalidSpecs: []conformance.InvalidSpec{
 			{Name: "no pool", Spec: sample.Spec("volume.pool", nil), Field: "volume.pool"},
 			{Name: "no network", Spec: sample.Spec("networks", []any{}), Field: "networks"},
-			{Name: "a path for a volume", Spec: sample.Spec("volume.base", "/etc/passwd"), Field: "volume.base"},
+			{Name: "path as volume", Spec: sample.Spec("volume.base", "/etc/passwd"), Field: "volume.base"},
 		},
 		MalformedCredentials: []provider.Credentials{
 			provider.NewCredentials(map[string][]byte{"password": []byte("what is this")}),
@@ -70,30 +70,30 @@ func conforms(t *testing.T, c *cloud, uri string) {
 			credentials(h, map[string]string{"uri": uri, "tls.key": "no key"}),
 			credentials(h, map[string]string{"uri": uri, "ca.crt": ""}),
 		},
-		RejectedCredentials: credentials(h, map[string]string{"uri": uri, "tls.crt": string(strange),
-			"tls.key": string(strangeKey)}),
+		RejectedCredentials: credentials(h, map[string]string{"uri": uri, "tls.crt": string(strangerCertificate),
+			"tls.key": string(strangerKey)}),
 		PublicCredentials: []string{"uri", "ca.crt", "tls.crt"},
 		Version:           "v1.37.2",
 		Timeout:           2 * time.Minute,
 		Instances:         3,
 		Full:              true,
 		Never: []conformance.FaultKind{
-			// libvirtd answers from its own memory: what it has done shows in its next answer, once and as it is. It limits
-			// clients by not taking their connections. UUIDs are bytes, and other names are compared with their case.
+			// libvirtd answers from its own memory, so its next answer shows a completed change. It limits clients by not
+			// accepting their connections. UUIDs are bytes, and other names are case-sensitive.
 			conformance.LateReads, conformance.LateLists, conformance.LateTags, conformance.UnsteadyLists,
 			conformance.StateGoesBack, conformance.Throttled, conformance.OtherCase,
-			// There is no quota. What a domain needs is taken when it starts, within the call that makes it.
+			// There are no quotas. A domain's resources are allocated when it starts, within the call that creates it.
 			conformance.QuotaFreesLate, conformance.GivesUp, conformance.PartsReserved,
 		},
 		Cloud: conformance.Cloud{
 			Resources: c.resources,
 			Tags:      c.tags,
 			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
-				return c.launch(ctx, "another-"+random(), tags)
+				return c.createDomain(ctx, "another-"+random(), tags)
 			},
 			LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
 				func(context.Context) error, error) {
-				return c.launch(ctx, gone.NodeName, tags)
+				return c.createDomain(ctx, gone.NodeName, tags)
 			},
 			Inject: c.inject,
 		},

@@ -17,10 +17,10 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-const cluster = "cruel"
+const cluster = "e2e"
 
-// one is a machine at a hypervisor, and the driver that makes it.
-type one struct {
+// testMachine is a machine on a hypervisor, together with its driver.
+type testMachine struct {
 	*testing.T
 	h       *libvirt.Hypervisor
 	cloud   *cloud
@@ -31,35 +31,36 @@ type one struct {
 	in      *provider.Instance
 }
 
-// newOne is a machine that is not made yet. In the end nothing of it may be left.
-func newOne(t *testing.T, changes ...any) *one {
+// newTestMachine returns a machine that is not created yet. At the end of the test, it deletes the machine and checks
+// that nothing is left.
+func newTestMachine(t *testing.T, changes ...any) *testMachine {
 	t.Helper()
 	h := hypervisor(t)
-	o := &one{T: t, h: h, cloud: &cloud{h: h, dir: t.TempDir()}}
-	o.driver = o.newDriver()
-	o.class = provider.Class{Spec: sample.Spec(changes...), Credentials: credentials(h, nil)}
-	o.machine = provider.Machine{Namespace: "default", Name: "cruel-" + random(),
+	m := &testMachine{T: t, h: h, cloud: &cloud{h: h, dir: t.TempDir()}}
+	m.driver = m.newDriver()
+	m.class = provider.Class{Spec: sample.Spec(changes...), Credentials: credentials(h, nil)}
+	m.machine = provider.Machine{Namespace: "default", Name: "e2e-" + random(),
 		UID: types.UID(fmt.Sprintf("%s-0000-4000-8000-0000%s", random(), random()))}
-	o.before = o.resources()
-	t.Cleanup(func() { o.deleted() })
-	return o
+	m.before = m.resources()
+	t.Cleanup(func() { m.deleteAndCheck() })
+	return m
 }
 
-// newDriver is that of a process that was just started.
-func (o *one) newDriver() *driver.Driver {
-	o.Helper()
-	d, err := driver.New(driver.Options{Wrap: o.cloud.faults.Wrap, Sockets: []string{o.h.Socket()}, PlainTCP: true})
+// newDriver returns a driver without state, as after a restart of the process.
+func (m *testMachine) newDriver() *driver.Driver {
+	m.Helper()
+	d, err := driver.New(driver.Options{Wrap: m.cloud.faults.Wrap, Sockets: []string{m.h.Socket()}, PlainTCP: true})
 	if err != nil {
-		o.Fatal(err)
+		m.Fatal(err)
 	}
 	return d
 }
 
-func (o *one) resources() map[string]bool {
-	o.Helper()
-	all, err := o.cloud.resources(context.Background())
+func (m *testMachine) resources() map[string]bool {
+	m.Helper()
+	all, err := m.cloud.resources(context.Background())
 	if err != nil {
-		o.Fatal(err)
+		m.Fatal(err)
 	}
 	set := map[string]bool{}
 	for _, r := range all {
@@ -68,103 +69,104 @@ func (o *one) resources() map[string]bool {
 	return set
 }
 
-// beyond are the resources that were not there before.
-func (o *one) beyond() (more []string) {
-	o.Helper()
-	for r := range o.resources() {
-		if !o.before[r] {
+// newResources returns the resources that did not exist before the test.
+func (m *testMachine) newResources() (more []string) {
+	m.Helper()
+	for r := range m.resources() {
+		if !m.before[r] {
 			more = append(more, r)
 		}
 	}
 	return more
 }
 
-// deleted removes the machine, as a process that knows nothing of it, and holds it to leaving nothing.
-func (o *one) deleted() {
-	o.Helper()
-	o.eventually("the machine is deleted", func() error {
-		result, err := o.newDriver().Delete(context.Background(), provider.DeleteRequest{Machine: o.machine, Class: o.class,
+// deleteAndCheck deletes the machine without knowledge of its provider ID, and checks that nothing is left.
+func (m *testMachine) deleteAndCheck() {
+	m.Helper()
+	m.eventually("the machine is deleted", func() error {
+		result, err := m.newDriver().Delete(context.Background(), provider.DeleteRequest{Machine: m.machine, Class: m.class,
 			ClusterID: cluster})
 		if err == nil && !result.Gone {
-			err = fmt.Errorf("it is not gone")
+			err = fmt.Errorf("Delete does not report Gone")
 		}
 		return err
 	})
-	if left := o.beyond(); len(left) > 0 {
-		o.Errorf("Delete left %v", left)
+	if left := m.newResources(); len(left) > 0 {
+		m.Errorf("Delete left %v", left)
 	}
 }
 
-func (o *one) request() provider.CreateRequest {
+func (m *testMachine) request() provider.CreateRequest {
 	return provider.CreateRequest{
-		Machine: o.machine, Class: o.class, ClusterID: cluster, Token: string(o.machine.UID) + "-1",
+		Machine: m.machine, Class: m.class, ClusterID: cluster, Token: string(m.machine.UID) + "-1",
 		UserData: provider.NewSecret([]byte("#cloud-config\n# s3cret\n")),
 	}
 }
 
-// create makes the machine.
-func (o *one) create() *provider.Instance {
-	o.Helper()
-	in, err := o.driver.Create(o.Context(), o.request())
+// create creates the machine.
+func (m *testMachine) create() *provider.Instance {
+	m.Helper()
+	in, err := m.driver.Create(m.Context(), m.request())
 	if err != nil {
-		o.Fatal(err)
+		m.Fatal(err)
 	}
-	o.in = in
+	m.in = in
 	return in
 }
 
-// refused holds Create to failing with a code, about a field, with words, and without the user data.
-func (o *one) refused(code provider.Code, field string, words ...string) {
-	o.Helper()
-	_, err := o.driver.Create(o.Context(), o.request())
+// checkCreateFails checks that Create fails with a code, a field and words in the message, and that the error does
+// not contain the user data.
+func (m *testMachine) checkCreateFails(code provider.Code, field string, words ...string) {
+	m.Helper()
+	_, err := m.driver.Create(m.Context(), m.request())
 	e, ok := asError(err)
 	if !ok || e.Code != code || e.Field != field {
-		o.Fatalf("Create: %v, want %s about %q", err, code, field)
+		m.Fatalf("Create: got %v, want %s with the field %q", err, code, field)
 	}
 	for _, word := range words {
 		if !strings.Contains(e.Message, word) {
-			o.Errorf("the message %q lacks %q", e.Message, word)
+			m.Errorf("the message %q does not contain %q", e.Message, word)
 		}
 	}
 	if strings.Contains(err.Error(), "s3cret") {
-		o.Errorf("the error has the user data: %v", err)
+		m.Errorf("the error contains the user data: %v", err)
 	}
 }
 
-func (o *one) get() (*provider.Instance, error) {
-	return o.driver.Get(o.Context(), provider.GetRequest{Machine: o.machine, Class: o.class, ClusterID: cluster,
-		ProviderID: o.in.ProviderID, Scope: o.in.Scope})
+func (m *testMachine) get() (*provider.Instance, error) {
+	return m.driver.Get(m.Context(), provider.GetRequest{Machine: m.machine, Class: m.class, ClusterID: cluster,
+		ProviderID: m.in.ProviderID, Scope: m.in.Scope})
 }
 
-// is waits until the machine has a state, with words in its message.
-func (o *one) is(state provider.InstanceState, words string) {
-	o.Helper()
-	o.eventually(fmt.Sprintf("the machine is %s", state), func() error {
-		in, err := o.get()
+// awaitState waits until the machine has a state, with words in its message.
+func (m *testMachine) awaitState(state provider.InstanceState, words string) {
+	m.Helper()
+	m.eventually(fmt.Sprintf("the machine is %s", state), func() error {
+		in, err := m.get()
 		if err == nil && (in.State != state || !strings.Contains(in.StateMessage, words)) {
-			err = fmt.Errorf("it is %s: %q", in.State, in.StateMessage)
+			err = fmt.Errorf("the state is %s: %q", in.State, in.StateMessage)
 		}
 		return err
 	})
 }
 
-func (o *one) uuid() string { return strings.TrimPrefix(o.in.ProviderID, "libvirt:///") }
+func (m *testMachine) uuid() string { return strings.TrimPrefix(m.in.ProviderID, "libvirt:///") }
 
-func (o *one) virsh(args ...string) string {
-	o.Helper()
-	out, err := o.h.Virsh(context.Background(), args...)
+func (m *testMachine) virsh(args ...string) string {
+	m.Helper()
+	out, err := m.h.Virsh(context.Background(), args...)
 	if err != nil {
-		o.Fatal(err)
+		m.Fatal(err)
 	}
 	return out
 }
 
-// patience bounds what must happen soon, on a busy machine too.
-const patience = 2 * time.Minute
+// timeout is the time limit for events that should happen soon, even on a busy host.
+const timeout = 2 * time.Minute
 
-func (o *one) eventually(what string, condition func() error) {
-	o.Helper()
-	deadline := time.After(patience)
+func (m *testMachine) eventually(what string, condition func() error) {
+	m.Helper()
+	deadline := time.After(timeout)
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -174,7 +176,7 @@ func (o *one) eventually(what string, condition func() error) {
 		}
 		select {
 		case <-deadline:
-			o.Fatalf("not within %s: %s: %v", patience, what, err)
+			m.Fatalf("after %s, the condition %q is not met: %v", timeout, what, err)
 		case <-ticker.C:
 		}
 	}

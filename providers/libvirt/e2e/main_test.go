@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e holds the libvirt provider to a real libvirt with QEMU, which hack/libvirt installs and starts on this
-// machine.
+// Package e2e tests the libvirt provider with a real libvirt and QEMU, which hack/libvirt installs and starts on this
+// host.
 package e2e
 
 import (
@@ -17,18 +17,18 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// shared is the hypervisor of the tests that do not end it.
+// shared contains the hypervisor of all tests that do not stop it permanently.
 var shared struct {
-	once sync.Once
-	is   *libvirt.Hypervisor
-	dir  string
-	err  error
+	once       sync.Once
+	hypervisor *libvirt.Hypervisor
+	dir        string
+	err        error
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.is != nil {
-		if err := shared.is.Stop(); err != nil {
+	if shared.hypervisor != nil {
+		if err := shared.hypervisor.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop libvirt:", err)
 			code = 1
 		}
@@ -39,21 +39,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// hypervisor returns the one that the package's tests share.
+// hypervisor returns the hypervisor that the tests of the package share.
 func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	t.Helper()
 	shared.once.Do(func() {
 		if shared.dir, shared.err = os.MkdirTemp("", "libvirt-"); shared.err == nil {
-			shared.is, shared.err = start(context.Background(), shared.dir)
+			shared.hypervisor, shared.err = start(context.Background(), shared.dir)
 		}
 	})
 	if shared.err != nil {
 		t.Fatal(errors.Join(errors.New("libvirt did not start"), shared.err))
 	}
-	return shared.is
+	return shared.hypervisor
 }
 
-// halting is a boot sector that stops the processor (cli, hlt, jmp): a guest that runs and costs nothing.
+// halting is a boot sector that stops the processor (cli, hlt, jmp). Its guest runs without using processor time.
 var halting = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
 
 // start starts a hypervisor with an image in its pool.

@@ -13,12 +13,11 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// A domain gets other sizes by a restart, once its node is drained, and stays the same one. Each step may be done by
-// another process.
-func TestAMachineIsResizedInPlace(t *testing.T) {
-	o := newOne(t, "vcpus", 1, "memoryMiB", 128)
-	before := o.create()
-	larger := o.class
+// A domain gets other sizes by a restart, after its node was drained. Different processes can perform the steps.
+func TestMachineIsResizedInPlace(t *testing.T) {
+	m := newTestMachine(t, "vcpus", 1, "memoryMiB", 128)
+	before := m.create()
+	larger := m.class
 	larger.Spec = sample.Spec("vcpus", 2, "memoryMiB", 192)
 	update := func(class provider.Class, drained bool) provider.UpdateResult {
 		t.Helper()
@@ -26,7 +25,7 @@ func TestAMachineIsResizedInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: o.machine, Class: class, ClusterID: cluster,
+		result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: m.machine, Class: class, ClusterID: cluster,
 			ProviderID: before.ProviderID, Scope: before.Scope, Drained: drained})
 		if err != nil {
 			t.Fatal(err)
@@ -34,46 +33,46 @@ func TestAMachineIsResizedInPlace(t *testing.T) {
 		return result
 	}
 	if result := update(larger, false); result.Outcome != provider.UpdateNeedsDrain {
-		t.Fatalf("before the drain the answer is %+v", result)
+		t.Fatalf("before the drain: got %+v, want NeedsDrain", result)
 	}
-	o.sizesAre(1, 128)
+	m.checkSizes(1, 128)
 	if result := update(larger, true); result.Outcome != provider.UpdateInProgress {
-		t.Fatalf("the first answer is %+v", result)
+		t.Fatalf("first call: got %+v, want InProgress", result)
 	}
-	// The guest of these tests does not shut down. While the domain is off it does not pass for one that has stopped.
-	o.eventually("the domain has the new sizes", func() error {
+	// The guest of these tests does not shut down. During the restart, the machine must not be reported as stopped.
+	m.eventually("the domain has the new sizes", func() error {
 		result := update(larger, true)
 		if result.Instance.State != provider.StateRunning && result.Instance.State != provider.StatePending {
-			t.Errorf("meanwhile the instance is %s", result.Instance.State)
+			t.Errorf("during the restart, the instance is %s, want Running or Pending", result.Instance.State)
 		}
 		if result.Outcome != provider.UpdateDone {
-			return fmt.Errorf("the answer is %+v", result)
+			return fmt.Errorf("got %+v", result)
 		}
 		return nil
 	})
-	o.sizesAre(2, 192)
-	after, err := o.newDriver().Get(t.Context(), provider.GetRequest{Machine: o.machine, Class: o.class, ClusterID: cluster})
+	m.checkSizes(2, 192)
+	after, err := m.newDriver().Get(t.Context(), provider.GetRequest{Machine: m.machine, Class: m.class, ClusterID: cluster})
 	if err != nil || after.ProviderID != before.ProviderID || after.State != provider.StateRunning ||
 		after.Type != "2-vcpus-192-mib" {
-		t.Errorf("the instance is %+v, %v", after, err)
+		t.Errorf("got %+v, %v, want the same instance with the new sizes", after, err)
 	}
 
-	t.Log("smaller again")
-	o.eventually("the domain has the former sizes", func() error {
-		if result := update(o.class, true); result.Outcome != provider.UpdateDone {
-			return fmt.Errorf("the answer is %+v", result)
+	t.Log("resize the machine to its former sizes")
+	m.eventually("the domain has the former sizes", func() error {
+		if result := update(m.class, true); result.Outcome != provider.UpdateDone {
+			return fmt.Errorf("got %+v", result)
 		}
 		return nil
 	})
-	o.sizesAre(1, 128)
+	m.checkSizes(1, 128)
 }
 
-// sizesAre asks libvirt's own client.
-func (o *one) sizesAre(vcpus, mib int) {
-	o.Helper()
-	info, err := o.h.Virsh(o.Context(), "dominfo", o.in.ProviderID[strings.LastIndex(o.in.ProviderID, "/")+1:])
+// checkSizes checks the sizes with libvirt's own client.
+func (m *testMachine) checkSizes(vcpus, mib int) {
+	m.Helper()
+	info, err := m.h.Virsh(m.Context(), "dominfo", m.in.ProviderID[strings.LastIndex(m.in.ProviderID, "/")+1:])
 	if err != nil {
-		o.Fatal(err)
+		m.Fatal(err)
 	}
 	got := map[string]string{}
 	for line := range strings.Lines(info) {
@@ -81,6 +80,6 @@ func (o *one) sizesAre(vcpus, mib int) {
 		got[name] = strings.TrimSpace(value)
 	}
 	if got["CPU(s)"] != fmt.Sprint(vcpus) || got["Max memory"] != fmt.Sprintf("%d KiB", mib<<10) || got["State"] != "running" {
-		o.Errorf("want %d processors and %d MiB: %s", vcpus, mib, info)
+		m.Errorf("want %d processors and %d MiB, got %s", vcpus, mib, info)
 	}
 }

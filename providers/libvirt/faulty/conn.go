@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// Rule is one way to misbehave. What it leaves out happens as always.
+// Rule describes one kind of fault. Fields without a value have no effect.
 type Rule struct {
-	// Skip is how many of the calls that the rule is about are let through first.
+	// Skip is the number of matching calls that are forwarded first.
 	Skip int
-	// Only are the procedures that the rule is about. Nil: all.
+	// Only reports whether the rule applies to a procedure. Default: all procedures.
 	Only func(procedure uint32) bool
-	// Cut ends the connection instead of passing the call on.
+	// Cut closes the connection instead of forwarding the call.
 	Cut bool
-	// Lose passes the call on and ends the connection instead of passing its answer.
+	// Lose forwards the call and closes the connection instead of forwarding the answer.
 	Lose bool
-	// Hang neither passes the call on nor answers it.
+	// Hang neither forwards nor answers the call.
 	Hang bool
-	// Refuse answers the call. With Late it is passed on nevertheless, so much later.
-	Refuse *Denial
+	// Refuse answers the call with an error. If Late is set, the call is forwarded after this time.
+	Refuse *Refusal
 	Late   time.Duration
-	// AfterEnd limits the rule to calls so long after the end of a domain.
+	// AfterEnd limits the rule to calls within this time after a domain was destroyed.
 	AfterEnd time.Duration
-	// Pad makes answers so many bytes longer.
+	// Pad is the number of bytes that are added to each answer.
 	Pad int
 }
 
-// Faults are the rules that hold now, for all connections that Wrap was called for. The zero value has none.
+// Faults contains the active rules for all connections from Wrap. The zero value has no rules.
 type Faults struct {
-	// DropUploads is for a hypervisor that takes no uploads, as the one that libvirt simulates: they are answered as done,
-	// and their content goes nowhere.
+	// DropUploads answers uploads with success and discards their content. It is for hypervisors that do not support
+	// uploads, such as the hypervisor that libvirt simulates.
 	DropUploads bool
 
-	mu    sync.Mutex
-	rules []*Rule
-	ended time.Time // when a domain was ended last
-	late  sync.WaitGroup
+	mu        sync.Mutex
+	rules     []*Rule
+	destroyed time.Time // when a domain was last destroyed
+	late      sync.WaitGroup
 }
 
-// Inject adds a rule until end is called.
+// Inject adds a rule, which applies until end is called.
 func (f *Faults) Inject(r Rule) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,15 +54,15 @@ func (f *Faults) Inject(r Rule) (end func()) {
 	}
 }
 
-// Wait returns when all late calls have been answered.
+// Wait returns when all delayed calls have been answered.
 func (f *Faults) Wait() { f.late.Wait() }
 
-// ruleFor returns the first rule that is about a call, if there is one.
+// ruleFor returns the first rule that applies to a call, or nil.
 func (f *Faults) ruleFor(procedure uint32) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {
-		if r.Only != nil && !r.Only(procedure) || r.AfterEnd > 0 && time.Since(f.ended) > r.AfterEnd {
+		if r.Only != nil && !r.Only(procedure) || r.AfterEnd > 0 && time.Since(f.destroyed) > r.AfterEnd {
 			continue
 		}
 		if r.Skip > 0 {
@@ -74,21 +74,21 @@ func (f *Faults) ruleFor(procedure uint32) *Rule {
 	return nil
 }
 
-// saw takes note of an answer of libvirtd's.
-func (f *Faults) saw(answer frame) {
-	// What does not run any more is not ended again.
+// observe records when a domain is destroyed.
+func (f *Faults) observe(answer frame) {
+	// Destroying a domain that is already stopped fails, so it does not count.
 	if answer.procedure() != DomainDestroyFlags || answer.status() != statusOK {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ended = time.Now()
+	f.destroyed = time.Now()
 }
 
-// Wrap puts the faults around a connection to libvirtd.
+// Wrap adds the faults to a connection to libvirtd.
 func (f *Faults) Wrap(server net.Conn) net.Conn {
 	toDriver, answers := io.Pipe()
-	c := &conn{Conn: server, faults: f, answers: answers, toDriver: toDriver, silent: map[uint32]bool{},
+	c := &conn{Conn: server, faults: f, answers: answers, toDriver: toDriver, unanswered: map[uint32]bool{},
 		lost: map[uint32]bool{}, padded: map[uint32]int{}, dropped: map[uint32]bool{}}
 	go c.receive()
 	return c
@@ -102,15 +102,18 @@ type conn struct {
 	answers  *io.PipeWriter
 
 	sending sync.Mutex
-	unsent  frame // the beginning of a message that the driver has not sent whole
+	unsent  frame // the beginning of an incomplete message of the driver
 
 	mu sync.Mutex
-	// By the serial of a call: its answer is not for the driver; is lost; is so many bytes longer; or it is an upload that
-	// libvirtd does not get.
-	silent, lost, dropped map[uint32]bool
-	padded                map[uint32]int
-	pending               int // calls that are passed on late: the connection stays open for them
-	closed                bool
+	// These maps are indexed by the serial number of a call.
+	//   - unanswered: the driver does not get the answer.
+	//   - lost: the answer is lost.
+	//   - dropped: the call is an upload that libvirtd does not get.
+	//   - padded: the number of bytes to add to the answer.
+	unanswered, lost, dropped map[uint32]bool
+	padded                    map[uint32]int
+	pending                   int // number of delayed calls, for which the connection stays open
+	closed                    bool
 }
 
 // Read implements net.Conn.
@@ -129,7 +132,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn: it takes the driver's messages apart.
+// Write implements net.Conn. It splits the data into messages.
 func (c *conn) Write(p []byte) (int, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -148,20 +151,20 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send passes a message on, or does what a rule says.
+// send forwards a message, or does what a rule requires.
 func (c *conn) send(f frame) error {
 	if f.kind() != typeCall {
 		c.mu.Lock()
-		silent, dropped := c.silent[f.serial()], c.dropped[f.serial()]
+		unanswered, dropped := c.unanswered[f.serial()], c.dropped[f.serial()]
 		c.mu.Unlock()
 		switch {
 		case dropped && f.status() == statusOK:
-			c.answer(f.done(typeStream))
+			c.deliver(f.success(typeStream))
 			return nil
-		case silent, dropped:
+		case unanswered, dropped:
 			return nil
 		}
-		return c.pass(f)
+		return c.forward(f)
 	}
 	r := c.faults.ruleFor(f.procedure())
 	if r == nil {
@@ -179,7 +182,7 @@ func (c *conn) send(f frame) error {
 		c.padded[f.serial()] = r.Pad
 	}
 	if r.Hang || r.Refuse != nil {
-		c.silent[f.serial()] = true
+		c.unanswered[f.serial()] = true
 	}
 	c.mu.Unlock()
 	switch {
@@ -189,48 +192,48 @@ func (c *conn) send(f frame) error {
 		return c.call(f)
 	}
 	if r.Late > 0 {
-		c.passLate(f, r.Late)
+		c.forwardLate(f, r.Late)
 	}
-	// The library reads in another goroutine.
-	_, err := c.answers.Write(r.Refuse.to(f))
+	// The library reads in another goroutine, so this does not block.
+	_, err := c.answers.Write(r.Refuse.replyTo(f))
 	return err
 }
 
-// call passes a call on, or answers an upload itself.
+// call forwards a call, or answers an upload itself.
 func (c *conn) call(f frame) error {
 	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
-		return c.pass(f)
+		return c.forward(f)
 	}
 	c.mu.Lock()
 	c.dropped[f.serial()] = true
 	c.mu.Unlock()
-	c.answer(f.done(typeReply))
+	c.deliver(f.success(typeReply))
 	return nil
 }
 
-func (c *conn) pass(f frame) error {
+func (c *conn) forward(f frame) error {
 	_, err := c.Conn.Write(f)
 	return err
 }
 
-// passLate passes a call on later, also when the driver has closed the connection by then.
-func (c *conn) passLate(f frame, after time.Duration) {
+// forwardLate forwards a call later, even if the driver has closed the connection by then.
+func (c *conn) forwardLate(f frame, after time.Duration) {
 	c.mu.Lock()
 	c.pending++
 	c.mu.Unlock()
 	c.faults.late.Add(1)
 	time.AfterFunc(after, func() {
 		c.sending.Lock()
-		err := c.pass(f)
+		err := c.forward(f)
 		c.sending.Unlock()
 		if err != nil {
-			c.done()
+			c.finishLate()
 		}
 	})
 }
 
-// done is for a late call that has been answered, or cannot be.
-func (c *conn) done() {
+// finishLate is called when a delayed call was answered or can no longer be answered.
+func (c *conn) finishLate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending == 0 {
@@ -243,48 +246,48 @@ func (c *conn) done() {
 	}
 }
 
-// receive passes libvirtd's messages on to the driver.
+// receive forwards libvirtd's messages to the driver.
 func (c *conn) receive() {
 	for {
 		f, err := readFrame(c.Conn)
 		if err != nil {
 			_ = c.answers.CloseWithError(err)
-			for range c.waiting() {
-				c.done()
+			for range c.pendingCalls() {
+				c.finishLate()
 			}
 			return
 		}
-		c.faults.saw(f)
-		c.answer(f)
+		c.faults.observe(f)
+		c.deliver(f)
 	}
 }
 
-// answer gives an answer to the driver, as far as the rules let it.
-func (c *conn) answer(f frame) {
+// deliver sends an answer to the driver, as far as the rules allow it.
+func (c *conn) deliver(f frame) {
 	c.mu.Lock()
-	silent, lost, pad := c.silent[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
+	unanswered, lost, pad := c.unanswered[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
 	c.mu.Unlock()
 	switch {
-	case silent:
-		c.done()
+	case unanswered:
+		c.finishLate()
 	case lost:
 		_ = c.Close()
 	case pad > 0:
-		c.long(f, pad)
+		c.deliverPadded(f, pad)
 	default:
-		// A driver that has gone is no reason to stop: late calls have answers too.
+		// If the driver has closed the connection, reading must continue, because delayed calls are still answered.
 		_, _ = c.answers.Write(f)
 	}
 }
 
-func (c *conn) waiting() int {
+func (c *conn) pendingCalls() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending
 }
 
-// long passes an answer on that is longer than it has to be.
-func (c *conn) long(f frame, pad int) {
+// deliverPadded sends an answer with additional bytes to the driver.
+func (c *conn) deliverPadded(f frame, pad int) {
 	binary.BigEndian.PutUint32(f, uint32(len(f)+pad))
 	if _, err := c.answers.Write(f); err != nil {
 		return

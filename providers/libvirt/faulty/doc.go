@@ -1,3 +1,3 @@
-// Package faulty stands between the driver and libvirtd, inside of TLS, and behaves on request as hypervisors do when
-// something is wrong: calls are lost, refused, not answered or done late.
+// Package faulty is a proxy between the driver and libvirtd, inside of TLS. It simulates failures of a hypervisor: it
+// loses, refuses, ignores or delays calls.
 package faulty

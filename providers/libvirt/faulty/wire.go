@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// The procedures that rules name.
+// Numbers of the procedures that rules can name.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/remote/remote_protocol.x
 const (
 	DomainCreateXML      uint32 = 10
@@ -20,7 +20,7 @@ const (
 	DomainSetAutostart   uint32 = 29
 )
 
-// Changes reports whether a procedure changes something, and is no stream.
+// Changes reports whether a procedure changes something and is not a stream.
 func Changes(procedure uint32) bool {
 	switch procedure {
 	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
@@ -41,7 +41,7 @@ const (
 
 const (
 	lengthBytes = 4
-	headerBytes = 28 // with the length
+	headerBytes = 28 // including the length
 
 	typeCall   = 0
 	typeReply  = 1
@@ -50,7 +50,7 @@ const (
 	statusOK = 0
 )
 
-// frame is a message of libvirt's protocol, with its length.
+// frame is a message of libvirt's protocol, including its length.
 type frame []byte
 
 func (f frame) procedure() uint32 { return binary.BigEndian.Uint32(f[12:]) }
@@ -58,8 +58,8 @@ func (f frame) kind() uint32      { return binary.BigEndian.Uint32(f[16:]) }
 func (f frame) serial() uint32    { return binary.BigEndian.Uint32(f[20:]) }
 func (f frame) status() uint32    { return binary.BigEndian.Uint32(f[24:]) }
 
-// done is the answer, of a kind, that what was sent has succeeded.
-func (f frame) done(kind uint32) frame {
+// success returns a message of the given kind that reports success.
+func (f frame) success(kind uint32) frame {
 	answer := append(frame{}, f[:headerBytes]...)
 	binary.BigEndian.PutUint32(answer, headerBytes)
 	binary.BigEndian.PutUint32(answer[16:], kind)
@@ -82,20 +82,20 @@ func readFrame(r io.Reader) (frame, error) {
 	return f, err
 }
 
-// Denial is an answer with an error.
-type Denial struct {
+// Refusal is an answer with an error.
+type Refusal struct {
 	Number  uint32
 	Message string
 }
 
-// to is the denial of a call.
-func (r Denial) to(call frame) frame {
+// replyTo returns the answer to a call.
+func (r Refusal) replyTo(call frame) frame {
 	const failed, level, fieldsAfter = 1, 2, 7
 	f := append(frame{}, call[:headerBytes]...)
 	number := func(n uint32) { f = binary.BigEndian.AppendUint32(f, n) }
 	number(r.Number)
-	number(0) // from nowhere
-	number(1) // there is a message
+	number(0) // error domain
+	number(1) // a message follows
 	number(uint32(len(r.Message)))
 	f = append(f, r.Message...)
 	f = append(f, make(frame, (4-len(r.Message)%4)%4)...)

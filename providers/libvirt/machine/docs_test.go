@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-func page(t *testing.T) string {
+func documentation(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/libvirt.md")
 	if err != nil {
@@ -26,8 +26,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// The page for users has every field of the specification, in its order, and no others.
-func TestThePageHasEveryField(t *testing.T) {
+// docs/libvirt.md must list every field of the specification in its order, and no other fields.
+func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
 	visit = func(path string, of reflect.Type) {
@@ -47,20 +47,20 @@ func TestThePageHasEveryField(t *testing.T) {
 		}
 	}
 	visit("", reflect.TypeFor[machine.Spec]())
-	_, section, _ := strings.Cut(page(t), "## The providerSpec")
+	_, section, _ := strings.Cut(documentation(t), "## The providerSpec")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "),
+		t.Errorf("docs/libvirt.md has the fields\n%s\nwant those of the specification\n%s", strings.Join(documented, " "),
 			strings.Join(fields, " "))
 	}
 }
 
-// The classes of the example fleet and of the page have specifications that are accepted.
-func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
+// The classes in the example fleet and in docs/libvirt.md must be valid.
+func TestDocumentedClassesAreAccepted(t *testing.T) {
 	objects, err := examples.Libvirt.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 			classes = append(classes, o)
 		}
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(documentation(t), -1) {
 		class := &v1beta1.MachineClass{}
 		if err := yaml.Unmarshal([]byte(block[1]), class); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 		}
 	}
 	if len(classes) != 3 {
-		t.Errorf("there are %d classes, want two of the example and one of the page", len(classes))
+		t.Errorf("got %d classes, want two in the example and one in docs/libvirt.md", len(classes))
 	}
 	for _, class := range classes {
 		if _, err := machine.ParseSpec(class.Spec.ProviderSpec.Raw); err != nil {
@@ -92,24 +92,24 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 		}
 		if class.Spec.Provider != "libvirt" || !secrets[class.Spec.CredentialsRef.Name] ||
 			!secrets[class.Spec.UserDataRef.Name] {
-			t.Errorf("class %s: %+v", class.Name, class.Spec)
+			t.Errorf("class %s refers to another provider or an unknown Secret: %+v", class.Name, class.Spec)
 		}
 	}
 }
 
-// What is needed is one text, which the command prints.
-func TestThePermissionsAreANote(t *testing.T) {
+// `machinist provider permissions libvirt` prints a note, because libvirt has no roles.
+func TestPermissionsNoteNamesKeys(t *testing.T) {
 	file, err := os.ReadFile("../permissions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs, err := permissions.Parse(file)
+	required, err := permissions.Parse(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"ca.crt", "tls.crt", "tls.key"} {
-		if !strings.Contains(needs.Note, key) || !strings.Contains(page(t), "| `"+key+"` |") {
-			t.Errorf("the note, or the page, lacks the key %s: %s", key, needs.Note)
+		if !strings.Contains(required.Note, key) || !strings.Contains(documentation(t), "| `"+key+"` |") {
+			t.Errorf("the note or docs/libvirt.md does not contain the key %s: %s", key, required.Note)
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package machine is the providerSpec of the libvirt provider: its fields, and which values are refused with the field
-// that is wrong. It makes no call.
+// Package machine defines the providerSpec of the libvirt provider and validates it. It does not call libvirt.
 package machine
 
 import (
@@ -8,13 +7,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The API version and kind of a providerSpec.
+// API version and kind of a providerSpec.
 const (
 	APIVersion = "libvirt.machinist.dev/v1beta1"
 	Kind       = "LibvirtMachine"
 )
 
-// Spec is the providerSpec of this provider: one domain of the hypervisor that the class's credentials name.
+// Spec is the providerSpec of the libvirt provider. It describes one domain on the hypervisor that the credentials of
+// the class name.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -23,100 +23,101 @@ type Spec struct {
 	VCPUs int32 `json:"vcpus"`
 	// MemoryMiB is the memory of the domain in MiB, 64 to 16777216. Required.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// CPU is the processor that the guest sees. By default host-passthrough with domainType kvm, and maximum with qemu.
+	// CPU is the processor that the guest sees. Default: host-passthrough with domainType kvm, and maximum with qemu.
 	CPU *CPU `json:"cpu,omitempty"`
-	// DomainType is kvm or qemu, which emulates the processor and is many times slower. Default: kvm.
+	// DomainType is kvm, or qemu, which emulates the processor and is many times slower. Default: kvm.
 	DomainType string `json:"domainType,omitempty"`
 	// Architecture is amd64 or arm64. Default: amd64.
 	Architecture string `json:"architecture,omitempty"`
-	// MachineType is QEMU's, such as "pc-q35-7.2". Default: q35, for arm64 virt.
+	// MachineType is the machine type of QEMU, such as "pc-q35-7.2". Default: q35, for arm64 virt.
 	MachineType string `json:"machineType,omitempty"`
 	// Firmware is bios or uefi. Default: bios, for arm64 uefi.
 	Firmware string `json:"firmware,omitempty"`
-	// Kernel makes the domain boot a kernel from outside of its disk. By default the firmware boots the disk.
+	// Kernel is a kernel that is not on the disk. By default the firmware boots the disk.
 	Kernel *Kernel `json:"kernel,omitempty"`
-	// Volume is what the domain boots from: it is made with the machine and deleted with it. Required.
+	// Volume is the volume from which the domain boots. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are made empty, attached after the volume in this order and deleted with the machine; at most 16.
+	// Disks are empty volumes that are attached after Volume in this order and deleted with the machine; at most 16.
 	Disks []Disk `json:"disks,omitempty"`
-	// Networks are the domain's network interfaces, the first one its primary; 1 to 8.
+	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface.
 	Networks []Network `json:"networks"`
-	// AddressSource is where the machine's addresses are read: lease, which are the leases of libvirt's own networks, or
-	// agent, the QEMU guest agent in the image. Default: lease.
+	// AddressSource is the source of the machine's addresses: lease for the leases of libvirt's networks, or agent for
+	// the QEMU guest agent in the image. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool of the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
-	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default the image decides, usually for
-	// DHCP.
+	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default the image decides, and usually
+	// uses DHCP.
 	NetworkConfig string `json:"networkConfig,omitempty"`
-	// ConsoleLog writes the serial console into a volume of volume.pool, which is deleted with the machine. The pool has
-	// to be a directory. Default: false.
+	// ConsoleLog writes the serial console to a volume in volume.pool, which is deleted with the machine. The pool must
+	// be a directory. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
-	// KubeletAgent says that the machines bring an agent that changes the version of their kubelet in place, as
-	// docs/updates.md asks of one. By default another version is another machine.
+	// KubeletAgent means that the machines contain an agent that updates their kubelet in place, as docs/updates.md
+	// describes. By default another kubelet version requires another instance.
 	KubeletAgent bool `json:"kubeletAgent,omitempty"`
-	// Zone is the zone of the nodes, for their label. By default they have none.
+	// Zone is the zone of the nodes, for their label. Default: no zone.
 	Zone string `json:"zone,omitempty"`
 }
 
 // CPU is the processor that a guest sees.
 type CPU struct {
-	// Mode is host-passthrough, host-model, maximum or custom. Default: custom if there is a model.
+	// Mode is host-passthrough, host-model, maximum or custom. Default: custom, if Model is set.
 	Mode string `json:"mode,omitempty"`
-	// Model is the name of a processor, such as "EPYC", for the mode custom.
+	// Model is the name of a processor, such as "EPYC". It is only allowed with the mode custom.
 	Model string `json:"model,omitempty"`
 }
 
-// Kernel is a kernel, whose file is a volume.
+// Kernel is a kernel whose files are volumes.
 type Kernel struct {
 	// Pool is the storage pool of the files. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
-	// Image is the volume that is the kernel. Required.
+	// Image is the volume that contains the kernel. Required.
 	Image string `json:"image"`
-	// Initrd is the volume that is the initial RAM disk. By default there is none.
+	// Initrd is the volume that contains the initial RAM disk. Default: none.
 	Initrd string `json:"initrd,omitempty"`
-	// CommandLine is the kernel's, at most 2048 bytes. It is no place for secrets. By default it is empty.
+	// CommandLine is the kernel command line, at most 2048 bytes. It must not contain secrets. Default: empty.
 	CommandLine string `json:"commandLine,omitempty"`
 }
 
-// Volume is what a domain boots from.
+// Volume is the volume from which a domain boots.
 type Volume struct {
-	// Pool is the storage pool in which it is made. Required.
+	// Pool is the storage pool in which the volume is created. Required.
 	Pool string `json:"pool"`
-	// Base is the volume that it starts as a copy of; the copy is made as the guest writes, so base must stay as it is as
-	// long as there are machines of it. By default the volume is empty.
+	// Base is the volume of which the new volume is a copy. The new volume stores only the differences, so the base must
+	// not change while machines use it. By default the new volume is empty.
 	Base string `json:"base,omitempty"`
 	// BasePool is the storage pool of base. Default: pool.
 	BasePool string `json:"basePool,omitempty"`
-	// SizeGiB is 1 to 65536, and not less than base has. Required.
+	// SizeGiB is 1 to 65536, and not less than the size of the base. Required.
 	SizeGiB int64 `json:"sizeGiB"`
 }
 
-// Disk is a volume that is made empty.
+// Disk is an additional volume, which is created empty.
 type Disk struct {
-	// Name tells the machine's disks apart, and is the serial number that the guest sees: 1 to 16 lower-case letters,
-	// digits and inner hyphens. Required.
+	// Name is unique among the machine's disks, and is the serial number that the guest sees: 1 to 16 lower-case
+	// letters, digits and inner hyphens. Required.
 	Name string `json:"name"`
 	// SizeGiB is 1 to 65536. Required.
 	SizeGiB int64 `json:"sizeGiB"`
-	// Pool is the storage pool in which it is made. Default: volume.pool.
+	// Pool is the storage pool in which the disk is created. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
 }
 
-// Network is a network interface. It has exactly one of Network, Bridge and User. Its hardware address follows from the
-// machine and stays the same.
+// Network is a network interface. It has exactly one of Network, Bridge and User. Its hardware address is derived
+// from the machine and stays the same.
 type Network struct {
-	// Network is a network of libvirt's.
+	// Network is a network of libvirt.
 	Network string `json:"network,omitempty"`
 	// Bridge is a bridge of the hypervisor.
 	Bridge string `json:"bridge,omitempty"`
-	// User is true for QEMU's own network, from which a guest reaches others and which nobody reaches. For trials.
+	// User selects QEMU's user network. The guest can open connections to others, but others cannot reach the guest. Use
+	// it only for trials.
 	User bool `json:"user,omitempty"`
 	// Model is the model of the interface: virtio, e1000, e1000e or rtl8139. Default: virtio.
 	Model string `json:"model,omitempty"`
 }
 
-// Values of fields that have few.
+// Allowed values of fields.
 const (
 	DomainKVM  = "kvm"
 	DomainQEMU = "qemu"
@@ -127,8 +128,8 @@ const (
 	FirmwareBIOS = "bios"
 	FirmwareUEFI = "uefi"
 
-	AddressesOfLeases = "lease"
-	AddressesOfAgent  = "agent"
+	AddressSourceLease = "lease"
+	AddressSourceAgent = "agent"
 
 	CPUPassthrough = "host-passthrough"
 	CPUHostModel   = "host-model"
@@ -136,11 +137,10 @@ const (
 	CPUCustom      = "custom"
 )
 
-// VolumeMark is what the names of all volumes begin with that are made for machines.
-const VolumeMark = "machinist_"
+// VolumePrefix is the prefix of the names of all volumes that are created for machines.
+const VolumePrefix = "machinist_"
 
-// ParseSpec reads a providerSpec, checks it and fills in the defaults. The error is an InvalidArgument that names the
-// field.
+// ParseSpec reads a providerSpec, validates it and sets the defaults. The error is an InvalidArgument with the field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {
@@ -149,12 +149,12 @@ func ParseSpec(raw []byte) (Spec, error) {
 	if err := s.validate(); err != nil {
 		return Spec{}, err
 	}
-	s.complete()
+	s.setDefaults()
 	return s, nil
 }
 
-// complete fills in the defaults.
-func (s *Spec) complete() {
+// setDefaults sets the defaults.
+func (s *Spec) setDefaults() {
 	s.DomainType = cmp.Or(s.DomainType, DomainKVM)
 	s.Architecture = cmp.Or(s.Architecture, ArchitectureAMD64)
 	machineType, firmware, cpu := "q35", FirmwareBIOS, CPUPassthrough
@@ -172,7 +172,7 @@ func (s *Spec) complete() {
 	}
 	s.Volume.BasePool = cmp.Or(s.Volume.BasePool, s.Volume.Pool)
 	s.SeedPool = cmp.Or(s.SeedPool, s.Volume.Pool)
-	s.AddressSource = cmp.Or(s.AddressSource, AddressesOfLeases)
+	s.AddressSource = cmp.Or(s.AddressSource, AddressSourceLease)
 	for i := range s.Disks {
 		s.Disks[i].Pool = cmp.Or(s.Disks[i].Pool, s.Volume.Pool)
 	}

@@ -12,8 +12,8 @@ import (
 
 type object = map[string]any
 
-// full has every field but those that exclude others.
-func full() []byte {
+// fullSpec returns a providerSpec with every field, except fields that exclude others.
+func fullSpec() []byte {
 	return sample.Spec(
 		"vcpus", 512, "memoryMiB", 16<<20, "cpu", object{"mode": "custom", "model": "EPYC-Rome"}, "domainType", "kvm",
 		"architecture", "arm64", "machineType", "virt-7.2", "firmware", "uefi",
@@ -26,25 +26,25 @@ func full() []byte {
 	)
 }
 
-func TestAFullSpecIsAccepted(t *testing.T) {
-	s, err := machine.ParseSpec(full())
+func TestFullSpecIsAccepted(t *testing.T) {
+	s, err := machine.ParseSpec(fullSpec())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Disks[1].Pool != "machines" || s.Networks[0].Model != "virtio" || s.CPU.Mode != machine.CPUCustom {
-		t.Errorf("the defaults are %+v", s)
+		t.Errorf("got wrong defaults: %+v", s)
 	}
 }
 
-func TestWhatIsLeftOutHasADefault(t *testing.T) {
+func TestMissingFieldsGetDefaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes                            []any
 		machineType, firmware, cpu, domain string
 	}{
-		"amd64":    {[]any{"domainType", nil}, "q35", "bios", "host-passthrough", "kvm"},
-		"emulated": {nil, "q35", "bios", "maximum", "qemu"},
-		"arm64":    {[]any{"architecture", "arm64", "domainType", "kvm"}, "virt", "uefi", "host-passthrough", "kvm"},
-		"a model":  {[]any{"cpu", object{"model": "Nehalem"}}, "q35", "bios", "custom", "qemu"},
+		"amd64":     {[]any{"domainType", nil}, "q35", "bios", "host-passthrough", "kvm"},
+		"emulated":  {nil, "q35", "bios", "maximum", "qemu"},
+		"arm64":     {[]any{"architecture", "arm64", "domainType", "kvm"}, "virt", "uefi", "host-passthrough", "kvm"},
+		"CPU model": {[]any{"cpu", object{"model": "Nehalem"}}, "q35", "bios", "custom", "qemu"},
 	} {
 		s, err := machine.ParseSpec(sample.Spec(c.changes...))
 		if err != nil {
@@ -52,23 +52,23 @@ func TestWhatIsLeftOutHasADefault(t *testing.T) {
 			continue
 		}
 		if s.MachineType != c.machineType || s.Firmware != c.firmware || s.CPU.Mode != c.cpu || s.DomainType != c.domain {
-			t.Errorf("%s: machine type %q, firmware %q, CPU %q, domain type %q", name, s.MachineType, s.Firmware, s.CPU.Mode,
+			t.Errorf("%s: got machine type %q, firmware %q, CPU %q, domain type %q", name, s.MachineType, s.Firmware, s.CPU.Mode,
 				s.DomainType)
 		}
 		if s.SeedPool != "machines" || s.Volume.BasePool != "machines" || s.Disks[0].Pool != "machines" ||
 			s.AddressSource != "lease" {
-			t.Errorf("%s: the defaults are %+v", name, s)
+			t.Errorf("%s: got wrong defaults: %+v", name, s)
 		}
 	}
 }
 
 // Rule: libvirt-seeds-private.
-func TestWhatCannotBeIsRefusedByItsField(t *testing.T) {
+func TestInvalidValuesAreRefusedWithField(t *testing.T) {
 	disk := func(name string) object { return object{"name": name, "sizeGiB": 1} }
 	for _, c := range []struct {
-		field string
-		value any
-		names string // the field that the error names, if it is another one
+		field     string
+		value     any
+		wantField string // Default: field.
 	}{
 		{"vcpus", 0, ""}, {"vcpus", 513, ""}, {"memoryMiB", 63, ""}, {"memoryMiB", 16<<20 + 1, ""},
 		{"cpu", object{"mode": "best"}, "cpu.mode"}, {"cpu", object{}, "cpu.model"},
@@ -95,13 +95,13 @@ func TestWhatCannotBeIsRefusedByItsField(t *testing.T) {
 		{"zone", "rack 1", ""}, {"zone", strings.Repeat("z", 64), ""}, {"zones", "rack-1", ""},
 	} {
 		_, err := machine.ParseSpec(sample.Spec(c.field, c.value))
-		want := c.names
+		want := c.wantField
 		if want == "" {
 			want = c.field
 		}
 		e, ok := errors.AsType[*provider.Error](err)
 		if !ok || e.Code != provider.InvalidArgument || e.Field != want {
-			t.Errorf("%s = %v: %v, want it about %s", c.field, c.value, err, want)
+			t.Errorf("%s = %v: got %v, want InvalidArgument with the field %s", c.field, c.value, err, want)
 		}
 	}
 }

@@ -19,19 +19,19 @@ const (
 	maxDiskName      = 16
 	maxNetworks      = 8
 	maxNameBytes     = 128
-	maxBridgeBytes   = 15 // of an interface's name in Linux
-	maxZoneBytes     = 63 // of a label's value
+	maxBridgeBytes   = 15 // limit of interface names in Linux
+	maxZoneBytes     = 63 // limit of label values
 	maxNetworkConfig = 16 << 10
 	maxCommandLine   = 2048
 )
 
 var (
 	diskFormat  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	wordFormat  = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
+	nameFormat  = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
 	labelFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 )
 
-// validate checks one field after the other and returns the first that is wrong.
+// validate checks the fields in order and returns the first error.
 func (s *Spec) validate() error {
 	for _, check := range []func() error{
 		func() error { return between("vcpus", int64(s.VCPUs), 1, maxVCPUs) },
@@ -45,7 +45,7 @@ func (s *Spec) validate() error {
 		s.validateVolume,
 		s.validateDisks,
 		s.validateNetworks,
-		func() error { return oneOf("addressSource", s.AddressSource, AddressesOfLeases, AddressesOfAgent) },
+		func() error { return oneOf("addressSource", s.AddressSource, AddressSourceLease, AddressSourceAgent) },
 		func() error { return optionalName("seedPool", s.SeedPool) },
 		s.validateNetworkConfig,
 		s.validateZone,
@@ -67,12 +67,13 @@ func (s *Spec) validateCPU() error {
 	}
 	switch custom := c.Mode == "" || c.Mode == CPUCustom; {
 	case custom && c.Model == "":
-		return provider.InvalidField("cpu.model", "is required with the mode %q: the name of a processor", CPUCustom)
+		return provider.InvalidField("cpu.model", "is required with the mode %q: set the name of a processor", CPUCustom)
 	case !custom && c.Model != "":
-		return provider.InvalidField("cpu.model", "%.64q is for the mode %q only, not for %q", c.Model, CPUCustom, c.Mode)
+		return provider.InvalidField("cpu.model", "%.64q is only allowed with the mode %q, not with %q", c.Model, CPUCustom,
+			c.Mode)
 	}
 	if (c.Mode == CPUPassthrough || c.Mode == CPUHostModel) && s.DomainType == DomainQEMU {
-		return provider.InvalidField("cpu.mode", "%q needs the domainType %q, not %q", c.Mode, DomainKVM, DomainQEMU)
+		return provider.InvalidField("cpu.mode", "%q requires the domainType %q, not %q", c.Mode, DomainKVM, DomainQEMU)
 	}
 	return word("cpu.model", c.Model, maxNameBytes)
 }
@@ -83,12 +84,12 @@ func (s *Spec) validateKernel() error {
 		return nil
 	}
 	if k.Image == "" {
-		return provider.InvalidField("kernel.image", "is required: the name of a volume")
+		return provider.InvalidField("kernel.image", "is required: set the name of a volume")
 	}
 	for _, f := range []struct{ field, name string }{
 		{"kernel.pool", k.Pool}, {"kernel.image", k.Image}, {"kernel.initrd", k.Initrd},
 	} {
-		if err := image(f.field, f.name); err != nil {
+		if err := imageName(f.field, f.name); err != nil {
 			return err
 		}
 	}
@@ -102,17 +103,17 @@ func (s *Spec) validateKernel() error {
 func (s *Spec) validateVolume() error {
 	v := s.Volume
 	if v.Pool == "" {
-		return provider.InvalidField("volume.pool", "is required: the name of a storage pool")
+		return provider.InvalidField("volume.pool", "is required: set the name of a storage pool")
 	}
 	for _, f := range []struct{ field, name string }{
 		{"volume.pool", v.Pool}, {"volume.base", v.Base}, {"volume.basePool", v.BasePool},
 	} {
-		if err := image(f.field, f.name); err != nil {
+		if err := imageName(f.field, f.name); err != nil {
 			return err
 		}
 	}
 	if v.BasePool != "" && v.Base == "" {
-		return provider.InvalidField("volume.basePool", "%.64q is without use, because there is no volume.base", v.BasePool)
+		return provider.InvalidField("volume.basePool", "%.64q is only allowed if volume.base is set", v.BasePool)
 	}
 	return between("volume.sizeGiB", v.SizeGiB, 1, maxSizeGiB)
 }
@@ -131,7 +132,7 @@ func (s *Spec) validateDisks() error {
 			return provider.InvalidField(at+"name", "%.64q is not 1 to %d lower-case letters, digits and inner hyphens",
 				d.Name, maxDiskName)
 		case seen[d.Name]:
-			return provider.InvalidField(at+"name", "%q is there twice", d.Name)
+			return provider.InvalidField(at+"name", "%q is used twice", d.Name)
 		}
 		seen[d.Name] = true
 		if err := optionalName(at+"pool", d.Pool); err != nil {
@@ -150,14 +151,14 @@ func (s *Spec) validateNetworks() error {
 	}
 	for i, n := range s.Networks {
 		at := fmt.Sprintf("networks[%d]", i)
-		given := 0
-		for _, is := range []bool{n.Network != "", n.Bridge != "", n.User} {
-			if is {
-				given++
+		count := 0
+		for _, set := range []bool{n.Network != "", n.Bridge != "", n.User} {
+			if set {
+				count++
 			}
 		}
-		if given != 1 {
-			return provider.InvalidField(at, "needs exactly one of network, bridge and user, not %d", given)
+		if count != 1 {
+			return provider.InvalidField(at, "requires exactly one of network, bridge and user, not %d", count)
 		}
 		if err := optionalName(at+".network", n.Network); err != nil {
 			return err
@@ -181,15 +182,15 @@ func (s *Spec) validateNetworkConfig() error {
 		return r
 	}, text)
 	if len(text) > maxNetworkConfig || !printable(visible) {
-		return provider.InvalidField("networkConfig", "is %d bytes long, at most %d are allowed, and has to be text",
-			len(text), maxNetworkConfig)
+		return provider.InvalidField("networkConfig", "must be text of at most %d bytes; it has %d bytes",
+			maxNetworkConfig, len(text))
 	}
 	return nil
 }
 
 func (s *Spec) validateZone() error {
 	if s.Zone != "" && (len(s.Zone) > maxZoneBytes || !labelFormat.MatchString(s.Zone)) {
-		return provider.InvalidField("zone", "%.64q is no value of a label: at most %d letters, digits, '-', '_' and '.'",
+		return provider.InvalidField("zone", "%.64q is not a valid label value: at most %d letters, digits, '-', '_' and '.'",
 			s.Zone, maxZoneBytes)
 	}
 	return nil
@@ -203,7 +204,7 @@ func between(field string, n, least, most int64) error {
 	return nil
 }
 
-// oneOf refuses a value that is neither empty nor one of all.
+// oneOf refuses a value that is not one of the allowed values. An empty value is accepted.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))
@@ -211,15 +212,17 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// word refuses what is not a word of letters, digits, hyphens, underscores and dots. Empty is fine.
-func word(field, value string, most int) error {
-	if value != "" && (len(value) > most || !wordFormat.MatchString(value)) {
-		return provider.InvalidField(field, "%.64q is not 1 to %d letters, digits, '-', '_' and '.'", value, most)
+// word refuses a value that does not consist of letters, digits, hyphens, underscores and dots. An empty value is
+// accepted.
+func word(field, value string, limit int) error {
+	if value != "" && (len(value) > limit || !nameFormat.MatchString(value)) {
+		return provider.InvalidField(field, "%.64q is not 1 to %d letters, digits, '-', '_' and '.'", value, limit)
 	}
 	return nil
 }
 
-// optionalName refuses what is not the name of something of libvirt's: a slash would make a path of it. Empty is fine.
+// optionalName refuses a value that is not a valid name of an object in libvirt. A slash would turn the name into a
+// path. An empty value is accepted.
 func optionalName(field, name string) error {
 	if name == "" {
 		return nil
@@ -231,16 +234,16 @@ func optionalName(field, name string) error {
 	return nil
 }
 
-// image refuses what is not the name of a volume to read from. A machine's own volumes are none: its seed has secrets.
-func image(field, name string) error {
-	if strings.HasPrefix(name, VolumeMark) {
-		return provider.InvalidField(field, "%.64q is what volumes of machines are called, and they are not for others to read",
-			name)
+// imageName refuses a value that is not the name of a volume to read from. The volumes of machines are not allowed,
+// because their seeds contain secrets.
+func imageName(field, name string) error {
+	if strings.HasPrefix(name, VolumePrefix) {
+		return provider.InvalidField(field, "%.64q is the name of a machine's volume, which others must not read", name)
 	}
 	return optionalName(field, name)
 }
 
-// printable is whether the text can be shown and stored. The replacement character stands for bytes that are no text.
+// printable reports whether the text can be shown and stored. The replacement character stands for invalid bytes.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

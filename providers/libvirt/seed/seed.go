@@ -2,24 +2,24 @@ package seed
 
 import "encoding/json"
 
-// Data is what a guest's cloud-init reads.
+// Data is the data for a guest's cloud-init.
 type Data struct {
-	// InstanceID is another one for every instance: cloud-init runs anew when it changes.
+	// InstanceID differs between instances. cloud-init runs again when it changes.
 	InstanceID string
-	// HostName is the guest's.
+	// HostName is the host name of the guest.
 	HostName string
-	// UserData is read by cloud-init as it is. It holds secrets.
+	// UserData is passed to cloud-init unchanged. It contains secrets.
 	UserData []byte
-	// NetworkConfig is cloud-init's network-config, as text. Empty: there is none.
+	// NetworkConfig is cloud-init's network-config, as text. Default: no network-config.
 	NetworkConfig string
 }
 
-// Image returns the disk. Equal data gives equal bytes.
+// Image returns the content of the disk. The same data always results in the same bytes.
 func Image(d Data) []byte {
-	// JSON is YAML.
+	// cloud-init expects YAML, and JSON is valid YAML.
 	meta, err := json.Marshal(map[string]string{"instance-id": d.InstanceID, "local-hostname": d.HostName})
 	if err != nil {
-		return nil // Strings are always JSON.
+		return nil // Marshalling strings cannot fail.
 	}
 	files := []file{{"meta-data", append(meta, '\n')}, {"user-data", d.UserData}}
 	if d.NetworkConfig != "" {

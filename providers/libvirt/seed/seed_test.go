@@ -13,21 +13,21 @@ import (
 
 const sector = 2048
 
-// files reads the root of a file system as Linux does: by the names of the descriptor of that kind, which is 1 for the
-// primary names and 2 for those of Joliet.
+// files reads the root of a file system as Linux does. The kind of the descriptor is 1 for the primary names and 2
+// for the Joliet names.
 func files(t *testing.T, image []byte, kind byte) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for at := 16 * sector; ; at += sector {
 		d := image[at : at+sector]
 		if string(d[1:6]) != "CD001" || d[0] == 255 {
-			t.Fatalf("there is no descriptor of kind %d", kind)
+			t.Fatalf("the image has no descriptor of kind %d", kind)
 		}
 		if d[0] != kind {
 			continue
 		}
 		if total := binary.LittleEndian.Uint32(d[80:]); int(total)*sector != len(image) {
-			t.Errorf("the descriptor says %d sectors of an image of %d bytes", total, len(image))
+			t.Errorf("the descriptor has %d sectors, but the image has %d bytes", total, len(image))
 		}
 		root := d[156:190]
 		start, size := binary.LittleEndian.Uint32(root[2:])*sector, binary.LittleEndian.Uint32(root[10:])
@@ -36,7 +36,7 @@ func files(t *testing.T, image []byte, kind byte) map[string]string {
 			record := directory[:directory[0]]
 			directory = directory[directory[0]:]
 			if n < 2 {
-				continue // itself and its parent
+				continue // the directory itself and its parent
 			}
 			name := record[33 : 33+record[32]]
 			text := string(name)
@@ -49,7 +49,7 @@ func files(t *testing.T, image []byte, kind byte) map[string]string {
 			}
 			from, length := binary.LittleEndian.Uint32(record[2:])*sector, binary.LittleEndian.Uint32(record[10:])
 			if big := binary.BigEndian.Uint32(record[14:]); big != length {
-				t.Errorf("%s has %d bytes, or %d", text, length, big)
+				t.Errorf("%s: the length is %d in one byte order and %d in the other", text, length, big)
 			}
 			found[text] = string(image[from : from+length])
 		}
@@ -57,7 +57,7 @@ func files(t *testing.T, image []byte, kind byte) map[string]string {
 	}
 }
 
-func TestAGuestFindsItsData(t *testing.T) {
+func TestImageContainsData(t *testing.T) {
 	data := seed.Data{
 		InstanceID: "9d3cbd0e-0000-5000-8000-000000000001", HostName: "worker-1",
 		UserData:      []byte("#cloud-config\n" + strings.Repeat("# much\n", 1000)),
@@ -70,30 +70,30 @@ func TestAGuestFindsItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if meta["instance-id"] != data.InstanceID || meta["local-hostname"] != data.HostName || len(meta) != 2 {
-		t.Errorf("meta-data is %v", meta)
+		t.Errorf("got the meta-data %v", meta)
 	}
 	if joliet["user-data"] != string(data.UserData) || joliet["network-config"] != data.NetworkConfig || len(joliet) != 3 {
-		t.Errorf("the files are %q", joliet)
+		t.Errorf("got the Joliet files %q", joliet)
 	}
 	primary := files(t, image, 1)
 	if primary["USER_DAT.;1"] != string(data.UserData) || len(primary) != 3 {
-		t.Errorf("by their primary names the files are %q", primary)
+		t.Errorf("got the primary files %q", primary)
 	}
 	for _, at := range []int{16, 17} {
 		label := string(image[at*sector+40 : at*sector+72])
 		if !strings.Contains(strings.ReplaceAll(label, "\x00", ""), seed.Label) {
-			t.Errorf("the label in sector %d is %q", at, label)
+			t.Errorf("sector %d: got the label %q, want %q", at, label, seed.Label)
 		}
 	}
 }
 
-// A retry of one attempt writes the same bytes.
-func TestEqualDataGivesEqualBytes(t *testing.T) {
+// A retry of an attempt must write the same bytes.
+func TestImageIsDeterministic(t *testing.T) {
 	data := seed.Data{InstanceID: "one", HostName: "worker", UserData: []byte("#!/bin/sh\n")}
 	if !bytes.Equal(seed.Image(data), seed.Image(data)) {
-		t.Error("two images of the same data differ")
+		t.Error("two images with the same data differ")
 	}
-	if _, there := files(t, seed.Image(data), 2)["network-config"]; there {
-		t.Error("there is a network-config although none was given")
+	if _, found := files(t, seed.Image(data), 2)["network-config"]; found {
+		t.Error("the image has a network-config although none was given")
 	}
 }

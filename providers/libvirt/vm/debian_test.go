@@ -21,30 +21,30 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine of the profile debian installs the kubelet from a signed repository of packages, and what it needs from
-// Debian, through a proxy, and joins.
-func TestTheProfileDebianJoins(t *testing.T) {
-	onlyFull(t)
+// A machine of the profile debian installs the kubelet from a signed package repository, and other packages from
+// Debian. It does so through a proxy, and joins.
+func TestMachineWithProfileDebianJoins(t *testing.T) {
+	skipUnlessFull(t)
 	v := start(t, stack.Options{})
-	repository, key := v.repository()
-	proxy := v.serve(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}})
+	repository, key := v.servePackages()
+	proxy := v.serveHTTP(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}})
 	v.backend.UserData = func(string) ([]byte, error) {
 		config, err := profile.Render(profile.Options{
 			Profile: "debian", Runtime: profile.RuntimePreinstalled, HTTPProxy: proxy, NoProxy: v.backend.Address().String(),
 			PackageRepository: repository + "/{minor}/", PackageRepositoryKey: key,
 			Files: []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(backend.PodNetwork)}},
 		})
-		return afterHook(enableApt, config), err
+		return withBootHook(enableApt, config), err
 	}
 	v.Apply()
 	m := v.RunningAre(1, examples.SmallClass)[0]
-	v.isARealNode(&m)
-	v.pod("web", m.Status.NodeRef.Name)
+	v.checkNode(&m)
+	v.runPod("web", m.Status.NodeRef.Name)
 	v.Delete()
 	v.Gone()
 }
 
-// enableApt enables the module of cloud-init that configures apt, which this image leaves out to boot faster.
+// enableApt enables the cloud-init module that configures apt. The disk image disables it for a faster boot.
 const enableApt = `#!/bin/sh
 cat <<EOF >/etc/cloud/cloud.cfg.d/apt.cfg
 cloud_config_modules: [apt-configure, runcmd]
@@ -52,8 +52,8 @@ apt: {preserve_sources_list: true}
 EOF
 `
 
-// serve serves to machines, and returns the URL.
-func (v *vm) serve(handler http.Handler) string {
+// serveHTTP starts a server that machines can reach, and returns its URL.
+func (v *vm) serveHTTP(handler http.Handler) string {
 	v.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(v.backend.Address().String(), "0"))
 	if err != nil {
@@ -65,9 +65,9 @@ func (v *vm) serve(handler http.Handler) string {
 	return "http://" + listener.Addr().String()
 }
 
-// repository serves a repository of packages like that of Kubernetes, with the kubelet of backend.Version, and returns
-// its URL and the key that verifies it.
-func (v *vm) repository() (url string, key []byte) {
+// servePackages serves a package repository like that of Kubernetes with the kubelet of backend.Version. It returns
+// the URL and the public key of the repository.
+func (v *vm) servePackages() (url string, key []byte) {
 	v.Helper()
 	kubelet, err := controlplane.Locate("kubelet")
 	if err != nil {
@@ -111,5 +111,5 @@ func (v *vm) repository() (url string, key []byte) {
 		sha256.Sum256([]byte(packages)), len(packages)))
 	run("gpg", "--batch", "--passphrase=", "--quick-generate-key", "packages@example.com", "default", "default", "never")
 	run("gpg", "--batch", "--clearsign", "--output=InRelease", "Release")
-	return v.serve(http.FileServer(http.Dir(root))), []byte(run("gpg", "--batch", "--armor", "--export"))
+	return v.serveHTTP(http.FileServer(http.Dir(root))), []byte(run("gpg", "--batch", "--armor", "--export"))
 }

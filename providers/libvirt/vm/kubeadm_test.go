@@ -21,34 +21,34 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine joins by the unmodified kubeadm from the user data of the profile kubeadm. When its version changes,
-// another one joins in the same way before the first is drained and deleted.
+// A machine joins with an unmodified kubeadm and the user data of the profile kubeadm. When its version changes,
+// another machine joins in the same way before the first is drained and deleted.
 //
 // Rule: kubeadm-join-config.
-func TestAMachineJoinsByKubeadmIsUpgradedAndDrained(t *testing.T) {
+func TestMachineJoinsWithKubeadmAndIsReplaced(t *testing.T) {
 	v := start(t, stack.Options{})
-	v.needsNewer()
+	v.requireNewerKubelet()
 	v.prepareForKubeadm()
 	v.backend.UserData = kubeadmUserData
 	v.Apply()
 	first := v.RunningAre(1, examples.SmallClass)[0]
-	v.isARealNode(&first)
+	v.checkNode(&first)
 	t.Logf("kubectl get nodes -o wide:\n%s", v.kubectl("get", "nodes", "-o", "wide"))
-	web := v.pod("web", first.Status.NodeRef.Name)
-	// Kubelets that kubeadm configures sign their serving certificates themselves, and this API server verifies them.
-	ends := v.follow(web.Name, "--insecure-skip-tls-verify-backend")
+	web := v.runPod("web", first.Status.NodeRef.Name)
+	// Kubelets that kubeadm configures sign their own serving certificates, which this API server does not accept.
+	waitForLog := v.followLog(web.Name, "--insecure-skip-tls-verify-backend")
 
 	v.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = backend.Newer })
-	second := v.Await("a machine of the newer version alone", func(all []v1beta1.Machine) bool {
+	second := v.Await("only a machine with the newer version", func(all []v1beta1.Machine) bool {
 		return len(all) == 1 && all[0].UID != first.UID && all[0].Status.Phase == v1beta1.MachineRunning
 	})[0]
-	if got := v.node(&second).Status.NodeInfo.KubeletVersion; got != backend.Newer {
-		t.Errorf("the kubelet has the version %s", got)
+	if got := v.nodeOf(&second).Status.NodeInfo.KubeletVersion; got != backend.Newer {
+		t.Errorf("got the kubelet version %s, want %s", got, backend.Newer)
 	}
-	if log := ends(); !strings.Contains(log, "web ends by signal terminated") {
-		t.Errorf("the log of the drained pod ends with %q", log)
+	if log := waitForLog(); !strings.Contains(log, "web ends by signal terminated") {
+		t.Errorf("got the log %q of the drained pod, want its end by a signal", log)
 	}
-	// The pod has ended; the object goes with its Node.
+	// The pod has ended, but its object may exist until the Node is deleted.
 	err := v.Target.Get(t.Context(), client.ObjectKeyFromObject(web), web)
 	if err == nil && web.DeletionTimestamp.IsZero() || client.IgnoreNotFound(err) != nil {
 		t.Errorf("the pod was not evicted: %v\n%+v", err, web.Status)
@@ -57,8 +57,8 @@ func TestAMachineJoinsByKubeadmIsUpgradedAndDrained(t *testing.T) {
 	v.Gone()
 }
 
-// prepareForKubeadm has kubeadm write into the target cluster what `kubeadm init` does after it has started the control
-// plane, so that nodes can join.
+// prepareForKubeadm runs the phases of `kubeadm init` that follow the start of the control plane, so that nodes can
+// join.
 func (v *vm) prepareForKubeadm() {
 	v.Helper()
 	kubeadm, err := controlplane.Locate("kubeadm")
@@ -95,18 +95,18 @@ controlPlaneEndpoint: %s
 	}
 }
 
-// kubeadmUserData is the template by which machines join by kubeadm. Images for kubeadm contain kubeadm, and the
-// kubelet with its unit; this image contains neither.
+// kubeadmUserData returns the template by which machines join with kubeadm. Images for kubeadm contain kubeadm, the
+// kubelet and its unit, but this image does not.
 func kubeadmUserData(url string) ([]byte, error) {
 	join, err := profile.Render(profile.Options{
 		Profile: "kubeadm",
 		Files:   []profile.File{{Path: "/etc/cni/net.d/10-pods.conflist", Content: []byte(backend.PodNetwork)}},
 	})
-	return afterHook(fmt.Sprintf(installKubeadm, url), join), err
+	return withBootHook(fmt.Sprintf(installKubeadm, url), join), err
 }
 
-// afterHook returns user data that runs a script early in the boot, before the cloud-config.
-func afterHook(script string, config []byte) []byte {
+// withBootHook returns user data that runs a script early in the boot, before the cloud-config.
+func withBootHook(script string, config []byte) []byte {
 	const boundary = "a-boundary-of-parts"
 	data := fmt.Appendf(nil, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=%q\n", boundary)
 	data = fmt.Appendf(data, "\n--%s\nContent-Type: text/cloud-boothook\n\n#cloud-boothook\n%s", boundary, script)
@@ -114,7 +114,7 @@ func afterHook(script string, config []byte) []byte {
 	return fmt.Appendf(data, "\n--%s--\n", boundary)
 }
 
-// installKubeadm installs what kubeadm's packages do, from the URL that it is formatted with.
+// installKubeadm installs the files of kubeadm's packages. Its parameter is the URL of the server.
 const installKubeadm = `#!/bin/sh
 set -e
 [ ! -e /usr/bin/kubeadm ] || exit 0

@@ -20,33 +20,33 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine boots, and its kubelet, which nobody here wrote, joins by a bootstrap token and a CSR. A pod runs there and
-// its log can be read. When the machine goes, a PodDisruptionBudget holds as long as it says, and then domain, volumes,
-// seed and Node are gone.
-func TestAMachineBootsJoinsRunsAPodAndGoes(t *testing.T) {
+// A machine boots, and its unmodified kubelet joins with a bootstrap token and a CSR. A pod runs on it, and its log
+// can be read. When the machine is deleted, the drain respects a PodDisruptionBudget. Afterwards the domain, the
+// volumes, the seed and the Node are gone.
+func TestMachineBootsJoinsRunsPodAndIsDeleted(t *testing.T) {
 	v := start(t, stack.Options{})
-	begun := time.Now()
+	started := time.Now()
 	v.Apply()
 	m := v.RunningAre(1, examples.SmallClass)[0]
-	t.Logf("a machine is Running %s after it was declared", time.Since(begun).Round(time.Second))
+	t.Logf("the machine is Running %s after its deployment was created", time.Since(started).Round(time.Second))
 	t.Logf("kubectl get machines,nodes -o wide:\n%s", v.kubectl("get", "machines.machinist.dev,nodes", "-o", "wide"))
-	v.isARealNode(&m)
-	v.hasItsParts(&m)
+	v.checkNode(&m)
+	v.checkResources(&m)
 
-	web := v.pod("web", m.Status.NodeRef.Name)
+	web := v.runPod("web", m.Status.NodeRef.Name)
 	t.Logf("kubectl logs web:\n%s", v.kubectl("logs", web.Name))
 	if log := v.kubectl("logs", web.Name); !strings.Contains(log, "web runs in web") {
-		t.Errorf("the pod's log is %q", log)
+		t.Errorf("got the log %q", log)
 	}
 
-	t.Log("a PodDisruptionBudget that allows no disruption keeps the machine")
+	t.Log("a PodDisruptionBudget that allows no disruption blocks the deletion of the machine")
 	none := intstr.FromInt32(0)
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &none,
 			Selector: &metav1.LabelSelector{MatchLabels: web.Labels}}}
 	v.Create(budget)
 	v.Scale(0)
-	v.Await("the machine that waits for the budget", func(all []v1beta1.Machine) bool {
+	v.Await("a machine that waits for the budget", func(all []v1beta1.Machine) bool {
 		if len(all) != 1 {
 			return false
 		}
@@ -56,99 +56,99 @@ func TestAMachineBootsJoinsRunsAPodAndGoes(t *testing.T) {
 	})
 	err := v.Target.Get(t.Context(), client.ObjectKeyFromObject(web), web)
 	if err != nil || !web.DeletionTimestamp.IsZero() {
-		t.Fatalf("the pod is going although the budget allows no disruption: %v", err)
+		t.Fatalf("the pod is being deleted although the budget allows no disruption: %v", err)
 	}
 
-	t.Log("without the budget it goes, and its pod is asked to end")
-	ends := v.follow(web.Name)
+	t.Log("without the budget, the machine is deleted and its pod gets a signal")
+	waitForLog := v.followLog(web.Name)
 	if err := v.Target.Delete(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
 	v.Delete()
 	v.Gone()
-	if log := ends(); !strings.Contains(log, "web ends by signal terminated") {
-		t.Errorf("the pod's log ends with %q", log)
+	if log := waitForLog(); !strings.Contains(log, "web ends by signal terminated") {
+		t.Errorf("got the log %q, want its end by a signal", log)
 	}
 }
 
-// Another version is another machine by default, and no pod is without a node meanwhile.
-func TestAVersionIsUpgradedByReplacement(t *testing.T) {
-	onlyFull(t)
+// By default, another version requires another machine.
+func TestVersionIsUpgradedByReplacement(t *testing.T) {
+	skipUnlessFull(t)
 	v := start(t, stack.Options{})
-	v.needsNewer()
+	v.requireNewerKubelet()
 	v.Apply()
 	first := v.RunningAre(1, examples.SmallClass)
 	v.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = backend.Newer })
-	second := v.Await("a machine of the newer version", func(all []v1beta1.Machine) bool {
+	second := v.Await("a machine with the newer version", func(all []v1beta1.Machine) bool {
 		return len(all) == 1 && all[0].UID != first[0].UID && all[0].Status.Phase == v1beta1.MachineRunning
 	})
-	if got := v.node(&second[0]).Status.NodeInfo.KubeletVersion; got != backend.Newer {
-		t.Errorf("the kubelet has the version %s", got)
+	if got := v.nodeOf(&second[0]).Status.NodeInfo.KubeletVersion; got != backend.Newer {
+		t.Errorf("got the kubelet version %s, want %s", got, backend.Newer)
 	}
 	v.Delete()
 	v.Gone()
 }
 
-// With an agent on the node, the version changes on the same machine, with a drain before.
-func TestAnAgentUpgradesAVersionInPlace(t *testing.T) {
-	onlyFull(t)
+// With an agent on the node, the version of the same machine changes after a drain.
+func TestAgentUpgradesVersionInPlace(t *testing.T) {
+	skipUnlessFull(t)
 	v := start(t, stack.Options{})
-	v.needsNewer()
+	v.requireNewerKubelet()
 	v.backend.Agent = true
 	v.Apply()
 	before := v.RunningAre(1, examples.SmallClass)[0]
-	v.pod("web", before.Status.NodeRef.Name)
+	v.runPod("web", before.Status.NodeRef.Name)
 	v.Change(func(d *v1beta1.MachineDeployment) {
 		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}
 		d.Spec.Template.Spec.Version = backend.Newer
 	})
-	after := v.Await("the machine with the newer version", func(all []v1beta1.Machine) bool {
+	after := v.Await("a machine with the newer version that is up to date", func(all []v1beta1.Machine) bool {
 		return len(all) == 1 && all[0].Status.Phase == v1beta1.MachineRunning &&
 			meta.IsStatusConditionTrue(all[0].Status.Conditions, v1beta1.ConditionUpToDate) &&
-			v.node(&all[0]).Status.NodeInfo.KubeletVersion == backend.Newer
+			v.nodeOf(&all[0]).Status.NodeInfo.KubeletVersion == backend.Newer
 	})[0]
 	if after.UID != before.UID || after.Spec.ProviderID != before.Spec.ProviderID {
 		t.Errorf("machine %s was replaced by %s", before.Name, after.Name)
 	}
-	if node := v.node(&after); node.Spec.Unschedulable {
-		t.Errorf("the node stayed cordoned: %+v", node.Spec)
+	if node := v.nodeOf(&after); node.Spec.Unschedulable {
+		t.Errorf("the node is still cordoned: %+v", node.Spec)
 	}
-	v.pod("again", after.Status.NodeRef.Name)
+	v.runPod("again", after.Status.NodeRef.Name)
 	v.Delete()
 	v.Gone()
 }
 
-// A machine whose QEMU is gone is replaced, and nothing of it is left.
-func TestAMachineWhoseQEMUWasKilledIsReplaced(t *testing.T) {
-	onlyFull(t)
-	// A fleet of one machine is broken as a whole, which by default is no reason to replace it.
+// A machine whose QEMU was killed is replaced, and nothing of it is left.
+func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
+	skipUnlessFull(t)
+	// If the only machine of a fleet is unhealthy, the whole fleet is, and by default no machine is replaced then.
 	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
 		"--health-meltdown-threshold=100"}})
 	v.Apply()
 	before := v.RunningAre(1, examples.SmallClass)[0]
-	begun := time.Now()
+	started := time.Now()
 	if err := v.backend.Hypervisor().KillGuest(domainOf(&before)); err != nil {
 		t.Fatal(err)
 	}
-	v.Await("another machine in its place", func(all []v1beta1.Machine) bool {
+	v.Await("a running replacement", func(all []v1beta1.Machine) bool {
 		return len(all) == 1 && all[0].UID != before.UID && all[0].Status.Phase == v1beta1.MachineRunning
 	})
-	t.Logf("another machine is Running %s after QEMU was killed", time.Since(begun).Round(time.Second))
+	t.Logf("the replacement is Running %s after QEMU was killed", time.Since(started).Round(time.Second))
 	v.Delete()
 	v.Gone()
 }
 
-// isARealNode holds a Node to what a kubelet reports and what Machinist puts on it.
-func (v *vm) isARealNode(m *v1beta1.Machine) {
+// checkNode checks what the kubelet and Machinist write to a Node.
+func (v *vm) checkNode(m *v1beta1.Machine) {
 	v.Helper()
-	node := v.node(m)
+	node := v.nodeOf(m)
 	info := node.Status.NodeInfo
 	if info.KubeletVersion != backend.Version || !strings.HasPrefix(info.ContainerRuntimeVersion, "containerd://") ||
 		!strings.Contains(info.OSImage, "Debian") || info.BootID == "" {
-		v.Errorf("node %s is %+v", node.Name, info)
+		v.Errorf("node %s has unexpected system information: %+v", node.Name, info)
 	}
 	if node.Spec.ProviderID != m.Spec.ProviderID {
-		v.Errorf("node %s has the providerID %q, its machine %q", node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
+		v.Errorf("node %s has the providerID %q, but its machine has %q", node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
 	}
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == v1beta1.NodeTaintUninitialized {
@@ -166,6 +166,6 @@ func (v *vm) isARealNode(m *v1beta1.Machine) {
 		found = found || a.Type == corev1.NodeInternalIP && a.Address == internal
 	}
 	if !found {
-		v.Errorf("node %s has the address %q, its machine %v", node.Name, internal, m.Status.Addresses)
+		v.Errorf("node %s has the address %q, but its machine has %v", node.Name, internal, m.Status.Addresses)
 	}
 }

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package vm holds Machinist to machines that are real: virtual machines of the libvirt provider with QEMU, which boot
-// Debian, and a kubelet that nobody here wrote joins.
+// Package vm tests Machinist with virtual machines of the libvirt provider and QEMU. They boot Debian and join with
+// an unmodified kubelet.
 package vm
 
 import (
@@ -25,24 +25,24 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// patience bounds what takes a boot of an emulated machine, on a busy host too.
+// patience is the time limit for the boot of an emulated machine, even on a busy host.
 const patience = 10 * time.Minute
 
-// onlyFull skips the test unless all is to run.
-func onlyFull(t *testing.T) {
+// skipUnlessFull skips the test unless FULL is set.
+func skipUnlessFull(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FULL") == "" {
-		t.Skip("runs with FULL=1")
+		t.Skip("FULL=1 runs it")
 	}
 }
 
-// vm is a whole Machinist with a hypervisor, for one test.
+// vm is a complete Machinist with a hypervisor, for one test.
 type vm struct {
 	*fleet.Fleet
 	backend *backend.Libvirt
 }
 
-// start brings up a stack. Where the test fails, what the guests wrote on their serial consoles is shown.
+// start starts a stack. If the test fails, it logs the serial consoles of the guests.
 func start(t *testing.T, o stack.Options) *vm {
 	t.Helper()
 	v := &vm{backend: &backend.Libvirt{Output: t.Output()}}
@@ -51,21 +51,21 @@ func start(t *testing.T, o stack.Options) *vm {
 	v.Patience = patience
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("ends of the guests' consoles:\n%s", v.backend.Consoles())
+			t.Logf("ends of the serial consoles:\n%s", v.backend.Consoles())
 		}
 	})
 	return v
 }
 
-// needsNewer fails the test at once where its machines would wait in vain for a kubelet.
-func (v *vm) needsNewer() {
+// requireNewerKubelet fails the test at once if the newer kubelet is missing, because machines would wait for it.
+func (v *vm) requireNewerKubelet() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
-		v.Fatalf("there is no kubelet of %s: `go run ./hack/build controlplane kubelet@%s` links it", backend.Newer, backend.Newer)
+		v.Fatalf("the kubelet %s is missing: run `go run ./hack/build controlplane kubelet@%s`", backend.Newer, backend.Newer)
 	}
 }
 
-// kubectl runs kubectl as an administrator of the target cluster and returns what it prints.
+// kubectl runs kubectl as an administrator of the target cluster and returns its output.
 func (v *vm) kubectl(args ...string) string {
 	v.Helper()
 	out, err := v.command(v.Context(), args...).CombinedOutput()
@@ -80,8 +80,8 @@ func (v *vm) command(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, cp.Kubectl(), append([]string{"--kubeconfig=" + cp.Kubeconfig()}, args...)...)
 }
 
-// follow reads a pod's log until it ends; what it returns waits for that.
-func (v *vm) follow(pod string, args ...string) (whole func() string) {
+// followLog follows a pod's log. The returned function waits for the end of the log and returns it.
+func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 	v.Helper()
 	cmd := v.command(v.Context(), append([]string{"logs", "--follow", pod}, args...)...)
 	var out bytes.Buffer
@@ -90,13 +90,13 @@ func (v *vm) follow(pod string, args ...string) (whole func() string) {
 		v.Fatal(err)
 	}
 	return func() string {
-		_ = cmd.Wait() // the log may end with its node
+		_ = cmd.Wait() // kubectl may fail when the node is deleted
 		return out.String()
 	}
 }
 
-// pod runs a pod on a node, of an image that the disk image has, and returns it when it is Ready.
-func (v *vm) pod(name, node string) *corev1.Pod {
+// runPod runs a pod on a node, with an image that the disk image contains, and returns the pod when it is Ready.
+func (v *vm) runPod(name, node string) *corev1.Pod {
 	v.Helper()
 	grace := int64(20)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
@@ -106,7 +106,7 @@ func (v *vm) pod(name, node string) *corev1.Pod {
 				ImagePullPolicy: corev1.PullNever}},
 		}}
 	v.Create(pod)
-	begun := time.Now()
+	started := time.Now()
 	env.AwaitFor(v.T, v.Patience, v.Target, &corev1.PodList{}, "pod "+name+" that is Ready",
 		func(l *corev1.PodList) (bool, string) {
 			for i := range l.Items {
@@ -120,14 +120,14 @@ func (v *vm) pod(name, node string) *corev1.Pod {
 				}
 				return false, l.Items[i].Status.String()
 			}
-			return false, "there is none"
+			return false, "the pod does not exist"
 		}, client.InNamespace(fleet.Namespace))
-	v.Logf("pod %s is Ready %s after it was created", name, time.Since(begun).Round(time.Second))
+	v.Logf("pod %s is Ready %s after it was created", name, time.Since(started).Round(time.Second))
 	return pod
 }
 
-// node reads the Node of a machine.
-func (v *vm) node(m *v1beta1.Machine) *corev1.Node {
+// nodeOf returns the Node of a machine.
+func (v *vm) nodeOf(m *v1beta1.Machine) *corev1.Node {
 	v.Helper()
 	node := &corev1.Node{}
 	if m.Status.NodeRef == nil {
@@ -139,9 +139,9 @@ func (v *vm) node(m *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// hasItsParts holds the hypervisor to having a domain, a volume, a seed and the console's log for the machine, and
-// nothing else.
-func (v *vm) hasItsParts(m *v1beta1.Machine) {
+// checkResources checks that the hypervisor has exactly the parts of one machine: a domain, a volume, a seed and a
+// console log.
+func (v *vm) checkResources(m *v1beta1.Machine) {
 	v.Helper()
 	parts, err := v.backend.Resources(v.Context())
 	if err != nil {
@@ -156,7 +156,7 @@ func (v *vm) hasItsParts(m *v1beta1.Machine) {
 	}
 }
 
-// domainOf is the UUID of a machine's domain, the last part of its provider ID.
+// domainOf returns the UUID of a machine's domain, which is the last part of its provider ID.
 func domainOf(m *v1beta1.Machine) string {
 	return m.Spec.ProviderID[strings.LastIndex(m.Spec.ProviderID, "/")+1:]
 }

@@ -1,4 +1,4 @@
-// Package backend runs the OpenStack provider on a real OpenStack on loopback, for its demo and its tests.
+// Package backend runs the OpenStack provider with a real OpenStack on loopback, for its demo and its tests.
 package backend
 
 import (
@@ -16,21 +16,22 @@ import (
 	"machinist.dev/machinist/providers/openstack/hosts"
 )
 
-// OpenStack is an OpenStack whose hypervisors are fake, with a player of its guests, and the provider of its machines.
+// OpenStack is a stack.Backend with an OpenStack whose hypervisors are fake, a simulator of its guests, and the
+// provider of its machines.
 type OpenStack struct {
-	// Running is a cloud that runs, which Stop leaves alone. By default Start starts one.
+	// Running is a cloud that is already running, which Stop does not stop. By default Start starts a cloud.
 	Running *openstack.Cloud
-	// Output gets a line for each step of the start. Nil discards them.
+	// Output receives a line for each step of the start. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started *openstack.Cloud
 	project *Project
-	// credential may do what the documentation says that the provider needs, and nothing else.
+	// credential allows only the calls in permissions.yaml.
 	credential *applicationcredentials.ApplicationCredential
-	guests     *hosts.Player
+	guests     *hosts.Simulator
 }
 
-// cloud is the one in use; nil before Start.
+// cloud returns the cloud in use. It is nil before Start.
 func (o *OpenStack) cloud() *openstack.Cloud {
 	if o.Running != nil {
 		return o.Running
@@ -79,7 +80,7 @@ func (o *OpenStack) Start(ctx context.Context, s *stack.Stack) (url string, err 
 	if o.project, err = OpenProject(ctx, cloud.CloudsYAML(), "machinist"); err != nil {
 		return "", err
 	}
-	if o.credential, err = o.project.restricted(ctx, cloud.Seeded().UserID); err != nil {
+	if o.credential, err = o.project.createRestrictedCredential(ctx, cloud.Seeded().UserID); err != nil {
 		return "", err
 	}
 	o.guests = hosts.Start(hosts.Options{Compute: admin.Compute, Region: cloud.Seeded().Region,
@@ -101,10 +102,10 @@ func (o *OpenStack) Stop() error {
 }
 
 // Left implements stack.Backend.
-func (o *OpenStack) Left(ctx context.Context) (live, made int, err error) {
+func (o *OpenStack) Left(ctx context.Context) (live, created int, err error) {
 	if o.project == nil {
-		return 0, 0, errors.New("the OpenStack was not started")
+		return 0, 0, errors.New("OpenStack was not started")
 	}
 	left, err := o.project.Resources(ctx)
-	return len(left), o.guests.Played(), err
+	return len(left), o.guests.Booted(), err
 }

@@ -12,13 +12,15 @@ import (
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
-// restricted makes an application credential of a user that may make the calls of permissions.yaml and no others.
-func (p *Project) restricted(ctx context.Context, user string) (*applicationcredentials.ApplicationCredential, error) {
-	needs, err := permissions.Of(driver.Name)
+// createRestrictedCredential creates an application credential of a user that allows only the calls in
+// permissions.yaml.
+func (p *Project) createRestrictedCredential(ctx context.Context,
+	user string) (*applicationcredentials.ApplicationCredential, error) {
+	required, err := permissions.Of(driver.Name)
 	if err != nil {
 		return nil, err
 	}
-	actions, err := needs.With(permissions.AllFields)
+	actions, err := required.With(permissions.AllFields)
 	if err != nil {
 		return nil, err
 	}
@@ -27,10 +29,10 @@ func (p *Project) restricted(ctx context.Context, user string) (*applicationcred
 		words := strings.Fields(action)
 		rules[i] = applicationcredentials.AccessRule{Service: words[0], Method: words[1], Path: words[2]}
 	}
-	made, err := applicationcredentials.Create(ctx, p.Identity, user, applicationcredentials.CreateOpts{
+	credential, err := applicationcredentials.Create(ctx, p.Identity, user, applicationcredentials.CreateOpts{
 		Name: "machinist-" + rand.Text(), AccessRules: rules}).Extract()
 	if err != nil {
-		return nil, fmt.Errorf("make an application credential with access rules: %w", err)
+		return nil, fmt.Errorf("create an application credential with access rules: %w", err)
 	}
-	return made, nil
+	return credential, nil
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/gophercloud/gophercloud/v2/pagination"
 )
 
-// Project is an account of an OpenStack as others use it, past the driver.
+// Project contains clients of a project in OpenStack. They are independent of the driver.
 type Project struct {
 	Compute, Network, Volume, Image, Identity *gophercloud.ServiceClient
-	// ID is the project's.
+	// ID is the ID of the project.
 	ID string
 }
 
-// OpenProject signs in as one of the clouds of a clouds.yaml.
+// OpenProject signs in with an entry of a clouds.yaml.
 func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error) {
 	auth, endpoint, _, err := clouds.Parse(clouds.WithLocations(cloudsYAML), clouds.WithCloudName(cloud))
 	if err != nil {
@@ -52,17 +52,17 @@ func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error
 	p.Compute.Microversion = "2.52"
 	signedIn, ok := client.GetAuthResult().(tokens.CreateResult)
 	if !ok {
-		return nil, errors.New("the answer to signing in names no project")
+		return nil, errors.New("the answer to the sign-in does not contain a project")
 	}
-	of, err := signedIn.ExtractProject()
+	project, err := signedIn.ExtractProject()
 	if err != nil {
 		return nil, err
 	}
-	p.ID = of.ID
+	p.ID = project.ID
 	return p, nil
 }
 
-// All goes through a list.
+// All returns the entries of all pages of a list.
 func All[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
 	page, err := pager.AllPages(ctx)
 	if err != nil {
@@ -71,12 +71,12 @@ func All[T any](ctx context.Context, pager pagination.Pager, extract func(pagina
 	return extract(page)
 }
 
-// Resources are all that costs money or blocks a name, each with its kind, name and ID.
+// Resources returns everything that costs money or blocks a name, with its kind, name and ID.
 func (p *Project) Resources(ctx context.Context) ([]string, error) {
 	var found []string
 	serverList, err := All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	for _, s := range serverList {
-		// A list now and then shows a server that was deleted.
+		// Lists sometimes contain deleted servers.
 		if _, err := servers.Get(ctx, p.Compute, s.ID).Extract(); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
 			found = append(found, "server/"+s.Name+"/"+s.ID)
 		}

@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Adopt implements provider.Adopter. A server is adopted if its metadata have machinist-adoptable=true: the credentials
-// may reach all of a project, and who may create a Machine must not be able to delete whatever is in it.
+// Adopt implements provider.Adopter. It adopts a server only if the server's metadata have machinist-adoptable=true.
+// The credentials may reach every server of a project, and a user who may create Machines must not be able to delete
+// any of them.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -40,13 +41,13 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	wanted := own.identity()
-	// The server counts as made from what the class says now. Of another class that a machine comes to have later, Update
-	// must answer that it needs another server.
-	wanted[metaSpec] = specHash(spec)
+	updated := own.identity()
+	// Record the server as created from the class as it is now. If the machine later gets a class that requires another
+	// server, Update can then detect this.
+	updated[metaSpec] = specHash(spec)
 	if !req.Replaces(in) {
 		for key := range own.identity() {
-			if got, there := s.Metadata[key]; there && got != wanted[key] {
+			if got, found := s.Metadata[key]; found && got != updated[key] {
 				if err := in.OwnedBy(own.cluster, own.machine); err != nil {
 					return nil, err
 				}
@@ -55,12 +56,12 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		}
 		if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" {
 			return nil, provider.Errorf(provider.FailedPrecondition,
-				"server %s lacks the metadata %s=true: set it to let the server be adopted", id, metaAdoptable)
+				"server %s lacks the metadata %s=true: set it to allow the adoption", id, metaAdoptable)
 		}
 	}
-	maps.DeleteFunc(wanted, func(key, text string) bool { return s.Metadata[key] == text })
-	if len(wanted) > 0 {
-		metadata, err := servers.UpdateMetadata(ctx, c.compute, id, servers.MetadataOpts(wanted)).Extract()
+	maps.DeleteFunc(updated, func(key, text string) bool { return s.Metadata[key] == text })
+	if len(updated) > 0 {
+		metadata, err := servers.UpdateMetadata(ctx, c.compute, id, servers.MetadataOpts(updated)).Extract()
 		if err != nil {
 			return nil, translate(ctx, err, "adopt server "+id)
 		}

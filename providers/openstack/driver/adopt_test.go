@@ -10,12 +10,13 @@ import (
 
 const serverID = "1a111111-2222-4333-8444-555555555555"
 
-// Credentials may reach all of a project: who may create a Machine must not be able to delete whatever is in it.
+// Credentials may reach every server of a project. A user who may create Machines must not be able to delete any of
+// them.
 //
 // Rule: openstack-adopts-marked-only.
-func TestOnlyAMarkedServerIsAdopted(t *testing.T) {
-	mine := map[string]string{provider.TagCluster: "c", provider.TagMachineUID: "u", provider.TagMachine: "ns/m"}
-	others := map[string]string{provider.TagCluster: "d", provider.TagMachineUID: "v", provider.TagMachine: "ns/m"}
+func TestAdoptRequiresMarkedServer(t *testing.T) {
+	ownMetadata := map[string]string{provider.TagCluster: "c", provider.TagMachineUID: "u", provider.TagMachine: "ns/m"}
+	foreignMetadata := map[string]string{provider.TagCluster: "d", provider.TagMachineUID: "v", provider.TagMachine: "ns/m"}
 	marked := func(metadata map[string]string) map[string]string {
 		out := map[string]string{metaAdoptable: "true"}
 		for key, value := range metadata {
@@ -24,20 +25,20 @@ func TestOnlyAMarkedServerIsAdopted(t *testing.T) {
 		return out
 	}
 	for name, test := range map[string]struct {
-		metadata map[string]string
-		former   *provider.Identity
-		message  string // of the error
+		metadata  map[string]string
+		former    *provider.Identity
+		wantError string
 	}{
-		"without a mark":      {map[string]string{"a": "b"}, nil, "lacks the metadata machinist-adoptable=true"},
-		"marked otherwise":    {map[string]string{metaAdoptable: "yes"}, nil, "lacks the metadata machinist-adoptable=true"},
-		"marked":              {marked(nil), nil, ""},
-		"ours already":        {mine, nil, ""},
-		"another's, marked":   {marked(others), nil, "tagged for machine"},
-		"of the former owner": {others, &provider.Identity{ClusterID: "d", MachineUID: "v"}, ""},
-		"of another former":   {others, &provider.Identity{ClusterID: "d", MachineUID: "w"}, "tagged for machine"},
+		"not marked":           {map[string]string{"a": "b"}, nil, "lacks the metadata machinist-adoptable=true"},
+		"marked otherwise":     {map[string]string{metaAdoptable: "yes"}, nil, "lacks the metadata machinist-adoptable=true"},
+		"marked":               {marked(nil), nil, ""},
+		"owned already":        {ownMetadata, nil, ""},
+		"marked, other owner":  {marked(foreignMetadata), nil, "tagged for machine"},
+		"former owner":         {foreignMetadata, &provider.Identity{ClusterID: "d", MachineUID: "v"}, ""},
+		"former owner differs": {foreignMetadata, &provider.Identity{ClusterID: "d", MachineUID: "w"}, "tagged for machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
+			s := newFakeAPI(t)
 			metadata := map[string]string{}
 			for key, value := range test.metadata {
 				metadata[key] = value
@@ -45,13 +46,13 @@ func TestOnlyAMarkedServerIsAdopted(t *testing.T) {
 			s.servers[serverID] = map[string]any{"id": serverID, "name": "db-1", "status": "ACTIVE", "metadata": metadata}
 			d, credentials := s.driver(t)
 			in, err := d.Adopt(t.Context(), provider.AdoptRequest{
-				Machine: provider.Machine{Namespace: "ns", Name: "m", UID: "u"}, ClusterID: "c", Tags: mine,
+				Machine: provider.Machine{Namespace: "ns", Name: "m", UID: "u"}, ClusterID: "c", Tags: ownMetadata,
 				Class:      provider.Class{Spec: sample.Spec("region", nil), Credentials: credentials},
 				ProviderID: "openstack:///" + serverID, Former: test.former,
 			})
-			if test.message != "" {
-				if provider.CodeOf(err) != provider.FailedPrecondition || !strings.Contains(err.Error(), test.message) {
-					t.Errorf("got %v, want %q", err, test.message)
+			if test.wantError != "" {
+				if provider.CodeOf(err) != provider.FailedPrecondition || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("got %v, want FailedPrecondition with %q", err, test.wantError)
 				}
 				if metadata[provider.TagCluster] != test.metadata[provider.TagCluster] {
 					t.Errorf("the server was changed: %v", metadata)
@@ -59,7 +60,7 @@ func TestOnlyAMarkedServerIsAdopted(t *testing.T) {
 				return
 			}
 			if err != nil || in.ClusterID != "c" || in.MachineUID != "u" || metadata[provider.TagMachineUID] != "u" {
-				t.Errorf("got %+v, %v; the server has %v", in, err, metadata)
+				t.Errorf("got %+v, %v; the metadata are %v", in, err, metadata)
 			}
 		})
 	}

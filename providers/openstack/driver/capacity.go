@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// podsPerNode is the kubelet's default.
+	// podsPerNode is the kubelet's default limit.
 	podsPerNode = 110
-	// gpuResource is what a GPU is called where the flavor does not say.
+	// gpuResource is the resource name of a GPU if the flavor does not specify one.
 	gpuResource = "nvidia.com/gpu"
-	// gpuSpec is the extra spec of a flavor that says which devices a node offers, such as "amd.com/gpu=2".
+	// gpuSpec is the extra spec of a flavor that lists the devices of a node, such as "amd.com/gpu=2".
 	gpuSpec = "machinist:gpu"
 )
 
-// Capacity implements provider.Driver: what the flavor has.
+// Capacity implements provider.Driver. The capacity comes from the flavor.
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -34,18 +34,18 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	if err != nil {
 		return provider.Capacity{}, err
 	}
-	flavor, err := c.flavor(ctx, spec.Flavor)
+	flavor, err := c.findFlavor(ctx, spec.Flavor)
 	if err != nil {
 		return provider.Capacity{}, err
 	}
 	specs := flavor.ExtraSpecs
 	if specs == nil {
-		// Lists have them since microversion 2.61 only.
+		// Lists contain extra specs only since microversion 2.61.
 		if specs, err = flavors.ListExtraSpecs(ctx, c.compute, flavor.ID).Extract(); err != nil {
 			return provider.Capacity{}, translate(ctx, err, "get the extra specs of flavor "+flavor.ID)
 		}
 	}
-	image, err := c.imageOf(ctx, spec.Image)
+	image, err := c.findImage(ctx, spec.Image)
 	if err != nil {
 		return provider.Capacity{}, err
 	}
@@ -55,8 +55,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resources are what the kubelet of such a server reports as allocatable, by its defaults: it keeps back 100 MiB of
-// memory and a tenth of the disk. What the server's own system takes is not known.
+// resources returns the resources that the kubelet of such a server reports as allocatable by default: it reserves
+// 100 MiB of memory and a tenth of the disk. The usage of the server's operating system is unknown.
 func resources(f *flavors.Flavor, specs map[string]string, root *machine.RootVolume) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
@@ -70,16 +70,16 @@ func resources(f *flavors.Flavor, specs map[string]string, root *machine.RootVol
 	if disk > 0 {
 		list[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(disk<<30*9/10, resource.BinarySI)
 	}
-	if name, n := devices(specs); n > 0 {
+	if name, n := gpus(specs); n > 0 {
 		list[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
 	}
 	return list
 }
 
-// devices are the GPUs of a flavor: those that machinist:gpu names, else virtual ones, else passed-through PCI devices
-// whose alias has "gpu" in its name.
+// gpus returns the GPUs of a flavor. It uses the first source that exists: the extra spec machinist:gpu, virtual
+// GPUs, and passed-through PCI devices whose alias contains "gpu".
 // https://docs.openstack.org/nova/latest/configuration/extra-specs.html
-func devices(specs map[string]string) (name string, n int64) {
+func gpus(specs map[string]string) (name string, n int64) {
 	if own := specs[gpuSpec]; own != "" {
 		name, text, _ := strings.Cut(own, "=")
 		if n, err := strconv.ParseInt(text, 10, 16); err == nil && n > 0 && len(validation.IsQualifiedName(name)) == 0 {
@@ -100,7 +100,7 @@ func devices(specs map[string]string) (name string, n int64) {
 	return gpuResource, n
 }
 
-// architecture is that of the image, empty where it does not say.
+// architecture returns the architecture of an image. It is empty if the image does not specify it.
 // https://docs.openstack.org/glance/latest/admin/useful-image-properties.html
 func architecture(properties map[string]any) string {
 	for _, property := range []string{"hw_architecture", "architecture"} {

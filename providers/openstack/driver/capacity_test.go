@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-func TestAFlavorIsANodesCapacity(t *testing.T) {
+func TestCapacityComesFromFlavor(t *testing.T) {
 	f := &flavors.Flavor{VCPUs: 2, RAM: 2048, Disk: 20}
 	list := resources(f, nil, nil)
 	if list.Cpu().Value() != 2 || list.Memory().Value() != 1948<<20 || list.StorageEphemeral().Value() != 18<<30 ||
@@ -17,14 +17,14 @@ func TestAFlavorIsANodesCapacity(t *testing.T) {
 		t.Errorf("got %v", list)
 	}
 	if list := resources(f, nil, &machine.RootVolume{SizeGiB: 100}); list.StorageEphemeral().Value() != 90<<30 {
-		t.Errorf("with a root volume: %v", list)
+		t.Errorf("root volume of 100 GiB: got %v", list)
 	}
 	if list := resources(&flavors.Flavor{}, nil, nil); list.Memory().Sign() != 0 {
-		t.Errorf("of nothing: %v", list)
+		t.Errorf("empty flavor: got %v", list)
 	}
 }
 
-func TestExtraSpecsNameGPUs(t *testing.T) {
+func TestGPUsComeFromExtraSpecs(t *testing.T) {
 	for name, test := range map[string]struct {
 		specs map[string]string
 		want  map[corev1.ResourceName]int64
@@ -32,28 +32,28 @@ func TestExtraSpecsNameGPUs(t *testing.T) {
 		"none":                  {nil, nil},
 		"virtual":               {map[string]string{"resources:VGPU": "2"}, map[corev1.ResourceName]int64{gpuResource: 2}},
 		"passed through":        {map[string]string{"pci_passthrough:alias": "gpu-a100:2, nic:1,GPUx:1"}, map[corev1.ResourceName]int64{gpuResource: 3}},
-		"something else":        {map[string]string{"pci_passthrough:alias": "qat:2"}, nil},
-		"not a number":          {map[string]string{"resources:VGPU": "many", "pci_passthrough:alias": "gpu:-1,gpu"}, nil},
-		"named":                 {map[string]string{"machinist:gpu": "amd.com/gpu=4", "resources:VGPU": "2"}, map[corev1.ResourceName]int64{"amd.com/gpu": 4}},
-		"named, but not a name": {map[string]string{"machinist:gpu": "what is this=4"}, nil},
+		"other device":          {map[string]string{"pci_passthrough:alias": "qat:2"}, nil},
+		"invalid numbers":       {map[string]string{"resources:VGPU": "many", "pci_passthrough:alias": "gpu:-1,gpu"}, nil},
+		"machinist:gpu":         {map[string]string{"machinist:gpu": "amd.com/gpu=4", "resources:VGPU": "2"}, map[corev1.ResourceName]int64{"amd.com/gpu": 4}},
+		"invalid resource name": {map[string]string{"machinist:gpu": "what is this=4"}, nil},
 	} {
-		name0, n := devices(test.specs)
+		resourceName, n := gpus(test.specs)
 		got := map[corev1.ResourceName]int64{}
 		if n > 0 {
-			got[corev1.ResourceName(name0)] = n
+			got[corev1.ResourceName(resourceName)] = n
 		}
-		if len(got) != len(test.want) || n != test.want[corev1.ResourceName(name0)] {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+		if len(got) != len(test.want) || n != test.want[corev1.ResourceName(resourceName)] {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }
 
-func TestTheImageTellsTheArchitecture(t *testing.T) {
+func TestArchitectureComesFromImage(t *testing.T) {
 	for want, properties := range map[string]map[string]any{
 		"amd64": {"hw_architecture": "x86_64"}, "arm64": {"architecture": "aarch64"}, "": {"hw_architecture": 7},
 	} {
 		if got := architecture(properties); got != want {
-			t.Errorf("%v: %q, want %q", properties, got, want)
+			t.Errorf("%v: got %q, want %q", properties, got, want)
 		}
 	}
 }

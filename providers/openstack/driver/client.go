@@ -19,20 +19,20 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Microversions of what is used beyond the first version of an API.
+// Microversions of features that the first version of an API does not have.
 const (
-	// novaMicroversion lets a creation set tags.
+	// novaMicroversion allows tags in the creation of a server.
 	// https://docs.openstack.org/nova/latest/reference/api-microversion-history.html
 	novaMicroversion = "2.52"
-	// cinderMicroversion has the attachments of volumes.
+	// cinderMicroversion provides the attachments of volumes.
 	cinderMicroversion = "3.44"
 )
 
-// session is what the calls of one account share: connections, a token and the catalog that came with it.
+// session contains what the calls of one account share: connections, a token and the catalog that came with it.
 type session struct {
-	account account
-	plain   bool
-	http    *http.Client
+	account   account
+	allowHTTP bool
+	http      *http.Client
 
 	mu      sync.Mutex
 	client  *gophercloud.ProviderClient
@@ -40,12 +40,12 @@ type session struct {
 	since   time.Time
 }
 
-// maxSession is for how long a catalog is used: endpoints move.
+// maxSession limits how long a catalog is used, because endpoints can change.
 const maxSession = time.Hour
 
-// clients are those of one account in one region.
+// clients contains the service clients of one account in one region.
 type clients struct {
-	// region is empty where neither the specification nor the credentials name one.
+	// region is empty if neither the specification nor the credentials name one.
 	region   string
 	regional bool
 
@@ -55,20 +55,21 @@ type clients struct {
 	image   *gophercloud.ServiceClient
 }
 
-// clients signs in, if nobody has, and returns the services of a region; an empty region is that of the credentials.
+// clients returns the services of a region, and signs in if necessary. If the region is empty, the region of the
+// credentials is used.
 func (d *Driver) clients(ctx context.Context, c provider.Credentials, region string) (*clients, error) {
 	s, err := d.pool.Get(c, "", func() (*session, error) {
 		a, err := d.options.parse(c)
 		if err != nil {
 			return nil, err
 		}
-		own := d.http
+		httpClient := d.http
 		if a.roots != nil {
 			transport := httpapi.Transport()
 			transport.TLSClientConfig = &tls.Config{RootCAs: a.roots, MinVersion: tls.VersionTLS12}
-			own = httpapi.Client(transport)
+			httpClient = httpapi.Client(transport)
 		}
-		return &session{account: a, plain: d.options.PlainHTTP, http: own}, nil
+		return &session{account: a, allowHTTP: d.options.PlainHTTP, http: httpClient}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 			return nil, err
 		}
 		if endpoint == "" {
-			continue // Machines without volumes need no Cinder.
+			continue // Only machines with volumes need Cinder.
 		}
 		*service.client = &gophercloud.ServiceClient{ProviderClient: client, Endpoint: endpoint, Type: service.kind,
 			Microversion: service.microversion}
@@ -106,7 +107,7 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 	return out, nil
 }
 
-// signIn returns a client with a token, and the catalog. Only one call at a time asks for them.
+// signIn returns a client with a token, and the catalog. Only one call at a time requests them.
 func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tokens.ServiceCatalog, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,13 +116,13 @@ func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tok
 	}
 	client, err := openstack.NewClient(s.account.auth.IdentityEndpoint)
 	if err != nil {
-		return nil, nil, malformed("the URL of the identity service cannot be used")
+		return nil, nil, malformed("the URL of the identity service is invalid")
 	}
 	client.HTTPClient = *s.http
 	client.UserAgent.Prepend("machinist")
 	client.UseTokenLock()
 	options := s.account.auth
-	// The version of the identity service is known: no call to find it out.
+	// The version of the identity service is known, so no call has to find it.
 	endpoint := strings.TrimRight(options.IdentityEndpoint, "/")
 	if !strings.HasSuffix(endpoint, "/v3") {
 		endpoint += "/v3"
@@ -142,7 +143,8 @@ func (s *session) signIn(ctx context.Context) (*gophercloud.ProviderClient, *tok
 	return client, catalog, nil
 }
 
-// endpoint returns the URL of a service, with a slash at its end; empty where the catalog has no such service.
+// endpoint returns the URL of a service, with a slash at the end. It is empty if the catalog does not contain the
+// service.
 func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, region string) (string, error) {
 	var regions, found []string
 	for _, kind := range types {
@@ -151,12 +153,12 @@ func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, regio
 				continue
 			}
 			for _, e := range entry.Endpoints {
-				if e.Interface != s.account.face {
+				if e.Interface != s.account.endpointInterface {
 					continue
 				}
-				of := cmp.Or(e.RegionID, e.Region)
-				regions = append(regions, of)
-				if region == "" || of == region {
+				name := cmp.Or(e.RegionID, e.Region)
+				regions = append(regions, name)
+				if region == "" || name == region {
 					found = append(found, e.URL)
 				}
 			}
@@ -169,25 +171,27 @@ func (s *session) endpoint(catalog *tokens.ServiceCatalog, types []string, regio
 	regions = slices.Compact(regions)
 	switch {
 	case region == "" && len(regions) > 1:
-		return "", unserved("region", "OpenStack has several regions, and neither providerSpec nor the credentials name one of %.256s",
+		return "", notOffered("region",
+			"OpenStack has several regions; set the region in the providerSpec or in the credentials to one of %.256s",
 			strings.Join(regions, ", "))
 	case len(found) > 0:
-		if err := checkURL(found[0], s.plain); err != nil {
+		if err := checkURL(found[0], s.allowHTTP); err != nil {
 			return "", provider.Errorf(provider.FailedPrecondition, "the endpoint of the service %q in OpenStack's catalog %w",
 				types[0], err)
 		}
 		return strings.TrimRight(found[0], "/") + "/", nil
 	case len(regions) > 0:
-		return "", unserved("region", "OpenStack has no region %.128q with the service %q and the interface %q; there are %.256s",
-			region, types[0], s.account.face, strings.Join(regions, ", "))
+		return "", notOffered("region",
+			"OpenStack has no region %.128q with the service %q and the interface %q; regions with them: %.256s",
+			region, types[0], s.account.endpointInterface, strings.Join(regions, ", "))
 	case types[0] == "compute" || types[0] == "network":
 		return "", provider.Errorf(provider.FailedPrecondition, "OpenStack's catalog has no service %q with the interface %q",
-			types[0], s.account.face)
+			types[0], s.account.endpointInterface)
 	}
 	return "", nil
 }
 
-// regionOf is the region that a providerSpec names, empty where there is none.
+// regionOf returns the region of a providerSpec. It is empty if the providerSpec has none.
 func regionOf(raw []byte) string {
 	spec, err := machine.ParseSpec(raw)
 	if err != nil {
@@ -196,16 +200,16 @@ func regionOf(raw []byte) string {
 	return spec.Region
 }
 
-// needsVolumes fails where the catalog has no Cinder.
-func (c *clients) needsVolumes(field string) error {
+// requireVolumeService fails if the catalog does not contain Cinder.
+func (c *clients) requireVolumeService(field string) error {
 	if c.volume == nil {
-		return unserved(field, "OpenStack's catalog has no service for volumes")
+		return notOffered(field, "OpenStack's catalog has no volume service")
 	}
 	return nil
 }
 
-// unserved is for a specification that is right and that this OpenStack cannot serve as it is.
-func unserved(field, format string, args ...any) error {
+// notOffered returns an error for a valid field that this OpenStack cannot serve now.
+func notOffered(field, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = field
 	return e

@@ -10,15 +10,15 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-func (s *script) get(t *testing.T, d *Driver, c provider.Credentials, spec []byte) error {
+func (s *fakeAPI) get(t *testing.T, d *Driver, c provider.Credentials, spec []byte) error {
 	t.Helper()
 	_, err := d.Get(t.Context(), provider.GetRequest{ProviderID: "openstack:///" + serverID,
 		Class: provider.Class{Spec: spec, Credentials: c}})
 	return err
 }
 
-func TestOneTokenServesManyCallsAndAnotherFollowsIt(t *testing.T) {
-	s := newScript(t)
+func TestTokenIsReusedAndReplacedAfterRevocation(t *testing.T) {
+	s := newFakeAPI(t)
 	s.servers[serverID] = map[string]any{"id": serverID, "status": "ACTIVE"}
 	d, credentials := s.driver(t)
 	for range 3 {
@@ -27,58 +27,58 @@ func TestOneTokenServesManyCallsAndAnotherFollowsIt(t *testing.T) {
 		}
 	}
 	if s.tokens != 1 {
-		t.Errorf("three calls took %d tokens", s.tokens)
+		t.Errorf("three calls requested %d tokens, want 1", s.tokens)
 	}
 	s.mu.Lock()
-	s.tokens++ // Keystone takes the token back.
+	s.tokens++ // Revoke the token.
 	s.mu.Unlock()
 	if err := s.get(t, d, credentials, nil); err != nil || s.tokens != 3 {
-		t.Errorf("after the token was taken back: %v, %d tokens", err, s.tokens)
+		t.Errorf("after the token was revoked: got %v, %d tokens, want 3 tokens", err, s.tokens)
 	}
 	s.mu.Lock()
 	s.tokens++
-	s.refuses = http.StatusUnauthorized
+	s.tokenStatus = http.StatusUnauthorized
 	s.mu.Unlock()
 	if err := s.get(t, d, credentials, nil); provider.CodeOf(err) != provider.Unauthenticated {
-		t.Errorf("with a credential that is gone: %v", err)
+		t.Errorf("with a deleted credential: got %v, want Unauthenticated", err)
 	}
 	s.mu.Lock()
-	s.refuses = http.StatusServiceUnavailable
+	s.tokenStatus = http.StatusServiceUnavailable
 	s.mu.Unlock()
 	if err := s.get(t, d, credentials, nil); provider.CodeOf(err) != provider.Unavailable {
-		t.Errorf("with a Keystone that does not serve: %v", err)
+		t.Errorf("while Keystone is unavailable: got %v, want Unavailable", err)
 	}
 }
 
-func TestTheRegionIsNamedWhereThereAreSeveral(t *testing.T) {
-	s := newScript(t)
+func TestCloudWithSeveralRegionsRequiresRegion(t *testing.T) {
+	s := newFakeAPI(t)
 	s.regions = []string{"two", "one"}
 	s.servers[serverID] = map[string]any{"id": serverID, "status": "ACTIVE"}
 	d, credentials := s.driver(t)
-	for region, message := range map[any]string{nil: "name one of one, two", "three": `no region "three"`, "one": ""} {
+	for region, message := range map[any]string{nil: "to one of one, two", "three": `no region "three"`, "one": ""} {
 		err := s.get(t, d, credentials, sample.Spec("region", region))
 		if message == "" {
 			if err != nil {
-				t.Errorf("region %v: %v", region, err)
+				t.Errorf("region %v: got %v, want no error", region, err)
 			}
 			continue
 		}
 		e, ok := errors.AsType[*provider.Error](err)
 		if !ok || e.Code != provider.FailedPrecondition || e.Field != "region" || !strings.Contains(e.Message, message) {
-			t.Errorf("region %v: %v, want %q", region, err, message)
+			t.Errorf("region %v: got %v, want FailedPrecondition with %q", region, err, message)
 		}
 	}
 }
 
-func TestACallWithoutAServerSaysSo(t *testing.T) {
-	s := newScript(t)
+func TestGetReportsMissingServerAndUnreachableCloud(t *testing.T) {
+	s := newFakeAPI(t)
 	d, credentials := s.driver(t)
 	if err := s.get(t, d, credentials, nil); !provider.IsNotFound(err) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want NotFound", err)
 	}
 	s.Close()
 	other, _ := s.driver(t)
 	if err := s.get(t, other, credentials, nil); provider.CodeOf(err) != provider.Unavailable {
-		t.Errorf("without a service: %v", err)
+		t.Errorf("after the cloud was closed: got %v, want Unavailable", err)
 	}
 }

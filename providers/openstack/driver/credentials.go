@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of a Secret with credentials: either a clouds.yaml, or an application credential. Both may come with certificate
-// authorities.
+// Keys of a Secret with credentials. The Secret contains either a clouds.yaml or an application credential, and
+// optionally certificate authorities.
 const (
 	keyClouds = "clouds.yaml"
 	keyCloud  = "cloud"
@@ -35,17 +35,18 @@ const (
 	maxValueBytes      = 4 << 10
 )
 
-// account is a Secret's content, checked.
+// account is the validated content of a Secret.
 type account struct {
 	auth gophercloud.AuthOptions
-	// region is where a providerSpec without one is; empty where the catalog has a single one.
+	// region is the default for a providerSpec without a region. If it is empty too, the catalog must have only one
+	// region.
 	region string
-	// face is which of a service's endpoints is used: public, internal or admin.
-	face  string
-	roots *x509.CertPool
+	// endpointInterface selects the endpoints of a service: public, internal or admin.
+	endpointInterface string
+	roots             *x509.CertPool
 }
 
-// cloudsFile is what is read of a clouds.yaml. All else in it is for other programs.
+// cloudsFile contains the used part of a clouds.yaml. Other programs use other parts.
 // https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html
 type cloudsFile struct {
 	Clouds map[string]cloudEntry `json:"clouds"`
@@ -86,13 +87,13 @@ func malformed(format string, args ...any) error {
 	return provider.Errorf(provider.InvalidArgument, format, args...)
 }
 
-// parse reads a Secret. White space around values is not part of them: Secrets made from files end in a newline. Errors
-// name the key and never the value.
+// parse reads a Secret. It ignores white space around values, because Secrets that are created from files end with a
+// newline. Errors contain the key and never a value.
 func (o *Options) parse(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
-			"there are no credentials; a Secret with the key %s, or with %s, %s and %s, is needed", keyClouds, keyAuthURL, keyID,
-			keySecret)
+			"the credentials are missing: create a Secret with the key %s, or with the keys %s, %s and %s", keyClouds, keyAuthURL,
+			keyID, keySecret)
 	}
 	known := []string{keyClouds, keyCloud, keyCA}
 	if _, isFile := c.Get(keyClouds); !isFile {
@@ -100,7 +101,7 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	}
 	for _, key := range c.Keys() {
 		if !slices.Contains(known, key) {
-			return account{}, malformed("%.128q is not a key of the credentials; there are %s", key, strings.Join(known, ", "))
+			return account{}, malformed("the credentials have an unknown key %.128q; allowed: %s", key, strings.Join(known, ", "))
 		}
 		if value, _ := c.Get(key); len(value.Reveal()) > maxCredentialBytes {
 			return account{}, malformed("the key %q of the credentials is longer than %d bytes", key, maxCredentialBytes)
@@ -118,18 +119,18 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	where := "the credentials"
 	if raw, isFile := c.Get(keyClouds); isFile {
 		var err error
-		if entry, err = entryOf(raw.Reveal(), get(keyCloud)); err != nil {
+		if entry, err = findEntry(raw.Reveal(), get(keyCloud)); err != nil {
 			return account{}, err
 		}
 		where = "the key \"" + keyClouds + "\" of the credentials"
 	}
-	a, err := o.account(entry, where)
+	a, err := o.checkEntry(entry, where)
 	if err != nil {
 		return account{}, err
 	}
 	if ca, given := c.Get(keyCA); given {
 		if a.roots, err = x509.SystemCertPool(); err != nil {
-			a.roots = x509.NewCertPool() // A machine without any.
+			a.roots = x509.NewCertPool() // The host has no certificate authorities.
 		}
 		if !a.roots.AppendCertsFromPEM(ca.Reveal()) {
 			return account{}, malformed("the key %q of the credentials has no certificate in PEM", keyCA)
@@ -138,10 +139,11 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// entryOf returns an entry of a clouds.yaml: the named one, else the only one, else "openstack".
-func entryOf(raw []byte, name string) (cloudEntry, error) {
+// findEntry returns an entry of a clouds.yaml: the entry with the name or, if the name is empty, the only entry or
+// the entry "openstack".
+func findEntry(raw []byte, name string) (cloudEntry, error) {
 	var file cloudsFile
-	// What the parser says may quote what it read.
+	// The parser's error may contain secrets.
 	if err := yaml.Unmarshal(raw, &file); err != nil {
 		return cloudEntry{}, malformed("the key %q of the credentials is not a clouds.yaml", keyClouds)
 	}
@@ -150,18 +152,19 @@ func entryOf(raw []byte, name string) (cloudEntry, error) {
 	}
 	entry, found := file.Clouds[cmp.Or(name, Name)]
 	if !found {
-		return cloudEntry{}, malformed("the key %q of the credentials has %d clouds, and none called %.128q: name one by the key %q",
+		return cloudEntry{}, malformed(
+			"the key %q of the credentials has %d clouds, but no cloud %.128q; set the key %q to the name of a cloud",
 			keyClouds, len(file.Clouds), cmp.Or(name, Name), keyCloud)
 	}
 	return entry, nil
 }
 
-// account checks an entry.
-func (o *Options) account(e cloudEntry, where string) (account, error) {
+// checkEntry validates an entry.
+func (o *Options) checkEntry(e cloudEntry, where string) (account, error) {
 	for name, value := range map[string]string{"cacert": e.CACert, "cert": e.Cert, "key": e.Key} {
 		if value != "" {
-			return account{}, malformed("%s has %q: a Secret names no files; certificate authorities are in the key %q", where,
-				name, keyCA)
+			return account{}, malformed("%s has %q, but a Secret must not name files; use the key %q for certificate authorities",
+				where, name, keyCA)
 		}
 	}
 	for _, value := range []string{e.RegionName, e.Auth.AuthURL, e.Auth.Password, e.Auth.ApplicationCredentialSecret,
@@ -172,9 +175,11 @@ func (o *Options) account(e cloudEntry, where string) (account, error) {
 	}
 	switch {
 	case e.Verify != nil && !*e.Verify:
-		return account{}, malformed("%s has verify: false; give the certificate authorities in the key %q instead", where, keyCA)
+		return account{}, malformed("%s has verify: false; set the certificate authorities in the key %q instead", where,
+			keyCA)
 	case e.Profile != "":
-		return account{}, malformed("%s has a profile, which is a file elsewhere: write auth_url and the rest out", where)
+		return account{}, malformed("%s has a profile, which is not supported; set auth_url and the other values directly",
+			where)
 	case e.Auth.AuthURL == "":
 		return account{}, malformed("%s lacks the URL of the identity service (%s, or auth.auth_url in %s)", where, keyAuthURL,
 			keyClouds)
@@ -186,18 +191,19 @@ func (o *Options) account(e cloudEntry, where string) (account, error) {
 		return strings.TrimRight(allowed, "/") == strings.TrimRight(e.Auth.AuthURL, "/")
 	}) {
 		return account{}, provider.Errorf(provider.PermissionDenied,
-			"the identity service that %s names is not one of those that the provider was started with (--openstack-auth-url)", where)
+			"the provider does not allow the identity service in %s; allow the service with --openstack-auth-url", where)
 	}
-	a := account{region: e.RegionName, face: strings.TrimSuffix(cmp.Or(e.Interface, e.EndpointType, "public"), "URL")}
-	if !slices.Contains([]string{"public", "internal", "admin"}, a.face) {
-		return account{}, malformed("the interface in %s is %.64q, not public, internal or admin", where, a.face)
+	a := account{region: e.RegionName,
+		endpointInterface: strings.TrimSuffix(cmp.Or(e.Interface, e.EndpointType, "public"), "URL")}
+	if !slices.Contains([]string{"public", "internal", "admin"}, a.endpointInterface) {
+		return account{}, malformed("the interface in %s is %.64q, not public, internal or admin", where, a.endpointInterface)
 	}
 	var err error
 	a.auth, err = authOptions(e, where)
 	return a, err
 }
 
-// authOptions are an application credential or a password.
+// authOptions returns the options to sign in with an application credential or a password.
 func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	a := e.Auth
 	o := gophercloud.AuthOptions{IdentityEndpoint: a.AuthURL, AllowReauth: true}
@@ -217,7 +223,8 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 			o.ApplicationCredentialName, o.UserID, o.Username = a.ApplicationCredentialName, a.UserID, a.Username
 			userDomain()
 			if o.UserID == "" && (o.Username == "" || o.DomainID == "" && o.DomainName == "") {
-				return o, malformed("%s names an application credential, but not its user: give its ID, or user and domain", where)
+				return o, malformed("%s has the name of an application credential, but not its user; set its ID, or the user "+
+					"and the domain", where)
 			}
 		}
 	case a.Password != "":
@@ -244,15 +251,15 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	return o, nil
 }
 
-// checkURL refuses what is not the URL of a service.
-func checkURL(text string, plain bool) error {
+// checkURL refuses a text that is not the URL of a service.
+func checkURL(text string, allowHTTP bool) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("is not a URL such as https://identity.example.com/v3")
-	case u.Scheme == "http" && !plain:
-		return errors.New("has no TLS; to allow that, run the provider with --openstack-plain-http")
+	case u.Scheme == "http" && !allowHTTP:
+		return errors.New("has no TLS; to allow this, set --openstack-plain-http")
 	}
 	return nil
 }

@@ -29,26 +29,27 @@ func secret(pairs ...string) provider.Credentials {
 	return provider.NewCredentials(data)
 }
 
-func TestCredentialsAreReadInBothForms(t *testing.T) {
+func TestBothFormsOfCredentialsAreAccepted(t *testing.T) {
 	for name, test := range map[string]struct {
-		credentials  provider.Credentials
-		region, face string
-		byKey        bool
+		credentials               provider.Credentials
+		region, endpointInterface string
+		withoutPassword           bool
 	}{
-		"a password of a clouds.yaml": {secret("clouds.yaml", cloudsFileText, "cloud", "one\n"), "r1", "internal", false},
-		"a key of a clouds.yaml":      {secret("clouds.yaml", cloudsFileText, "cloud", "key"), "", "public", true},
-		"a key": {secret("authURL", "https://identity.example/v3\n", "applicationCredentialID", "id\n",
+		"clouds.yaml with a password": {secret("clouds.yaml", cloudsFileText, "cloud", "one\n"), "r1", "internal", false},
+		"clouds.yaml with credential": {secret("clouds.yaml", cloudsFileText, "cloud", "key"), "", "public", true},
+		"application credential": {secret("authURL", "https://identity.example/v3\n", "applicationCredentialID", "id\n",
 			"applicationCredentialSecret", "hush\n", "region", "r2", "interface", "admin"), "r2", "admin", true},
 	} {
 		a, err := (&Options{}).parse(test.credentials)
-		if err != nil || a.region != test.region || a.face != test.face ||
-			(a.auth.ApplicationCredentialSecret == "hush") != test.byKey || (a.auth.Password == "hush") == test.byKey {
-			t.Errorf("%s: %+v, %v", name, a, err)
+		if err != nil || a.region != test.region || a.endpointInterface != test.endpointInterface ||
+			(a.auth.ApplicationCredentialSecret == "hush") != test.withoutPassword ||
+			(a.auth.Password == "hush") == test.withoutPassword {
+			t.Errorf("%s: got %+v, %v", name, a, err)
 		}
 	}
 }
 
-func TestMalformedCredentialsAreRefusedWithoutTheirValues(t *testing.T) {
+func TestMalformedCredentialsAreRefused(t *testing.T) {
 	key := []string{"authURL", "https://identity.example/v3", "applicationCredentialID", "id",
 		"applicationCredentialSecret", "hush"}
 	with := func(pairs ...string) provider.Credentials {
@@ -63,31 +64,31 @@ func TestMalformedCredentialsAreRefusedWithoutTheirValues(t *testing.T) {
 		options     Options
 		message     string
 	}{
-		"nothing":            {secret(), Options{}, "there are no credentials"},
-		"an unknown key":     {with("password", "hush"), Options{}, `"password" is not a key`},
-		"both forms":         {with("clouds.yaml", "hush"), Options{}, `"applicationCredentialID" is not a key`},
-		"no TLS":             {with("authURL", "http://hush.example"), Options{}, "--openstack-plain-http"},
-		"no URL":             {with("authURL", "hush"), Options{}, "is not a URL"},
-		"another service":    {with(), Options{AuthURLs: []string{"https://other.example"}}, "--openstack-auth-url"},
-		"no such interface":  {with("interface", "private"), Options{}, `"private", not public`},
-		"no certificate":     {with("ca.crt", "hush"), Options{}, `"ca.crt"`},
-		"no secret":          {secret(key[:4]...), Options{}, "without its secret"},
-		"no YAML":            {secret("clouds.yaml", "hush: ["), Options{}, "is not a clouds.yaml"},
-		"no such cloud":      {secret("clouds.yaml", cloudsFileText, "cloud", "two"), Options{}, `none called "two"`},
-		"which cloud":        {secret("clouds.yaml", cloudsFileText), Options{}, "name one by the key"},
-		"no check":           {cloud(auth + ", verify: false"), Options{}, "verify: false"},
-		"a file":             {cloud(auth + ", cacert: /etc/hush"), Options{}, `has "cacert"`},
-		"a profile":          {cloud(auth + ", profile: hush"), Options{}, "has a profile"},
-		"no service":         {cloud("auth: {username: hush}"), Options{}, "lacks the URL"},
-		"no way in":          {cloud(`auth: {auth_url: "https://a.example", username: hush}`), Options{}, "neither an application credential"},
-		"no user":            {cloud(`auth: {auth_url: "https://a.example", password: hush}`), Options{}, "not the user"},
-		"no project":         {cloud(`auth: {auth_url: "https://a.example", user_id: u, password: hush}`), Options{}, "lacks the project"},
-		"a key without user": {cloud(`auth: {auth_url: "https://a.example", application_credential_name: hush, application_credential_secret: s}`), Options{}, "not its user"},
-		"too long":           {with("region", strings.Repeat("r", 5000)), Options{}, "longer than"},
+		"empty":                      {secret(), Options{}, "the credentials are missing"},
+		"an unknown key":             {with("password", "hush"), Options{}, `unknown key "password"`},
+		"both forms":                 {with("clouds.yaml", "hush"), Options{}, `unknown key "applicationCredentialID"`},
+		"no TLS":                     {with("authURL", "http://hush.example"), Options{}, "--openstack-plain-http"},
+		"not a URL":                  {with("authURL", "hush"), Options{}, "is not a URL"},
+		"service not allowed":        {with(), Options{AuthURLs: []string{"https://other.example"}}, "--openstack-auth-url"},
+		"unknown interface":          {with("interface", "private"), Options{}, `"private", not public`},
+		"invalid certificate":        {with("ca.crt", "hush"), Options{}, `"ca.crt"`},
+		"no secret":                  {secret(key[:4]...), Options{}, "without its secret"},
+		"invalid YAML":               {secret("clouds.yaml", "hush: ["), Options{}, "is not a clouds.yaml"},
+		"unknown cloud":              {secret("clouds.yaml", cloudsFileText, "cloud", "two"), Options{}, `no cloud "two"`},
+		"ambiguous cloud":            {secret("clouds.yaml", cloudsFileText), Options{}, `set the key "cloud"`},
+		"verify is false":            {cloud(auth + ", verify: false"), Options{}, "verify: false"},
+		"a file":                     {cloud(auth + ", cacert: /etc/hush"), Options{}, `has "cacert"`},
+		"a profile":                  {cloud(auth + ", profile: hush"), Options{}, "has a profile"},
+		"no URL":                     {cloud("auth: {username: hush}"), Options{}, "lacks the URL"},
+		"no password in clouds.yaml": {cloud(`auth: {auth_url: "https://a.example", username: hush}`), Options{}, "neither an application credential"},
+		"no user":                    {cloud(`auth: {auth_url: "https://a.example", password: hush}`), Options{}, "not the user"},
+		"no project":                 {cloud(`auth: {auth_url: "https://a.example", user_id: u, password: hush}`), Options{}, "lacks the project"},
+		"credential without user":    {cloud(`auth: {auth_url: "https://a.example", application_credential_name: hush, application_credential_secret: s}`), Options{}, "but not its user"},
+		"value too long":             {with("region", strings.Repeat("r", 5000)), Options{}, "longer than"},
 	} {
 		_, err := test.options.parse(test.credentials)
 		if err == nil || !strings.Contains(err.Error(), test.message) || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: %v, want %q", name, err, test.message)
+			t.Errorf("%s: got %v, want an error with %q and without values", name, err, test.message)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. The server goes first. Its ports stay when it goes, and so may its volumes: they
-// are removed when it is gone.
+// Delete implements provider.Driver. It deletes the server first. Its ports, and possibly its volumes, still exist
+// when the server is gone, and are deleted then.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -28,9 +28,9 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	}
 	var left []string
 	if id != "" {
-		left, err = c.deleteOne(ctx, id, req.Scope, own)
+		left, err = c.deleteByProviderID(ctx, id, req.Scope, own)
 	} else {
-		left, err = c.deleteAll(ctx, own)
+		left, err = c.deleteByOwner(ctx, own)
 	}
 	if err != nil {
 		return provider.DeleteResult{}, err
@@ -38,9 +38,9 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteOne removes one server, and returns what is left. Its parts are all of the owner's, unless the owner has
-// another server: then they are those that were made under its name.
-func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (left []string, err error) {
+// deleteByProviderID deletes one server and its parts, and returns what is left. If the owner has no other server,
+// all parts of the owner are deleted. Otherwise only the parts with the name of this server are.
+func (c *clients) deleteByProviderID(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	s, err := c.get(ctx, id)
 	switch {
 	case err == nil:
@@ -48,25 +48,25 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 	case !provider.IsNotFound(err):
 		return nil, err
 	}
-	others, err := c.named(ctx, "^"+own.base(), own)
+	others, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err != nil {
 		return nil, err
 	}
 	if len(others) == 0 {
-		return c.removeParts(ctx, own, "")
+		return c.deleteParts(ctx, own, "")
 	}
 	_, name, ok := parseScope(scope)
 	if !ok || name == "" {
-		return nil, nil // The other server's deletion takes all parts.
+		return nil, nil // The deletion of the other server deletes all parts.
 	}
-	return c.removeParts(ctx, own, name)
+	return c.deleteParts(ctx, own, name)
 }
 
-// leftServer names a server that is not gone yet.
+// leftServer returns a description of a server that still exists.
 func leftServer(s *servers.Server) string { return "server " + s.ID + " (" + s.Status + ")" }
 
-// deleteAll removes all servers and all parts of an owner, and returns what is left.
-func (c *clients) deleteAll(ctx context.Context, own owner) (left []string, err error) {
+// deleteByOwner deletes all servers and parts of an owner, and returns what is left.
+func (c *clients) deleteByOwner(ctx context.Context, own owner) (left []string, err error) {
 	all, err := c.serversOf(ctx, own)
 	if err != nil {
 		return nil, err
@@ -80,37 +80,37 @@ func (c *clients) deleteAll(ctx context.Context, own owner) (left []string, err 
 	if len(left) > 0 {
 		return left, nil
 	}
-	return c.removeParts(ctx, own, "")
+	return c.deleteParts(ctx, own, "")
 }
 
-// terminate asks for the end of a server that is the owner's, unless that was done.
+// terminate requests the deletion of a server that belongs to the owner, unless that was done before.
 func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) error {
 	in, err := c.convert(s)
 	if err != nil {
 		return err
 	}
-	if err := c.mine(s, in, own); err != nil {
+	if err := c.checkOwner(s, in, own); err != nil {
 		return err
 	}
 	attempted := "delete server " + s.ID
 	if s.Status == "SOFT_DELETED" {
-		// It would be kept for days, with its ports.
+		// Nova would keep the server and its ports for days.
 		err = servers.ForceDelete(ctx, c.compute, s.ID).ExtractErr()
 	} else if in.State != provider.StateTerminating {
 		err = servers.Delete(ctx, c.compute, s.ID).ExtractErr()
 	}
-	if conflicts(err) {
-		attempted += inItsWords(err)
+	if isConflict(err) {
+		attempted += answerText(err)
 	}
-	if err != nil && !absent(err) {
+	if err != nil && !isAbsent(err) {
 		return translate(ctx, err, attempted)
 	}
 	return nil
 }
 
-// removeParts asks for the deletion of the owner's ports and volumes that no server has, of those made for one server
-// where a name is given. It returns what is left.
-func (c *clients) removeParts(ctx context.Context, own owner, server string) (left []string, err error) {
+// deleteParts requests the deletion of the owner's ports and volumes that no server uses. If a server name is given,
+// it only deletes parts that were created for that server. It returns what is left.
+func (c *clients) deleteParts(ctx context.Context, own owner, server string) (left []string, err error) {
 	allPorts, err := c.portsOf(ctx, own)
 	if err != nil {
 		return nil, err
@@ -134,11 +134,11 @@ func (c *clients) removeParts(ctx context.Context, own owner, server string) (le
 		}
 		allPorts, allVolumes = somePorts, someVolumes
 	}
-	servers := c.presence()
-	left, err = c.removePorts(ctx, allPorts, servers)
+	lookup := c.newServerLookup()
+	left, err = c.deletePorts(ctx, allPorts, lookup)
 	if err != nil {
 		return nil, err
 	}
-	leftVolumes, err := c.removeVolumes(ctx, allVolumes, servers)
+	leftVolumes, err := c.deleteVolumes(ctx, allVolumes, lookup)
 	return append(left, leftVolumes...), err
 }

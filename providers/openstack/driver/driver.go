@@ -13,24 +13,25 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Name of the provider.
+// Name is the name of the provider.
 const Name = "openstack"
 
-// Options configure a Driver.
+// Options configures a Driver.
 type Options struct {
-	// AuthURLs are the identity services that credentials may name, as they write them. Default: all.
+	// AuthURLs are the identity services that credentials may name, in the form in which credentials write them.
+	// Default: all.
 	AuthURLs []string
-	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused: tokens and user data
-	// would be readable on the network.
+	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused, because tokens and user
+	// data would be readable on the network.
 	PlainHTTP bool
-	// RegionalProviderIDs writes provider IDs as "openstack://REGION/UUID", as the cloud controller manager does that runs
-	// with OS_CCM_REGIONAL. Default: "openstack:///UUID".
+	// RegionalProviderIDs writes provider IDs as "openstack://REGION/UUID", like a cloud controller manager with
+	// OS_CCM_REGIONAL. Default: "openstack:///UUID".
 	RegionalProviderIDs bool
-	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 1
+	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 1
 	// minute.
 	CreateSettle time.Duration
-	// Transport sends all calls whose credentials bring no certificate authorities. Default: one like Go's, which keeps
-	// connections for many calls at a time.
+	// Transport sends all calls with credentials that contain no certificate authorities. Default: a transport like
+	// Go's, which keeps connections for many simultaneous calls.
 	Transport http.RoundTripper
 }
 
@@ -39,7 +40,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// creating are the servers that calls of Create are making, by name: Nova would make one for each call.
+	// creating contains the names of the servers that calls of Create are creating. Nova would create a server for each
+	// call.
 	creating sync.Map
 }
 
@@ -52,7 +54,7 @@ var (
 	_ provider.Accounter = (*Driver)(nil)
 )
 
-// New returns a driver. It does not connect. It fails when an option cannot be used.
+// New returns a driver without connecting to OpenStack. It fails if an option is invalid.
 func New(o Options) (*Driver, error) {
 	if o.CreateSettle < 0 {
 		return nil, errors.New("the create settle time is negative")
@@ -74,7 +76,7 @@ func (d *Driver) Name() string { return Name }
 // CreateSettle implements provider.Settler.
 func (d *Driver) CreateSettle() time.Duration { return d.options.CreateSettle }
 
-// CallTimeout implements provider.Timeouter. A Create waits for volumes that are copied from an image.
+// CallTimeout implements provider.Timeouter. A Create may wait for volumes that are copied from an image.
 func (d *Driver) CallTimeout() time.Duration { return 2 * time.Minute }
 
 // Validate implements provider.Driver.

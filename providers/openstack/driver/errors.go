@@ -15,18 +15,18 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// answer is one of OpenStack's that is an error.
+// answer is an error that an OpenStack service returned.
 type answer struct {
 	status int
-	// kind is Neutron's name of the error, such as OverQuota; empty at the other services.
+	// kind is Neutron's name of the error, such as OverQuota. It is empty for the other services.
 	kind string
-	// message is for people. It is searched for words, because the services give no codes. It may repeat what was sent, so
-	// only that of a deletion is shown.
+	// message is the text of the error. The driver searches it for words, because the services have no error codes. It
+	// may repeat what was sent, so the driver shows it for deletions only.
 	message string
 	header  http.Header
 }
 
-// answerOf returns OpenStack's answer in an error, if there is one.
+// answerOf returns OpenStack's answer in an error. ok is false if there is none.
 func answerOf(err error) (answer, bool) {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		if a, ok := answerOf(again.ErrReauth); ok {
@@ -52,14 +52,14 @@ func answerOf(err error) (answer, bool) {
 			}
 		}
 	} else {
-		a.message = string(response.Body[:min(len(response.Body), 4<<10)]) // Glance writes HTML.
+		a.message = string(response.Body[:min(len(response.Body), 4<<10)]) // Glance returns HTML.
 	}
 	return a, true
 }
 
-// inItsWords is what OpenStack has answered to a deletion, to be put behind the name of the resource; empty if it has
-// given no reason. Such an answer repeats nothing secret: a deletion sends an ID only.
-func inItsWords(err error) string {
+// answerText returns OpenStack's answer to a deletion, to append to the name of the resource. It is empty if the
+// answer has no message. The answer contains no secrets, because a deletion sends only an ID.
+func answerText(err error) string {
 	a, _ := answerOf(err)
 	words := strings.FieldsFunc(a.message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 	if len(words) == 0 {
@@ -68,8 +68,8 @@ func inItsWords(err error) string {
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// has reports whether the message has one of the words, in lower case.
-func (a answer) has(words ...string) bool {
+// messageContains reports whether the message contains one of the words, which are in lower case.
+func (a answer) messageContains(words ...string) bool {
 	text := strings.ToLower(a.message)
 	for _, word := range words {
 		if strings.Contains(text, word) {
@@ -79,7 +79,8 @@ func (a answer) has(words ...string) bool {
 	return false
 }
 
-// translate makes of an error one with a canonical code. The message is ours, but for Neutron's name of the error.
+// translate converts an error to one with a canonical code. The message is the driver's own, except for Neutron's
+// name of the error.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -89,7 +90,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 	a, answered := answerOf(err)
 	switch {
 	case answered:
-		out.Code, why = a.meaning()
+		out.Code, why = a.classify()
 		if out.Code == provider.Throttled || out.Code == provider.Unavailable {
 			out.RetryAfter = httpapi.RetryAfter(a.header)
 		}
@@ -98,57 +99,57 @@ func translate(ctx context.Context, err error, attempted string) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		out.Code, why = provider.Canceled, "the call was cancelled"
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
-		out.Code, why = provider.DeadlineExceeded, "no answer came in time"
+		out.Code, why = provider.DeadlineExceeded, "OpenStack did not answer in time"
 	default:
-		// Whether it arrived nobody knows.
-		out.Code, why = provider.Unavailable, "OpenStack could not be reached, or its answer not be read"
+		// It is unknown whether the request arrived.
+		out.Code, why = provider.Unavailable, "OpenStack could not be reached, or its answer could not be read"
 	}
 	out.Message = attempted + ": " + why
 	return out
 }
 
-// meaning is the one table from OpenStack's answers to our codes.
+// classify maps OpenStack's answers to canonical codes and messages.
 // https://docs.openstack.org/api-guide/compute/faults.html
-func (a answer) meaning() (provider.Code, string) {
+func (a answer) classify() (provider.Code, string) {
 	switch {
 	case a.status == http.StatusUnauthorized:
 		return provider.Unauthenticated, "OpenStack does not accept the credentials"
 	case a.overQuota():
-		return provider.ResourceExhausted, "a quota of the project is used up" + a.named()
-	case a.kind == "IpAddressGenerationFailure" || a.kind == "NoMoreFixedIps" || a.has("no more fixed ips",
+		return provider.ResourceExhausted, "a quota of the project is used up" + a.kindSuffix()
+	case a.kind == "IpAddressGenerationFailure" || a.kind == "NoMoreFixedIps" || a.messageContains("no more fixed ips",
 		"no fixed ip addresses"):
-		return provider.ResourceExhausted, "the network has no free address" + a.named()
-	case a.has("no valid host was found"):
-		return provider.ResourceExhausted, "no host has room for it"
-	// Nova and Cinder wrote 413 for too many calls when they counted them themselves.
+		return provider.ResourceExhausted, "the network has no free address" + a.kindSuffix()
+	case a.messageContains("no valid host was found"):
+		return provider.ResourceExhausted, "no host has room for the server"
+	// Older versions of Nova and Cinder limited the rate of calls themselves and answered with 413.
 	case a.status == http.StatusTooManyRequests || a.status == http.StatusRequestEntityTooLarge:
-		return provider.Throttled, "too many calls"
+		return provider.Throttled, "there were too many calls"
 	case a.status == http.StatusForbidden:
-		return provider.PermissionDenied, "the credentials may not do this" + a.named()
+		return provider.PermissionDenied, "the credentials do not allow the call" + a.kindSuffix()
 	case a.status == http.StatusNotFound || a.status == http.StatusGone:
-		return provider.NotFound, "there is no such resource" + a.named()
+		return provider.NotFound, "the resource does not exist" + a.kindSuffix()
 	case a.status == http.StatusConflict:
-		return provider.Aborted, "it conflicts with what is there or under way" + a.named()
+		return provider.Aborted, "the call conflicts with another operation or with the state of the resource" + a.kindSuffix()
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
-		return provider.Unavailable, "OpenStack does not serve"
+		return provider.Unavailable, "OpenStack does not serve at the moment"
 	case a.status >= 400:
-		// Nobody can say that a change of the specification would help.
-		return provider.FailedPrecondition, "OpenStack refuses the request" + a.named()
+		// The cause may be in OpenStack and not in the specification, so this is not an InvalidArgument.
+		return provider.FailedPrecondition, "OpenStack refuses the request" + a.kindSuffix()
 	}
-	return provider.Internal, "OpenStack's answer is not one of its API"
+	return provider.Internal, "OpenStack's answer does not follow its API"
 }
 
 // overQuota reports whether a quota is used up. Nova answers that with 403, Cinder with 413 and Neutron with 409.
 func (a answer) overQuota() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusConflict:
-		return a.kind == "OverQuota" || a.has("quota")
+		return a.kind == "OverQuota" || a.messageContains("quota")
 	}
 	return false
 }
 
-// named is Neutron's name of the error in brackets, if it looks like one.
-func (a answer) named() string {
+// kindSuffix returns Neutron's name of the error in brackets, if it consists of letters and digits.
+func (a answer) kindSuffix() string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	}
@@ -158,27 +159,28 @@ func (a answer) named() string {
 	return " (" + a.kind + ")"
 }
 
-// absent reports whether OpenStack has answered that there is no such resource.
-func absent(err error) bool {
+// isAbsent reports whether OpenStack answered that the resource does not exist.
+func isAbsent(err error) bool {
 	a, ok := answerOf(err)
 	return ok && (a.status == http.StatusNotFound || a.status == http.StatusGone)
 }
 
-// conflicts reports whether OpenStack has answered that a resource is in use or in another state.
-func conflicts(err error) bool {
+// isConflict reports whether OpenStack answered that a resource is in use or in another state.
+func isConflict(err error) bool {
 	a, ok := answerOf(err)
 	return ok && a.status == http.StatusConflict && !a.overQuota()
 }
 
-// creating translates an error of a creation: what is missing is something that it refers to, never the instance.
-func creating(ctx context.Context, err error, attempted, field string) error {
+// createError converts an error of a creation. NotFound means here that an object to which the request refers does
+// not exist, and never that the instance does not.
+func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	e, ok := errors.AsType[*provider.Error](out)
 	if !ok {
 		return out
 	}
 	if e.Code == provider.NotFound {
-		e.Code, e.Message = provider.FailedPrecondition, attempted+": something that it refers to does not exist"
+		e.Code, e.Message = provider.FailedPrecondition, attempted+": an object to which the request refers does not exist"
 	}
 	if e.Code.Terminal() && e.Field == "" {
 		e.Field = field
@@ -186,8 +188,8 @@ func creating(ctx context.Context, err error, attempted, field string) error {
 	return e
 }
 
-// serverField is what a refused creation of a server is about: Nova answers 400 for all that is missing or wrong, and
-// only words distinguish them.
+// serverField returns the field that caused the refusal of a server. Nova answers with 400 to all missing or invalid
+// values, and only the words of the message distinguish them.
 func serverField(err error) string {
 	a, ok := answerOf(err)
 	if !ok || a.status != http.StatusBadRequest {
@@ -198,7 +200,7 @@ func serverField(err error) string {
 		{"flavor", "flavor"}, {"server group", "serverGroup"}, {"instance group", "serverGroup"}, {"volume", "volumes"},
 		{"port", "ports"}, {"network", "ports"}, {"user_data", ""},
 	} {
-		if a.has(about.word) {
+		if a.messageContains(about.word) {
 			return about.field
 		}
 	}

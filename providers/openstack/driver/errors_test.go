@@ -22,8 +22,8 @@ func refused(status int, body string, header ...string) error {
 	return e
 }
 
-// The bodies are those that Nova 26, Neutron 21 and Cinder 21 answer with.
-func TestAnswersHaveTheCodeThatFits(t *testing.T) {
+// The bodies are those of Nova 26, Neutron 21 and Cinder 21.
+func TestErrorAnswersHaveCodes(t *testing.T) {
 	for body, test := range map[string]struct {
 		status int
 		want   provider.Code
@@ -55,17 +55,17 @@ func TestAnswersHaveTheCodeThatFits(t *testing.T) {
 	} {
 		err := translate(context.Background(), refused(test.status, body), "do it")
 		if provider.CodeOf(err) != test.want {
-			t.Errorf("%d %s: %v, want %s", test.status, body, err, test.want)
+			t.Errorf("%d %s: got %v, want %s", test.status, body, err, test.want)
 		}
 		for _, word := range []string{"requested", "instances", "rate-limited", "html", "policy"} {
 			if strings.Contains(strings.ToLower(err.Error()), word) {
-				t.Errorf("%v repeats what OpenStack wrote", err)
+				t.Errorf("the error contains OpenStack's message: %v", err)
 			}
 		}
 	}
 }
 
-func TestErrorsWithoutAnAnswerMayHaveTakenEffect(t *testing.T) {
+func TestErrorsWithoutAnswerHaveCodes(t *testing.T) {
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	late, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
@@ -75,24 +75,24 @@ func TestErrorsWithoutAnAnswerMayHaveTakenEffect(t *testing.T) {
 		err  error
 		want provider.Code
 	}{
-		"no connection": {context.Background(), errors.New("connection refused"), provider.Unavailable},
-		"cancelled":     {canceled, errors.New("whatever"), provider.Canceled},
-		"too late":      {late, errors.New("whatever"), provider.DeadlineExceeded},
-		"client's time": {context.Background(), context.DeadlineExceeded, provider.DeadlineExceeded},
-		"too long":      {context.Background(), httpapi.ErrAnswerTooLong, provider.Internal},
-		"our own":       {context.Background(), provider.InvalidField("a", "b"), provider.InvalidArgument},
+		"no connection":      {context.Background(), errors.New("connection refused"), provider.Unavailable},
+		"cancelled":          {canceled, errors.New("whatever"), provider.Canceled},
+		"deadline":           {late, errors.New("whatever"), provider.DeadlineExceeded},
+		"client timeout":     {context.Background(), context.DeadlineExceeded, provider.DeadlineExceeded},
+		"answer too long":    {context.Background(), httpapi.ErrAnswerTooLong, provider.Internal},
+		"driver's own error": {context.Background(), provider.InvalidField("a", "b"), provider.InvalidArgument},
 	} {
 		if got := provider.CodeOf(translate(test.ctx, test.err, "do it")); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
 	}
 }
 
-func TestASignInThatFailsDecides(t *testing.T) {
+func TestFailedSignInDeterminesCode(t *testing.T) {
 	for status, want := range map[int]provider.Code{401: provider.Unauthenticated, 503: provider.Unavailable} {
 		err := error(&gophercloud.ErrUnableToReauthenticate{ErrOriginal: refused(401, ""), ErrReauth: refused(status, "")})
 		if got := provider.CodeOf(translate(context.Background(), err, "do it")); got != want {
-			t.Errorf("%d: %s, want %s", status, got, want)
+			t.Errorf("%d: got %s, want %s", status, got, want)
 		}
 	}
 }
@@ -101,13 +101,13 @@ func TestRetryAfterComesFromTheAnswer(t *testing.T) {
 	for _, status := range []int{413, 429, 503} {
 		err := translate(context.Background(), refused(status, "", "Retry-After", "7"), "do it")
 		if provider.RetryAfter(err) != 7*time.Second {
-			t.Errorf("%d: %s", status, provider.RetryAfter(err))
+			t.Errorf("%d: got %s, want 7s", status, provider.RetryAfter(err))
 		}
 	}
 }
 
-// Nova says 400 for whatever is missing.
-func TestARefusedServerNamesTheField(t *testing.T) {
+// Nova answers with 400 if any referenced object is missing.
+func TestRefusedServerHasField(t *testing.T) {
 	for message, field := range map[string]string{
 		"Can not find requested image": "image", "Image abc could not be found.": "image",
 		"Invalid key_name provided.":                               "keyPair",
@@ -119,9 +119,9 @@ func TestARefusedServerNamesTheField(t *testing.T) {
 		"Block Device Mapping is Invalid: failed to get volume x.": "volumes",
 	} {
 		err := refused(400, `{"badRequest": {"code": 400, "message": "`+message+`"}}`)
-		e, ok := errors.AsType[*provider.Error](creating(context.Background(), err, "create server", serverField(err)))
+		e, ok := errors.AsType[*provider.Error](createError(context.Background(), err, "create server", serverField(err)))
 		if !ok || e.Code != provider.FailedPrecondition || e.Field != field {
-			t.Errorf("%s: %v, want FailedPrecondition about %s", message, e, field)
+			t.Errorf("%s: got %v, want FailedPrecondition with the field %s", message, e, field)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Get implements provider.Driver. By provider ID it returns the server whoever's it is: who adopts one has to see its
-// metadata.
+// Get implements provider.Driver. By provider ID, it returns the server regardless of its owner, because an adoption
+// must see the metadata.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
 	if err != nil {
@@ -38,16 +38,16 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	if best := preferred(all); best != nil {
 		return c.convert(best)
 	}
-	return nil, provider.Errorf(provider.NotFound, "there is no server of machine %s in cluster %q", own.machine.UID,
+	return nil, provider.Errorf(provider.NotFound, "no server belongs to machine %s of cluster %q", own.machine.UID,
 		own.cluster)
 }
 
-// get reads one server.
+// get returns the server with an ID.
 func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	attempted := "get server " + id
 	s, err := servers.Get(ctx, c.compute, id).Extract()
-	if absent(err) || err == nil && s.Status == "DELETED" {
-		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": there is none", Cause: err}
+	if isAbsent(err) || err == nil && s.Status == "DELETED" {
+		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": the server does not exist", Cause: err}
 	}
 	if err != nil {
 		return nil, translate(ctx, err, attempted)
@@ -55,20 +55,21 @@ func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	return s, nil
 }
 
-// serversOf are the servers of an owner: those with his names, or where there is none, all that have his metadata, such
-// as an adopted one. Nova ignores a member's search by metadata. Each is read once more, because a list now and then
-// shows a server that was deleted.
+// serversOf returns the servers of an owner. It looks for servers with the owner's names and, if there is none, for
+// all servers with the owner's metadata, such as an adopted one. Nova ignores searches by metadata from users who are
+// not administrators. Each server is read again, because lists sometimes contain deleted servers.
 func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, error) {
-	found, err := c.named(ctx, "^"+own.base(), own)
+	found, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err == nil && len(found) == 0 {
-		found, err = c.named(ctx, "", own)
+		found, err = c.serversNamed(ctx, "", own)
 	}
 	return found, err
 }
 
-// named are the servers of an owner whose names match a regular expression; all of his where that is empty.
-func (c *clients) named(ctx context.Context, pattern string, own owner) ([]*servers.Server, error) {
-	listed, err := every(ctx, servers.List(c.compute, servers.ListOpts{Name: pattern}), servers.ExtractServers)
+// serversNamed returns the servers of an owner whose names match a regular expression. An empty expression matches
+// all names.
+func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) ([]*servers.Server, error) {
+	listed, err := allPages(ctx, servers.List(c.compute, servers.ListOpts{Name: pattern}), servers.ExtractServers)
 	if err != nil {
 		return nil, translate(ctx, err, "list servers")
 	}
@@ -93,15 +94,15 @@ func (c *clients) named(ctx context.Context, pattern string, own owner) ([]*serv
 	return found, nil
 }
 
-// mayOwn reports whether a server has one of the owner's names and no metadata of anybody's: it may just have been
-// made.
+// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. Such a server may be
+// new.
 func (o owner) mayOwn(s *servers.Server) bool {
 	return naming.IsOf(s.Name, o.base()) && s.Metadata[provider.TagCluster] == "" &&
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred is the server that stands for a machine which has several: one that is not being deleted before one that
-// is, and one that has not failed before one that has. It is nil where there is none.
+// preferred returns the server that represents a machine with several servers. It avoids servers that are being
+// deleted, then failed servers, and then stopped ones. The result is nil if there is no server.
 func preferred(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {
@@ -123,20 +124,22 @@ func preferred(all []*servers.Server) *servers.Server {
 	return best
 }
 
-// presence finds out whether servers exist, each once.
-type presence struct {
+// serverLookup finds out whether servers exist. It reads each server only once.
+type serverLookup struct {
 	clients *clients
 	known   map[string]bool
 }
 
-func (c *clients) presence() *presence { return &presence{clients: c, known: map[string]bool{}} }
+func (c *clients) newServerLookup() *serverLookup {
+	return &serverLookup{clients: c, known: map[string]bool{}}
+}
 
-func (p *presence) exists(ctx context.Context, id string) (bool, error) {
-	if has, known := p.known[id]; known {
-		return has, nil
+func (p *serverLookup) exists(ctx context.Context, id string) (bool, error) {
+	if exists, known := p.known[id]; known {
+		return exists, nil
 	}
 	if !idFormat.MatchString(id) {
-		return true, nil // A router's or a load balancer's port names no server.
+		return true, nil // The port belongs to a router or a load balancer.
 	}
 	_, err := p.clients.get(ctx, id)
 	if err != nil && !provider.IsNotFound(err) {

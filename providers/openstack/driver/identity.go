@@ -15,23 +15,23 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Metadata of a server beside the tags of package provider.
+// Metadata of a server in addition to the tags of package provider.
 const (
-	// metaSpec is a hash of all of the specification that cannot change in place.
+	// metaSpec is a hash of the fields of the specification that cannot change in place.
 	metaSpec = "machinist-spec"
-	// metaVersion is the kubelet version that the user data was rendered for.
+	// metaVersion is the kubelet version for which the user data was rendered.
 	metaVersion = "machinist-kubelet-version"
-	// metaNames and metaTags are the specification's own metadata and tags, so that one that is removed from it can be
-	// removed from the server.
+	// metaNames and metaTags record the metadata names and the tags of the specification, so that Update can remove
+	// those that are no longer in the specification.
 	metaNames = "machinist-metadata-names"
 	metaTags  = "machinist-tags"
-	// metaServer is the name of the server that a volume was made for.
+	// metaServer is the name of the server for which a volume was created.
 	metaServer = "machinist-server"
-	// metaAdoptable, with the value "true", lets a server be adopted.
+	// metaAdoptable allows the adoption of a server if it is "true".
 	metaAdoptable = "machinist-adoptable"
 )
 
-// owner is the Machine for which a call is made.
+// owner identifies the Machine for which a call is made.
 type owner struct {
 	cluster string
 	machine provider.Machine
@@ -39,24 +39,25 @@ type owner struct {
 
 func ownerOf(cluster string, m provider.Machine) (owner, error) {
 	if cluster == "" || m.UID == "" {
-		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty",
+		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster ID %q or UID %q of machine %s/%s is empty",
 			cluster, m.UID, m.Namespace, m.Name)
 	}
 	return owner{cluster: cluster, machine: m}, nil
 }
 
-// base is what the names of all that is made for the owner begin with.
+// base returns the prefix of the names of everything that is created for the owner.
 func (o owner) base() string { return naming.Base(o.cluster, o.machine) }
 
-// owns reports whether metadata are those of the cluster and of the machine.
+// owns reports whether the metadata contain the cluster and the UID of the machine.
 func (o owner) owns(metadata map[string]string) bool {
 	return metadata[provider.TagCluster] == o.cluster && metadata[provider.TagMachineUID] == string(o.machine.UID)
 }
 
-// maxMetadataBytes is how long a value of metadata is at most.
+// maxMetadataBytes is the maximum length of a metadata value.
 const maxMetadataBytes = 255
 
-// identity are the three tags that a server and a volume carry as metadata. That of the Machine's name is for people.
+// identity returns the three tags that a server and a volume carry as metadata. The name of the Machine is
+// informational.
 func (o owner) identity() map[string]string {
 	key := o.machine.Namespace + "/" + o.machine.Name
 	return map[string]string{
@@ -65,22 +66,23 @@ func (o owner) identity() map[string]string {
 	}
 }
 
-// A port's description names its owner: Neutron writes it with the port, while it drops tags that come with a creation.
-// The Machine's name is in it for people, as far as there is room.
+// A port's description identifies its owner. Neutron writes the description when it creates the port, but ignores
+// tags in that call. The description also contains the Machine's name for information, as far as there is room.
 const (
 	descriptionPrefix   = "machinist"
 	maxDescriptionBytes = 255
 )
 
-// description is that of the owner's ports. All of them have the same, so that Neutron finds them by it.
+// description returns the description of the owner's ports. All of them have the same description, so that Neutron
+// can search for it.
 func (o owner) description() string {
 	text := fmt.Sprintf("%s cluster=%s uid=%s machine=%s/%s", descriptionPrefix, o.cluster, o.machine.UID,
 		o.machine.Namespace, o.machine.Name)
 	return text[:min(len(text), maxDescriptionBytes)]
 }
 
-// describedOwner reads a description. It reports false for one that names no owner.
-func describedOwner(text string) (cluster string, uid types.UID, key string, ok bool) {
+// parseDescription returns the owner in a description. ok is false if the description contains none.
+func parseDescription(text string) (cluster string, uid types.UID, key string, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != descriptionPrefix {
 		return "", "", "", false
@@ -100,15 +102,15 @@ func volumeName(server, volume string) string { return server + "-" + volume }
 
 var portNameFormat = regexp.MustCompile(`-port-[0-9]+$`)
 
-// serverOfPort is the name of the server that a port was made for.
+// serverOfPort returns the name of the server for which a port was created.
 func serverOfPort(name string) string { return portNameFormat.ReplaceAllString(name, "") }
 
-// providerIDPrefix is what Kubernetes' cloud controller manager for OpenStack writes.
+// providerIDPrefix is the prefix that the cloud controller manager for OpenStack uses.
 const providerIDPrefix = "openstack://"
 
 var idFormat = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// providerID is "openstack:///UUID", or with the region before the last slash where provider IDs are regional.
+// providerID returns "openstack:///UUID" or, if provider IDs are regional, "openstack://REGION/UUID".
 // https://github.com/kubernetes/cloud-provider-openstack
 func (c *clients) providerID(server string) string {
 	if c.regional {
@@ -117,17 +119,19 @@ func (c *clients) providerID(server string) string {
 	return providerIDPrefix + "/" + server
 }
 
-// locate reads a provider ID, and the region in it.
-func locate(id string) (region, server string, err error) {
+// parseProviderID returns the region and the server in a provider ID.
+func parseProviderID(id string) (region, server string, err error) {
 	rest, ours := strings.CutPrefix(id, providerIDPrefix)
 	region, server, found := strings.Cut(rest, "/")
 	if !ours || !found || len(region) > 255 || !idFormat.MatchString(server) {
-		return "", "", provider.Errorf(provider.InvalidArgument, "provider ID %.256q is not openstack:///UUID", id)
+		return "", "", provider.Errorf(provider.InvalidArgument,
+			"provider ID %.256q does not have the form openstack:///UUID", id)
 	}
 	return region, server, nil
 }
 
-// An instance's scope has the region and the name of the server, whose parts are found by it when the server is gone.
+// An instance's scope contains the region and the name of the server. The driver finds the server's parts by this
+// name when the server is gone.
 const (
 	scopePrefix    = "region="
 	scopeSeparator = " name="
@@ -135,7 +139,7 @@ const (
 
 func scopeOf(region, server string) string { return scopePrefix + region + scopeSeparator + server }
 
-// parseScope reads what scopeOf wrote.
+// parseScope returns the region and the server in a scope.
 func parseScope(scope string) (region, server string, ok bool) {
 	rest, ok := strings.CutPrefix(scope, scopePrefix)
 	if !ok {
@@ -144,10 +148,11 @@ func parseScope(scope string) (region, server string, ok bool) {
 	return strings.Cut(rest, scopeSeparator)
 }
 
-// regionFor is the region of a call about an instance: that of its provider ID, of its scope, or of the specification.
+// regionFor returns the region for a call about an instance, from the provider ID, the scope or the specification. It
+// also returns the ID of the server.
 func regionFor(providerID, scope string, spec []byte) (region, server string, err error) {
 	if providerID != "" {
-		if region, server, err = locate(providerID); err != nil || region != "" {
+		if region, server, err = parseProviderID(providerID); err != nil || region != "" {
 			return region, server, err
 		}
 	}
@@ -157,7 +162,7 @@ func regionFor(providerID, scope string, spec []byte) (region, server string, er
 	return regionOf(spec), server, nil
 }
 
-// specHash is over all that cannot change in place.
+// specHash returns a hash of the fields that cannot change in place.
 func specHash(s machine.Spec) string {
 	s.Metadata, s.Tags, s.SecurityGroups = nil, nil, nil
 	ports := make([]machine.Port, len(s.Ports))
@@ -168,7 +173,7 @@ func specHash(s machine.Spec) string {
 	s.Ports = ports
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return "" // Nothing in it cannot be JSON.
+		return "" // Marshalling a Spec cannot fail.
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:12])

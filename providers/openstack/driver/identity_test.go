@@ -8,35 +8,35 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// A port is found, and collected, by its description alone.
-func TestADescriptionNamesTheOwnerOfAPort(t *testing.T) {
+// The driver finds a port only by its description.
+func TestPortDescriptionIdentifiesOwner(t *testing.T) {
 	for _, name := range []string{"worker", strings.Repeat("long", 63)} {
 		own := owner{cluster: strings.Repeat("c", 63), machine: provider.Machine{Namespace: "default", Name: name,
 			UID: "11111111-2222-4333-8444-555555555555"}}
 		text := own.description()
-		cluster, uid, key, ok := describedOwner(text)
+		cluster, uid, key, ok := parseDescription(text)
 		if len(text) > 255 || !ok || cluster != own.cluster || uid != own.machine.UID ||
 			!strings.HasPrefix("default/"+name, key) {
-			t.Errorf("%q was read as %q %q %q %v", text, cluster, uid, key, ok)
+			t.Errorf("%q: got %q %q %q %v", text, cluster, uid, key, ok)
 		}
 	}
 	for _, text := range []string{"", "machinist", "machinist cluster= uid=u machine=m", "machinist uid=u cluster=c machine=m",
 		"my machinist cluster=c uid=u machine=m", "machinist cluster=c uid=u"} {
-		if cluster, uid, _, ok := describedOwner(text); ok {
-			t.Errorf("%q was read as %q %q", text, cluster, uid)
+		if cluster, uid, _, ok := parseDescription(text); ok {
+			t.Errorf("%q: got the owner %q %q, want none", text, cluster, uid)
 		}
 	}
 }
 
-func TestAPortNamesItsServer(t *testing.T) {
+func TestPortNameIdentifiesServer(t *testing.T) {
 	for _, server := range []string{"worker-abc", "worker-abc-2", "port-0-abc"} {
 		if got := serverOfPort(portName(server, 12)); got != server {
-			t.Errorf("the port of %s is taken for one of %s", server, got)
+			t.Errorf("got the server %s for a port of %s", got, server)
 		}
 	}
 }
 
-func TestTheHashIsOfWhatCannotChangeInPlace(t *testing.T) {
+func TestSpecHashCoversFieldsThatRequireReplacement(t *testing.T) {
 	spec := func() machine.Spec {
 		return machine.Spec{Flavor: "f", Ports: []machine.Port{{Network: "n", SecurityGroups: []string{"a"}}}}
 	}
@@ -48,7 +48,7 @@ func TestTheHashIsOfWhatCannotChangeInPlace(t *testing.T) {
 	} {
 		s := spec()
 		if change(&s); specHash(s) != before {
-			t.Errorf("another machine is wanted for other %s", name)
+			t.Errorf("a change of %s changes the hash", name)
 		}
 	}
 	for name, change := range map[string]func(*machine.Spec){
@@ -58,12 +58,12 @@ func TestTheHashIsOfWhatCannotChangeInPlace(t *testing.T) {
 	} {
 		s := spec()
 		if change(&s); specHash(s) == before {
-			t.Errorf("the same machine does for another %s", name)
+			t.Errorf("a change of %s does not change the hash", name)
 		}
 	}
 	s := spec()
 	specHash(s)
 	if s.Ports[0].SecurityGroups == nil {
-		t.Error("the hash changes the specification")
+		t.Error("specHash changed the specification")
 	}
 }

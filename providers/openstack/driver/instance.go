@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// convert makes of a server what Machinist knows of it.
+// convert converts a server to a provider.Instance.
 func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	if !idFormat.MatchString(s.ID) {
 		return nil, provider.Errorf(provider.Internal, "OpenStack returned a server without an ID")
@@ -41,8 +41,8 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	return in, nil
 }
 
-// nodeName is the name that the kubelet of a server registers under: the metadata service gives the server's name, made
-// a host name, to the guest. It is empty where the name had to be changed for that.
+// nodeName returns the name under which the kubelet of a server registers. The metadata service turns the server's
+// name into a host name. nodeName is empty if that changes the name in other ways than to lower case.
 func nodeName(server string) string {
 	name := strings.ToLower(server)
 	if strings.ContainsFunc(name, func(r rune) bool {
@@ -53,7 +53,7 @@ func nodeName(server string) string {
 	return name
 }
 
-// stateOf puts Nova's status, its task and the power state together.
+// stateOf combines Nova's status, task and power state.
 // https://docs.openstack.org/nova/latest/reference/vm-states.html
 func stateOf(s *servers.Server) (provider.InstanceState, string) {
 	if s.TaskState == "deleting" || s.TaskState == "soft-deleting" {
@@ -67,39 +67,39 @@ func stateOf(s *servers.Server) (provider.InstanceState, string) {
 	case "DELETED", "SOFT_DELETED":
 		return provider.StateTerminating, ""
 	case "ERROR":
-		return erroneous(s)
+		return errorState(s)
 	case "SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED", "SHELVED_OFFLOADED":
 		if s.TaskState == "powering-on" || s.TaskState == "resuming" || s.TaskState == "unshelving" {
 			return provider.StatePending, s.TaskState
 		}
 		return provider.StateStopped, s.Status
 	}
-	// REBOOT, RESIZE, MIGRATING, REBUILD, RESCUE and the like, and UNKNOWN where its host is silent: only the node can
-	// tell.
+	// In the other states, such as REBOOT, RESIZE, MIGRATING, REBUILD and RESCUE, and in UNKNOWN, in which the host does
+	// not respond, only the node shows whether the server works.
 	return provider.StateRunning, s.Status
 }
 
-// erroneous is for a server whose last operation failed. Only one that never ran has failed for good: a guest runs on
-// when its resize or its migration fails.
-func erroneous(s *servers.Server) (provider.InstanceState, string) {
-	why := faultOf(s)
+// errorState returns the state of a server whose last operation failed. Only a server that never ran has failed
+// permanently. A guest continues to run if a resize or a migration fails.
+func errorState(s *servers.Server) (provider.InstanceState, string) {
+	fault := faultOf(s)
 	switch {
 	case s.LaunchedAt.IsZero():
-		return provider.StateFailed, why
+		return provider.StateFailed, fault
 	case s.PowerState == servers.RUNNING:
-		return provider.StateRunning, why
+		return provider.StateRunning, fault
 	}
-	return provider.StateStopped, why
+	return provider.StateStopped, fault
 }
 
-// faultOf says why a server is in ERROR. Nova's own words are not shown, because they may repeat what was sent.
+// faultOf returns why a server is in ERROR. It does not return Nova's own text, which may repeat what was sent.
 func faultOf(s *servers.Server) string {
 	text := strings.ToLower(s.Fault.Message)
 	switch {
 	case noHost(s):
 		return "Nova found no host with room for the server (No valid host was found)"
 	case strings.Contains(text, "exceeded maximum number of retries"), strings.Contains(text, "exhausted all hosts"):
-		return "Nova gave up after several hosts had failed to make the server"
+		return "Nova gave up after several hosts failed to create the server"
 	case strings.Contains(text, "volume"):
 		return "Nova could not attach a volume to the server"
 	case strings.Contains(text, "port"), strings.Contains(text, "network"):
@@ -116,7 +116,7 @@ func noHost(s *servers.Server) bool {
 	return strings.Contains(text, "no valid host") || strings.Contains(text, "no more hosts")
 }
 
-// addresses are those of a server's ports, by the order of its networks' names, and its host name.
+// addresses returns the host name of a server and the addresses of its ports, sorted by the names of the networks.
 func addresses(s *servers.Server) []corev1.NodeAddress {
 	var all []corev1.NodeAddress
 	if name := nodeName(s.Name); name != "" {

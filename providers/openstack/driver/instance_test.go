@@ -12,37 +12,37 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func TestStatusTaskAndPowerAreOneState(t *testing.T) {
-	ran := time.Now()
+func TestStateCombinesStatusTaskAndPower(t *testing.T) {
+	launched := time.Now()
 	noHost := servers.Fault{Code: 500, Message: "No valid host was found. There are not enough hosts available."}
 	for name, test := range map[string]struct {
 		server  servers.Server
 		want    provider.InstanceState
 		message string
 	}{
-		"being made":            {servers.Server{Status: "BUILD", TaskState: "spawning"}, provider.StatePending, "spawning"},
+		"being created":         {servers.Server{Status: "BUILD", TaskState: "spawning"}, provider.StatePending, "spawning"},
 		"running":               {servers.Server{Status: "ACTIVE"}, provider.StateRunning, ""},
 		"being deleted":         {servers.Server{Status: "ACTIVE", TaskState: "deleting"}, provider.StateTerminating, ""},
-		"kept after a deletion": {servers.Server{Status: "SOFT_DELETED"}, provider.StateTerminating, ""},
+		"soft-deleted":          {servers.Server{Status: "SOFT_DELETED"}, provider.StateTerminating, ""},
 		"stopped":               {servers.Server{Status: "SHUTOFF"}, provider.StateStopped, "SHUTOFF"},
 		"being started":         {servers.Server{Status: "SHUTOFF", TaskState: "powering-on"}, provider.StatePending, "powering-on"},
 		"shelved":               {servers.Server{Status: "SHELVED_OFFLOADED"}, provider.StateStopped, "SHELVED_OFFLOADED"},
 		"rebooting":             {servers.Server{Status: "HARD_REBOOT"}, provider.StateRunning, "HARD_REBOOT"},
-		"on a silent host":      {servers.Server{Status: "UNKNOWN"}, provider.StateRunning, "UNKNOWN"},
-		"never had a host":      {servers.Server{Status: "ERROR", Fault: noHost}, provider.StateFailed, "No valid host was found"},
-		"failed while it runs": {servers.Server{Status: "ERROR", LaunchedAt: ran, PowerState: servers.RUNNING},
+		"host does not respond": {servers.Server{Status: "UNKNOWN"}, provider.StateRunning, "UNKNOWN"},
+		"no host":               {servers.Server{Status: "ERROR", Fault: noHost}, provider.StateFailed, "No valid host was found"},
+		"failed, running": {servers.Server{Status: "ERROR", LaunchedAt: launched, PowerState: servers.RUNNING},
 			provider.StateRunning, "ERROR without a fault"},
-		"failed and does not run": {servers.Server{Status: "ERROR", LaunchedAt: ran, PowerState: servers.SHUTDOWN,
+		"failed, not running": {servers.Server{Status: "ERROR", LaunchedAt: launched, PowerState: servers.SHUTDOWN,
 			Fault: servers.Fault{Code: 500, Message: "secret words"}}, provider.StateStopped, "a fault with code 500"},
 	} {
 		got, message := stateOf(&test.server)
 		if got != test.want || !strings.Contains(message, test.message) || strings.Contains(message, "secret") {
-			t.Errorf("%s: %s %q, want %s %q", name, got, message, test.want, test.message)
+			t.Errorf("%s: got %s %q, want %s %q", name, got, message, test.want, test.message)
 		}
 	}
 }
 
-func TestAServerBecomesAnInstance(t *testing.T) {
+func TestServerIsConvertedToInstance(t *testing.T) {
 	const id = "1a111111-2222-4333-8444-555555555555"
 	s := &servers.Server{
 		ID: id, Name: "Worker-1", Status: "ACTIVE", AvailabilityZone: "az-1",
@@ -64,40 +64,40 @@ func TestAServerBecomesAnInstance(t *testing.T) {
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.5"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.7"}}
 		if len(in.Addresses) != 3 || in.Addresses[0] != addresses[0] || in.Addresses[1] != addresses[1] ||
 			in.Addresses[2] != addresses[2] {
-			t.Errorf("the addresses are %v", in.Addresses)
+			t.Errorf("got the addresses %v, want %v", in.Addresses, addresses)
 		}
 		region, server, err := regionFor(in.ProviderID, in.Scope, nil)
 		if err != nil || region != "one" || server != id {
-			t.Errorf("found again in region %q as %q: %v", region, server, err)
+			t.Errorf("got region %q, server %q, %v from the provider ID and the scope", region, server, err)
 		}
 	}
 	failed := *s
 	failed.Status, failed.Fault = "ERROR", servers.Fault{Code: 500, Message: "No valid host was found. "}
 	if in, err := (&clients{}).convert(&failed); err != nil || in.State != provider.StateFailed ||
 		in.StateCode != provider.ResourceExhausted {
-		t.Errorf("a server for which no host has room: %+v, %v", in, err)
+		t.Errorf("no host has room: got %+v, %v", in, err)
 	}
 	failed.Fault.Message = "Build of instance failed"
 	if in, err := (&clients{}).convert(&failed); err != nil || in.StateCode != "" {
-		t.Errorf("a server that failed otherwise: %+v, %v", in, err)
+		t.Errorf("other failure: got %+v, %v, want no state code", in, err)
 	}
 	if _, err := (&clients{}).convert(&servers.Server{ID: "what"}); provider.CodeOf(err) != provider.Internal {
-		t.Errorf("a server without an ID: %v", err)
+		t.Errorf("invalid ID: got %v, want Internal", err)
 	}
 }
 
-func TestAProviderIDIsOneOfOpenStack(t *testing.T) {
+func TestProviderIDsAreParsed(t *testing.T) {
 	const id = "1a111111-2222-4333-8444-555555555555"
 	for text, region := range map[string]string{"openstack:///" + id: "", "openstack://r1/" + id: "r1"} {
-		if got, server, err := locate(text); err != nil || got != region || server != id {
-			t.Errorf("%s: region %q, server %q, %v", text, got, server, err)
+		if got, server, err := parseProviderID(text); err != nil || got != region || server != id {
+			t.Errorf("%s: got region %q, server %q, %v", text, got, server, err)
 		}
 	}
 	for _, text := range []string{"", id, "openstack://" + id, "openstack:///", "openstack:///../" + id, "aws:///a/" + id,
 		"openstack:///" + strings.ToUpper(id), "openstack:///" + id + "/x"} {
-		_, _, err := locate(text)
+		_, _, err := parseProviderID(text)
 		if e, ok := errors.AsType[*provider.Error](err); !ok || e.Code != provider.InvalidArgument {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want InvalidArgument", text, err)
 		}
 	}
 }

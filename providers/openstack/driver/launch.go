@@ -19,12 +19,12 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// maxUserDataBytes is what Nova takes as user data: 65535 characters of base64.
+// maxUserDataBytes is the size of user data that Nova accepts: 65535 characters of base64.
 // https://docs.openstack.org/api-ref/compute/#create-server
 const maxUserDataBytes = 65535 / 4 * 3
 
-// order is one server to make.
-type order struct {
+// serverRequest describes a server to create.
+type serverRequest struct {
 	spec     machine.Spec
 	own      owner
 	name     string
@@ -34,7 +34,7 @@ type order struct {
 	flavor, flavorName, image, serverGroup string
 }
 
-// Create implements provider.Driver: volumes, ports, then the server.
+// Create implements provider.Driver. It creates the ports, the volumes and then the server.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -46,21 +46,21 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	if n := len(req.UserData.Reveal()); n > maxUserDataBytes {
 		return nil, provider.Errorf(provider.InvalidArgument,
-			"the user data is %d bytes long, more than the %d that Nova takes", n, maxUserDataBytes)
+			"the user data has %d bytes, more than the %d that Nova accepts", n, maxUserDataBytes)
 	}
 	c, err := d.clients(ctx, req.Class.Credentials, spec.Region)
 	if err != nil {
 		return nil, err
 	}
-	o := &order{spec: spec, own: own, name: naming.Instance(req.ClusterID, req.Machine, req.Token), version: req.Version,
-		userData: req.UserData.Reveal()}
-	if _, busy := d.creating.LoadOrStore(o.name, true); busy {
-		return nil, provider.Errorf(provider.Aborted, "create server %s: another call is making it", o.name)
+	r := &serverRequest{spec: spec, own: own, name: naming.Instance(req.ClusterID, req.Machine, req.Token),
+		version: req.Version, userData: req.UserData.Reveal()}
+	if _, busy := d.creating.LoadOrStore(r.name, true); busy {
+		return nil, provider.Errorf(provider.Aborted, "create server %s: another call is creating the server", r.name)
 	}
-	defer d.creating.Delete(o.name)
-	s, err := c.made(ctx, o, naming.IsFirst(req.Machine, req.Token))
+	defer d.creating.Delete(r.name)
+	s, err := c.findExisting(ctx, r, naming.IsFirst(req.Machine, req.Token))
 	if provider.IsNotFound(err) {
-		s, err = c.launch(ctx, o)
+		s, err = c.launch(ctx, r)
 	}
 	if err != nil {
 		return nil, err
@@ -69,38 +69,40 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mine(s, in, own); err != nil {
+	if err := c.checkOwner(s, in, own); err != nil {
 		return nil, err
 	}
 	if in.State == provider.StateTerminating {
-		return nil, provider.Errorf(provider.AlreadyExists, "create server: %s is there and being removed", in.ProviderID)
+		return nil, provider.Errorf(provider.AlreadyExists, "create server: the existing server %s is being deleted",
+			in.ProviderID)
 	}
 	return in, nil
 }
 
-// lateMetadata is for how long a server may be shown without the metadata that it was made with. It is counted by two
-// clocks, which may be minutes apart.
-const lateMetadata = 10 * time.Minute
+// maxMetadataDelay is how long a server may be shown without its metadata after its creation. It includes the
+// difference of two clocks, which may be minutes.
+const maxMetadataDelay = 10 * time.Minute
 
-// mine is nil for a server with the owner's metadata. One with the owner's name, without any metadata, and just made is
-// most likely his: Aborted has the caller ask again. All others are another's.
-func (c *clients) mine(s *servers.Server, in *provider.Instance, own owner) error {
+// checkOwner returns nil if the server has the owner's metadata. A new server with the owner's name and without
+// metadata probably belongs to the owner, so checkOwner returns Aborted and the caller tries again. Any other server
+// belongs to another owner.
+func (c *clients) checkOwner(s *servers.Server, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
-	if err == nil || !own.mayOwn(s) || s.Created.IsZero() || time.Since(s.Created).Abs() > lateMetadata {
+	if err == nil || !own.mayOwn(s) || s.Created.IsZero() || time.Since(s.Created).Abs() > maxMetadataDelay {
 		return err
 	}
-	return provider.Errorf(provider.Aborted, "server %s was just made, and shows no metadata yet", s.ID)
+	return provider.Errorf(provider.Aborted, "server %s is new and shows no metadata yet", s.ID)
 }
 
-// made finds what an earlier try has made. The name tells for tries of the same attempt; a server of another attempt is
-// found by its metadata.
-func (c *clients) made(ctx context.Context, o *order, first bool) (*servers.Server, error) {
-	same, err := c.withName(ctx, o)
+// findExisting finds the server of an earlier try. It finds a server of the same attempt by its name, and a server of
+// another attempt by its metadata.
+func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool) (*servers.Server, error) {
+	same, err := c.findByName(ctx, r)
 	if err != nil || same != nil {
 		return same, err
 	}
 	if !first {
-		all, err := c.serversOf(ctx, o.own)
+		all, err := c.serversOf(ctx, r.own)
 		if err != nil {
 			return nil, err
 		}
@@ -110,25 +112,25 @@ func (c *clients) made(ctx context.Context, o *order, first bool) (*servers.Serv
 			}
 		}
 	}
-	return nil, provider.Errorf(provider.NotFound, "there is no server of machine %s", o.own.machine.UID)
+	return nil, provider.Errorf(provider.NotFound, "no server belongs to machine %s", r.own.machine.UID)
 }
 
-// withName returns the server with the order's name, nil where there is none.
-func (c *clients) withName(ctx context.Context, o *order) (*servers.Server, error) {
-	listed, err := every(ctx, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(o.name) + "$"}),
+// findByName returns the server with the requested name. It is nil if there is none.
+func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Server, error) {
+	listed, err := allPages(ctx, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(r.name) + "$"}),
 		servers.ExtractServers)
 	if err != nil {
 		return nil, translate(ctx, err, "list servers")
 	}
 	var found []*servers.Server
 	for i := range listed {
-		if listed[i].Name != o.name {
+		if listed[i].Name != r.name {
 			continue
 		}
 		s, err := c.get(ctx, listed[i].ID)
 		if provider.IsNotFound(err) {
-			// Either the list shows what was deleted, or the read does not know yet what was made.
-			if time.Since(listed[i].Created).Abs() > lateMetadata || !o.own.owns(listed[i].Metadata) ||
+			// Either the list still contains a deleted server, or a read by ID does not return a new server yet.
+			if time.Since(listed[i].Created).Abs() > maxMetadataDelay || !r.own.owns(listed[i].Metadata) ||
 				listed[i].Status != "BUILD" && listed[i].Status != "ACTIVE" {
 				continue
 			}
@@ -142,117 +144,119 @@ func (c *clients) withName(ctx context.Context, o *order) (*servers.Server, erro
 	return preferred(found), nil
 }
 
-// launch makes all parts and then the server. Where the server is refused for good, its parts go again: a quota that is
-// used up must not be used by parts that wait, and a creation that is refused leaves its volumes reserved.
-func (c *clients) launch(ctx context.Context, o *order) (*servers.Server, error) {
-	if err := c.resolve(ctx, o); err != nil {
+// launch creates all parts and then the server. If the server is refused permanently, launch deletes its parts.
+// Otherwise unused parts would count against a quota, and a refused creation would leave its volumes reserved.
+func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server, error) {
+	if err := c.resolve(ctx, r); err != nil {
 		return nil, err
 	}
-	s, err := c.assemble(ctx, o)
+	s, err := c.createAll(ctx, r)
 	switch provider.CodeOf(err) {
 	case provider.ResourceExhausted, provider.FailedPrecondition, provider.InvalidArgument, provider.PermissionDenied:
-		// What cannot be removed now is removed by the next try, or by Delete.
-		_, _ = c.removeParts(ctx, o.own, o.name)
+		// The next try or Delete deletes what cannot be deleted now.
+		_, _ = c.deleteParts(ctx, r.own, r.name)
 	case provider.Aborted:
-		// Another call with the same token may have been faster.
-		if there, getErr := c.withName(ctx, o); getErr == nil && there != nil {
-			return there, nil
+		// Another call with the same token may have created the server.
+		if server, getErr := c.findByName(ctx, r); getErr == nil && server != nil {
+			return server, nil
 		}
 	}
 	return s, err
 }
 
-// assemble makes the ports, the volumes and the server.
-func (c *clients) assemble(ctx context.Context, o *order) (*servers.Server, error) {
-	s, portIDs, err := c.ports(ctx, o)
+// createAll creates the ports, the volumes and the server.
+func (c *clients) createAll(ctx context.Context, r *serverRequest) (*servers.Server, error) {
+	s, portIDs, err := c.createPorts(ctx, r)
 	if s != nil || err != nil {
 		return s, err
 	}
-	volumeIDs, err := c.readyVolumes(ctx, o)
+	volumeIDs, err := c.ensureVolumes(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	s, err = c.post(ctx, o, portIDs, volumeIDs)
-	if provider.CodeOf(err) == provider.FailedPrecondition && c.removed(ctx, portIDs, volumeIDs) {
-		return nil, provider.Errorf(provider.Aborted, "create server %s: what was made for it is being removed", o.name)
+	s, err = c.createServer(ctx, r, portIDs, volumeIDs)
+	if provider.CodeOf(err) == provider.FailedPrecondition && c.partsDeleted(ctx, portIDs, volumeIDs) {
+		return nil, provider.Errorf(provider.Aborted, "create server %s: its ports or volumes are being deleted", r.name)
 	}
 	return s, err
 }
 
-// removed reports whether a port or a volume is not there although it was made for the server: the same machine is
-// being deleted, or somebody tidies up.
-func (c *clients) removed(ctx context.Context, portIDs, volumeIDs []string) bool {
+// partsDeleted reports whether a port or a volume of the server no longer exists. Either the same machine is being
+// deleted, or leftovers are.
+func (c *clients) partsDeleted(ctx context.Context, portIDs, volumeIDs []string) bool {
 	for _, id := range portIDs {
-		if _, err := ports.Get(ctx, c.network, id).Extract(); absent(err) {
+		if _, err := ports.Get(ctx, c.network, id).Extract(); isAbsent(err) {
 			return true
 		}
 	}
 	for _, id := range volumeIDs {
-		if v, err := volumes.Get(ctx, c.volume, id).Extract(); absent(err) || err == nil && v.Status == "deleting" {
+		if v, err := volumes.Get(ctx, c.volume, id).Extract(); isAbsent(err) || err == nil && v.Status == "deleting" {
 			return true
 		}
 	}
 	return false
 }
 
-// resolve finds what the specification names.
-func (c *clients) resolve(ctx context.Context, o *order) error {
-	flavor, err := c.flavor(ctx, o.spec.Flavor)
+// resolve finds the IDs of the objects that the specification names.
+func (c *clients) resolve(ctx context.Context, r *serverRequest) error {
+	flavor, err := c.findFlavor(ctx, r.spec.Flavor)
 	if err != nil {
 		return err
 	}
-	o.flavor, o.flavorName = flavor.ID, flavor.Name
-	image, err := c.imageOf(ctx, o.spec.Image)
+	r.flavor, r.flavorName = flavor.ID, flavor.Name
+	image, err := c.findImage(ctx, r.spec.Image)
 	if err != nil {
 		return err
 	}
-	o.image = image.ID
-	if o.spec.ServerGroup != "" {
-		o.serverGroup, err = c.serverGroupOf(ctx, o.spec.ServerGroup)
+	r.image = image.ID
+	if r.spec.ServerGroup != "" {
+		r.serverGroup, err = c.serverGroupID(ctx, r.spec.ServerGroup)
 	}
 	return err
 }
 
-// laterTries is how often, a second apart, a server is looked for that an earlier try may have asked for.
-const laterTries = 4
+// lookupTries is how often, at intervals of a second, createPorts looks for a server that an earlier try may have
+// requested.
+const lookupTries = 4
 
-// ports makes the server's ports and returns their IDs. Ports of an earlier try are not used again: the request for a
-// server that was sent with them may still be on its way, and finds none. Before they go, that request gets a few
-// seconds; its server is returned where it has arrived.
-func (c *clients) ports(ctx context.Context, o *order) (*servers.Server, []string, error) {
+// createPorts creates the server's ports and returns their IDs. It does not use ports of an earlier try again,
+// because the request for a server with these ports may still be in transit, and must not find them. Before
+// createPorts deletes the ports, it waits some seconds for that request. If the server exists by then, createPorts
+// returns it.
+func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
-		s, old, err := c.earlier(ctx, o)
+		s, unused, err := c.earlierPorts(ctx, r)
 		if err != nil || s != nil {
 			return s, nil, err
 		}
-		if len(old) == 0 {
+		if len(unused) == 0 {
 			break
 		}
-		if try == laterTries {
-			for _, id := range old {
-				if _, err := c.removePort(ctx, id); err != nil {
+		if try == lookupTries {
+			for _, id := range unused {
+				if _, err := c.deletePort(ctx, id); err != nil {
 					return nil, nil, err
 				}
 			}
 			break
 		}
-		if err := pause(ctx, time.Second); err != nil {
-			return nil, nil, translate(ctx, err, "wait for a server that an earlier try may have made")
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, nil, translate(ctx, err, "wait for a server that an earlier try may have created")
 		}
-		if s, err := c.withName(ctx, o); err != nil || s != nil {
+		if s, err := c.findByName(ctx, r); err != nil || s != nil {
 			return s, nil, err
 		}
 	}
-	ids := make([]string, len(o.spec.Ports))
-	for i, p := range o.spec.Ports {
+	ids := make([]string, len(r.spec.Ports))
+	for i, p := range r.spec.Ports {
 		var err error
 		if p.Existing != "" {
-			ids[i], err = c.existingPort(ctx, fmt.Sprintf("ports[%d].existing", i), p.Existing)
+			ids[i], err = c.existingPortID(ctx, fmt.Sprintf("ports[%d].existing", i), p.Existing)
 		} else {
-			ids[i], err = c.makePort(ctx, o, i)
+			ids[i], err = c.createPort(ctx, r, i)
 		}
 		if err == nil && p.Trunk {
-			err = c.makeTrunk(ctx, o, i, ids[i])
+			err = c.createTrunk(ctx, r, i, ids[i])
 		}
 		if err != nil {
 			return nil, nil, err
@@ -261,14 +265,14 @@ func (c *clients) ports(ctx context.Context, o *order) (*servers.Server, []strin
 	return nil, ids, nil
 }
 
-// earlier finds the ports that an earlier try of the same attempt has made, and the server if one of them has it.
-func (c *clients) earlier(ctx context.Context, o *order) (s *servers.Server, unused []string, err error) {
-	all, err := c.portsOf(ctx, o.own)
+// earlierPorts finds the ports that an earlier try of the same attempt created, and the server that uses one of them.
+func (c *clients) earlierPorts(ctx context.Context, r *serverRequest) (s *servers.Server, unused []string, err error) {
+	all, err := c.portsOf(ctx, r.own)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i := range all {
-		if serverOfPort(all[i].Name) != o.name {
+		if serverOfPort(all[i].Name) != r.name {
 			continue
 		}
 		if all[i].DeviceID != "" {
@@ -285,16 +289,16 @@ func (c *clients) earlier(ctx context.Context, o *order) (s *servers.Server, unu
 	return nil, unused, nil
 }
 
-// metadata are those of the server.
-func (o *order) metadata() map[string]string {
-	all := maps.Clone(o.spec.Metadata)
+// metadata returns the metadata of the server.
+func (r *serverRequest) metadata() map[string]string {
+	all := maps.Clone(r.spec.Metadata)
 	if all == nil {
 		all = map[string]string{}
 	}
-	maps.Copy(all, o.own.identity())
-	all[metaSpec] = specHash(o.spec)
-	for key, text := range map[string]string{metaVersion: o.version, metaNames: o.spec.MetadataNames(),
-		metaTags: strings.Join(o.spec.SortedTags(), ",")} {
+	maps.Copy(all, r.own.identity())
+	all[metaSpec] = specHash(r.spec)
+	for key, text := range map[string]string{metaVersion: r.version, metaNames: r.spec.MetadataNames(),
+		metaTags: strings.Join(r.spec.SortedTags(), ",")} {
 		if text != "" {
 			all[key] = text
 		}
@@ -302,54 +306,55 @@ func (o *order) metadata() map[string]string {
 	return all
 }
 
-// post asks for the server and returns it as soon as Nova has accepted it.
+// createServer requests the server and returns it as soon as Nova has accepted it.
 // https://docs.openstack.org/api-ref/compute/#create-server
-func (c *clients) post(ctx context.Context, o *order, ports, volumes []string) (*servers.Server, error) {
+func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, volumes []string) (*servers.Server, error) {
 	networks := make([]servers.Network, len(ports))
 	for i, id := range ports {
 		networks[i] = servers.Network{Port: id}
 	}
 	options := servers.CreateOpts{
-		Name: o.name, FlavorRef: o.flavor, ImageRef: o.image, AvailabilityZone: o.spec.AvailabilityZone,
-		Networks: networks, Metadata: o.metadata(), Tags: o.spec.SortedTags(), BlockDevice: o.devices(volumes),
-		// The library takes what looks like base64 for it.
-		UserData: []byte(base64.StdEncoding.EncodeToString(o.userData)),
+		Name: r.name, FlavorRef: r.flavor, ImageRef: r.image, AvailabilityZone: r.spec.AvailabilityZone,
+		Networks: networks, Metadata: r.metadata(), Tags: r.spec.SortedTags(), BlockDevice: r.blockDevices(volumes),
+		// The library does not encode text that looks like base64.
+		UserData: []byte(base64.StdEncoding.EncodeToString(r.userData)),
 	}
-	if o.spec.RootVolume != nil {
+	if r.spec.RootVolume != nil {
 		options.ImageRef = ""
 	}
-	if o.spec.ConfigDrive {
+	if r.spec.ConfigDrive {
 		yes := true
 		options.ConfigDrive = &yes
 	}
 	var hints servers.SchedulerHintOptsBuilder
-	if o.serverGroup != "" {
-		hints = servers.SchedulerHintOpts{Group: o.serverGroup}
+	if r.serverGroup != "" {
+		hints = servers.SchedulerHintOpts{Group: r.serverGroup}
 	}
 	var create servers.CreateOptsBuilder = options
-	if o.spec.KeyPair != "" {
-		create = keypairs.CreateOptsExt{CreateOptsBuilder: options, KeyName: o.spec.KeyPair}
+	if r.spec.KeyPair != "" {
+		create = keypairs.CreateOptsExt{CreateOptsBuilder: options, KeyName: r.spec.KeyPair}
 	}
-	made, err := servers.Create(ctx, c.compute, create, hints).Extract()
+	created, err := servers.Create(ctx, c.compute, create, hints).Extract()
 	if err != nil {
-		return nil, creating(ctx, err, "create server "+o.name+" of flavor "+o.flavorName, serverField(err))
+		return nil, createError(ctx, err, "create server "+r.name+" of flavor "+r.flavorName, serverField(err))
 	}
-	// The answer has little more than the ID.
-	return &servers.Server{ID: made.ID, Name: o.name, Status: "BUILD", Metadata: options.Metadata,
-		AvailabilityZone: o.spec.AvailabilityZone, Flavor: map[string]any{"original_name": o.flavorName}}, nil
+	// The answer contains little more than the ID.
+	return &servers.Server{ID: created.ID, Name: r.name, Status: "BUILD", Metadata: options.Metadata,
+		AvailabilityZone: r.spec.AvailabilityZone, Flavor: map[string]any{"original_name": r.flavorName}}, nil
 }
 
-// devices are the server's disks. Nova wants the image's among them as soon as there is another.
-func (o *order) devices(volumes []string) []servers.BlockDevice {
+// blockDevices returns the server's disks. If there are volumes, Nova requires the disk from the image in the list,
+// too.
+func (r *serverRequest) blockDevices(volumes []string) []servers.BlockDevice {
 	var all []servers.BlockDevice
-	if o.spec.RootVolume == nil && len(volumes) > 0 {
-		all = append(all, servers.BlockDevice{SourceType: servers.SourceImage, UUID: o.image,
+	if r.spec.RootVolume == nil && len(volumes) > 0 {
+		all = append(all, servers.BlockDevice{SourceType: servers.SourceImage, UUID: r.image,
 			DestinationType: servers.DestinationLocal, DeleteOnTermination: true})
 	}
 	for i, id := range volumes {
 		device := servers.BlockDevice{SourceType: servers.SourceVolume, UUID: id,
 			DestinationType: servers.DestinationVolume, DeleteOnTermination: true, BootIndex: -1}
-		if i == 0 && o.spec.RootVolume != nil {
+		if i == 0 && r.spec.RootVolume != nil {
 			device.BootIndex = 0
 		}
 		all = append(all, device)

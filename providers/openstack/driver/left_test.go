@@ -14,8 +14,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// serving returns a client of a service that answers every deletion with a status and a body, and has nothing to list.
-func serving(t *testing.T, status int, body string) *gophercloud.ServiceClient {
+// newServiceClient returns a client of a service that answers every deletion with a status and a body. Its lists are
+// empty.
+func newServiceClient(t *testing.T, status int, body string) *gophercloud.ServiceClient {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -31,7 +32,7 @@ func serving(t *testing.T, status int, body string) *gophercloud.ServiceClient {
 }
 
 // Rule: remaining-parts-named.
-func TestVolumesThatCinderDoesNotDeleteAreNamedInItsWords(t *testing.T) {
+func TestRemainingVolumesContainCinderMessage(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		body   string
@@ -47,29 +48,31 @@ func TestVolumesThatCinderDoesNotDeleteAreNamedInItsWords(t *testing.T) {
 		"without a reason": {http.StatusConflict, "", volumes.Volume{ID: "v-3", Status: "backing-up"},
 			"volume v-3 (backing-up)"},
 		"accepted": {http.StatusAccepted, "", volumes.Volume{ID: "v-4", Status: "available"}, "volume v-4 (available)"},
-		"on its way": {http.StatusTeapot, "", volumes.Volume{ID: "v-5", Status: "deleting"},
+		"being deleted": {http.StatusTeapot, "", volumes.Volume{ID: "v-5", Status: "deleting"},
 			"volume v-5 (deleting)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := &clients{volume: serving(t, c.status, c.body)}
-			left, err := all.removeVolumes(t.Context(), []volumes.Volume{c.volume}, all.presence())
+			all := &clients{volume: newServiceClient(t, c.status, c.body)}
+			left, err := all.deleteVolumes(t.Context(), []volumes.Volume{c.volume}, all.newServerLookup())
 			if err != nil || !slices.Equal(left, []string{c.want}) {
 				t.Errorf("got %q, %v, want %q", left, err, c.want)
 			}
 		})
 	}
-	refused := &clients{volume: serving(t, http.StatusForbidden, `{"forbidden": {"message": "Policy doesn't allow it"}}`)}
-	_, err := refused.removeVolumes(t.Context(), []volumes.Volume{{ID: "v-1", Status: "available"}}, refused.presence())
+	refused := &clients{volume: newServiceClient(t, http.StatusForbidden,
+		`{"forbidden": {"message": "Policy doesn't allow it"}}`)}
+	_, err := refused.deleteVolumes(t.Context(), []volumes.Volume{{ID: "v-1", Status: "available"}},
+		refused.newServerLookup())
 	if provider.CodeOf(err) != provider.PermissionDenied {
 		t.Errorf("got %v, want %s", err, provider.PermissionDenied)
 	}
 }
 
 // Rule: remaining-parts-named.
-func TestPortsThatNeutronDoesNotDeleteAreNamedInItsWords(t *testing.T) {
-	all := &clients{network: serving(t, http.StatusConflict,
+func TestRemainingPortsContainNeutronMessage(t *testing.T) {
+	all := &clients{network: newServiceClient(t, http.StatusConflict,
 		`{"NeutronError": {"type": "PortInUse", "message": "Port p-1 is currently a parent port."}}`)}
-	left, err := all.removePorts(t.Context(), []ports.Port{{ID: "p-1"}}, all.presence())
+	left, err := all.deletePorts(t.Context(), []ports.Port{{ID: "p-1"}}, all.newServerLookup())
 	if want := "port p-1: Port p-1 is currently a parent port."; err != nil || !slices.Equal(left, []string{want}) {
 		t.Errorf("got %q, %v, want %q", left, err, want)
 	}

@@ -15,21 +15,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pageSize is how many entries a page has that List asks for. Services may give fewer.
+// pageSize is the number of entries that List requests for each page. Services may return fewer.
 const pageSize = 500
 
-// The kinds that List goes through. Servers come first, so that the parts of one that is made meanwhile are not taken
-// for those of none.
+// The kinds of objects that List returns, in this order. Servers come first, so that the parts of a server that is
+// created meanwhile do not count as leftovers.
 const (
 	kindServers = "servers"
 	kindPorts   = "ports"
 	kindVolumes = "volumes"
 )
 
-// List implements provider.Driver: the servers of the project, then the parts that belong to none.
+// List implements provider.Driver. It returns the servers of the project, and then the parts that belong to no
+// server.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
-		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: the cluster id is empty")
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: the cluster ID is empty")
 	}
 	c, err := d.clients(ctx, req.Class.Credentials, regionOf(req.Class.Spec))
 	if err != nil {
@@ -40,7 +41,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 		var ok bool
 		if kind, marker, ok = strings.Cut(req.Continue, " "); !ok || marker != "" && !idFormat.MatchString(marker) {
 			return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
-				"list servers: the page to continue with is none of this provider's")
+				"list servers: the continue token is not from this provider")
 		}
 	}
 	switch kind {
@@ -51,10 +52,11 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	case kindVolumes:
 		return c.volumePage(ctx, req.ClusterID, marker)
 	}
-	return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list servers: there is no kind %.16q", kind)
+	return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
+		"list servers: the continue token has an unknown kind %.16q", kind)
 }
 
-// ListScope implements provider.Scoper: List goes through the project of the credentials in a region.
+// ListScope implements provider.Scoper. List covers the project of the credentials in one region.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	region := regionOf(class.Spec)
 	if region == "" {
@@ -67,8 +69,8 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return "region " + region, nil
 }
 
-// Account implements provider.Accounter: it is the project at an identity service, by its ID or else its name, as the
-// credentials have it. An application credential does not tell its project.
+// Account implements provider.Accounter. The account is the identity service with the ID or the name of the project,
+// as in the credentials. It is empty for an application credential, which does not contain its project.
 func (d *Driver) Account(class provider.Class) (string, error) {
 	a, err := d.options.parse(class.Credentials)
 	if err != nil || a.auth.Scope == nil {
@@ -81,8 +83,9 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return service + " project " + cmp.Or(scope.DomainID, scope.DomainName) + "/" + scope.ProjectName, nil
 }
 
-// continueAt is where a list goes on: after the last entry of a page that is not the last one, else at the next kind.
-func continueAt(kind, last string, more bool) string {
+// continueToken returns the position after a page: after the page's last entry if the kind has more pages, otherwise
+// at the next kind. It is empty at the end.
+func continueToken(kind, last string, more bool) string {
 	switch {
 	case more && last != "":
 		return kind + " " + last
@@ -94,8 +97,8 @@ func continueAt(kind, last string, more bool) string {
 	return ""
 }
 
-// onePage reads one page of a list, and reports whether there are more.
-func onePage[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) (all []T,
+// readPage reads one page of a list, and reports whether there are more.
+func readPage[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) (all []T,
 	more bool, err error) {
 	err = pager.EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 		var err error
@@ -110,7 +113,7 @@ func onePage[T any](ctx context.Context, pager pagination.Pager, extract func(pa
 }
 
 func (c *clients) serverPage(ctx context.Context, cluster, marker string) (provider.ListPage, error) {
-	all, more, err := onePage(ctx, servers.List(c.compute, servers.ListOpts{Limit: pageSize, Marker: marker}),
+	all, more, err := readPage(ctx, servers.List(c.compute, servers.ListOpts{Limit: pageSize, Marker: marker}),
 		servers.ExtractServers)
 	if err != nil {
 		return provider.ListPage{}, translate(ctx, err, "list servers")
@@ -129,37 +132,37 @@ func (c *clients) serverPage(ctx context.Context, cluster, marker string) (provi
 		}
 		page.Instances = append(page.Instances, *in)
 	}
-	page.Continue = continueAt(kindServers, last, more)
+	page.Continue = continueToken(kindServers, last, more)
 	return page, nil
 }
 
 func (c *clients) portPage(ctx context.Context, cluster, marker string) (provider.ListPage, error) {
-	all, more, err := onePage(ctx, ports.List(c.network, ports.ListOpts{Limit: pageSize, Marker: marker}),
+	all, more, err := readPage(ctx, ports.List(c.network, ports.ListOpts{Limit: pageSize, Marker: marker}),
 		ports.ExtractPorts)
 	if err != nil {
 		return provider.ListPage{}, translate(ctx, err, "list ports")
 	}
-	page, last, seen, servers := provider.ListPage{}, "", map[string]bool{}, c.presence()
+	page, last, seen, lookup := provider.ListPage{}, "", map[string]bool{}, c.newServerLookup()
 	for i := range all {
 		p := &all[i]
 		last = p.ID
-		of, uid, key, ok := describedOwner(p.Description)
-		if !ok || of != cluster || seen[p.ID] {
+		owner, uid, key, ok := parseDescription(p.Description)
+		if !ok || owner != cluster || seen[p.ID] {
 			continue
 		}
 		seen[p.ID] = true
 		if p.DeviceID != "" {
-			has, err := servers.exists(ctx, p.DeviceID)
+			exists, err := lookup.exists(ctx, p.DeviceID)
 			if err != nil {
 				return provider.ListPage{}, err
 			}
-			if has {
+			if exists {
 				continue
 			}
 		}
-		page.Leftovers = append(page.Leftovers, leftover("port", p.ID, p.CreatedAt, of, uid, key))
+		page.Leftovers = append(page.Leftovers, leftover("port", p.ID, p.CreatedAt, owner, uid, key))
 	}
-	page.Continue = continueAt(kindPorts, last, more)
+	page.Continue = continueToken(kindPorts, last, more)
 	return page, nil
 }
 
@@ -167,12 +170,12 @@ func (c *clients) volumePage(ctx context.Context, cluster, marker string) (provi
 	if c.volume == nil {
 		return provider.ListPage{}, nil
 	}
-	all, more, err := onePage(ctx, volumes.List(c.volume, volumes.ListOpts{Limit: pageSize, Marker: marker}),
+	all, more, err := readPage(ctx, volumes.List(c.volume, volumes.ListOpts{Limit: pageSize, Marker: marker}),
 		volumes.ExtractVolumes)
 	if err != nil {
 		return provider.ListPage{}, translate(ctx, err, "list volumes")
 	}
-	page, last, seen, servers := provider.ListPage{}, "", map[string]bool{}, c.presence()
+	page, last, seen, lookup := provider.ListPage{}, "", map[string]bool{}, c.newServerLookup()
 	for i := range all {
 		v := &all[i]
 		last = v.ID
@@ -183,21 +186,21 @@ func (c *clients) volumePage(ctx context.Context, cluster, marker string) (provi
 		seen[v.ID] = true
 		used := false
 		for _, a := range v.Attachments {
-			has, err := servers.exists(ctx, a.ServerID)
+			exists, err := lookup.exists(ctx, a.ServerID)
 			if err != nil {
 				return provider.ListPage{}, err
 			}
-			used = used || has
+			used = used || exists
 		}
 		if !used {
 			page.Leftovers = append(page.Leftovers, leftover("volume", v.ID, v.CreatedAt, cluster,
 				types.UID(v.Metadata[provider.TagMachineUID]), v.Metadata[provider.TagMachine]))
 		}
 	}
-	page.Continue = continueAt(kindVolumes, last, more)
+	page.Continue = continueToken(kindVolumes, last, more)
 	return page, nil
 }
 
-func leftover(kind, id string, made time.Time, cluster string, uid types.UID, key string) provider.Leftover {
-	return provider.Leftover{ID: kind + "/" + id, LaunchTime: made, ClusterID: cluster, MachineUID: uid, MachineKey: key}
+func leftover(kind, id string, created time.Time, cluster string, uid types.UID, key string) provider.Leftover {
+	return provider.Leftover{ID: kind + "/" + id, LaunchTime: created, ClusterID: cluster, MachineUID: uid, MachineKey: key}
 }

@@ -12,69 +12,69 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// portsOf are all ports whose description names the owner, of whichever attempt.
+// portsOf returns all ports whose description contains the owner, for any attempt.
 func (c *clients) portsOf(ctx context.Context, own owner) ([]ports.Port, error) {
-	all, err := every(ctx, ports.List(c.network, ports.ListOpts{Description: own.description()}), ports.ExtractPorts)
+	all, err := allPages(ctx, ports.List(c.network, ports.ListOpts{Description: own.description()}), ports.ExtractPorts)
 	if err != nil {
 		return nil, translate(ctx, err, "list ports")
 	}
 	return all, nil
 }
 
-// makePort makes the port of a server that has none of that name.
-func (c *clients) makePort(ctx context.Context, o *order, i int) (string, error) {
-	p, name := o.spec.Ports[i], portName(o.name, i)
+// createPort creates a port of a server that has no port with this name.
+func (c *clients) createPort(ctx context.Context, r *serverRequest, i int) (string, error) {
+	p, name := r.spec.Ports[i], portName(r.name, i)
 	field := fmt.Sprintf("ports[%d]", i)
-	network, err := c.networkOf(ctx, field+".network", p.Network)
+	network, err := c.networkID(ctx, field+".network", p.Network)
 	if err != nil {
 		return "", err
 	}
-	plain := ports.CreateOpts{NetworkID: network, Name: name, Description: o.own.description()}
+	options := ports.CreateOpts{NetworkID: network, Name: name, Description: r.own.description()}
 	var addresses []ports.IP
 	for j, a := range p.FixedAddresses {
 		ip := ports.IP{IPAddress: a.Address}
 		if a.Subnet != "" {
 			at := fmt.Sprintf("%s.fixedAddresses[%d].subnet", field, j)
-			if ip.SubnetID, err = c.subnetOf(ctx, at, a.Subnet, network); err != nil {
+			if ip.SubnetID, err = c.subnetID(ctx, at, a.Subnet, network); err != nil {
 				return "", err
 			}
 		}
 		addresses = append(addresses, ip)
 	}
 	if addresses != nil {
-		plain.FixedIPs = addresses
+		options.FixedIPs = addresses
 	}
 	for _, pair := range p.AllowedAddressPairs {
-		plain.AllowedAddressPairs = append(plain.AllowedAddressPairs,
+		options.AllowedAddressPairs = append(options.AllowedAddressPairs,
 			ports.AddressPair{IPAddress: pair.Address, MACAddress: pair.MACAddress})
 	}
-	if open(p) {
-		plain.SecurityGroups = &[]string{}
-	} else if refs := o.spec.GroupsOf(p); len(refs) > 0 {
-		groups, err := c.groupsOf(ctx, groupsField(p, i), refs)
+	if unfiltered(p) {
+		options.SecurityGroups = &[]string{}
+	} else if refs := r.spec.GroupsOf(p); len(refs) > 0 {
+		groups, err := c.securityGroupIDs(ctx, groupsField(p, i), refs)
 		if err != nil {
 			return "", err
 		}
-		plain.SecurityGroups = &groups
+		options.SecurityGroups = &groups
 	}
-	var options ports.CreateOptsBuilder = plain
+	var builder ports.CreateOptsBuilder = options
 	if p.PortSecurity != nil {
-		options = portsecurity.PortCreateOptsExt{CreateOptsBuilder: options, PortSecurityEnabled: p.PortSecurity}
+		builder = portsecurity.PortCreateOptsExt{CreateOptsBuilder: builder, PortSecurityEnabled: p.PortSecurity}
 	}
 	if p.VNICType != "" {
-		options = portsbinding.CreateOptsExt{CreateOptsBuilder: options, VNICType: p.VNICType}
+		builder = portsbinding.CreateOptsExt{CreateOptsBuilder: builder, VNICType: p.VNICType}
 	}
-	made, err := ports.Create(ctx, c.network, options).Extract()
+	created, err := ports.Create(ctx, c.network, builder).Extract()
 	if err != nil {
-		return "", creating(ctx, err, "create port "+name, field)
+		return "", createError(ctx, err, "create port "+name, field)
 	}
-	return made.ID, nil
+	return created.ID, nil
 }
 
-// open reports whether a port has no port security, and so no security groups.
-func open(p machine.Port) bool { return p.PortSecurity != nil && !*p.PortSecurity }
+// unfiltered reports whether port security is disabled for a port. Such a port has no security groups.
+func unfiltered(p machine.Port) bool { return p.PortSecurity != nil && !*p.PortSecurity }
 
-// groupsField is the field that a port's security groups come from.
+// groupsField returns the field from which a port's security groups come.
 func groupsField(p machine.Port, i int) string {
 	if p.SecurityGroups != nil {
 		return fmt.Sprintf("ports[%d].securityGroups", i)
@@ -82,24 +82,24 @@ func groupsField(p machine.Port, i int) string {
 	return "securityGroups"
 }
 
-// makeTrunk makes a port the parent of a trunk, unless it is one.
-func (c *clients) makeTrunk(ctx context.Context, o *order, i int, port string) error {
-	there, err := c.trunksOf(ctx, port)
-	if err != nil || len(there) > 0 {
+// createTrunk makes a port the parent of a trunk, unless it has a trunk already.
+func (c *clients) createTrunk(ctx context.Context, r *serverRequest, i int, port string) error {
+	existing, err := c.trunksOf(ctx, port)
+	if err != nil || len(existing) > 0 {
 		return err
 	}
-	_, err = trunks.Create(ctx, c.network, trunks.CreateOpts{PortID: port, Name: portName(o.name, i),
-		Description: o.own.description()}).Extract()
+	_, err = trunks.Create(ctx, c.network, trunks.CreateOpts{PortID: port, Name: portName(r.name, i),
+		Description: r.own.description()}).Extract()
 	if err != nil {
-		return creating(ctx, err, "create trunk "+portName(o.name, i), fmt.Sprintf("ports[%d].trunk", i))
+		return createError(ctx, err, "create trunk "+portName(r.name, i), fmt.Sprintf("ports[%d].trunk", i))
 	}
 	return nil
 }
 
-// trunksOf are the trunks of a port. Where Neutron does not know trunks there are none.
+// trunksOf returns the trunks of a port. It returns none if Neutron does not support trunks.
 func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, error) {
-	all, err := every(ctx, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
-	if absent(err) {
+	all, err := allPages(ctx, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
+	if isAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -108,19 +108,19 @@ func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, er
 	return all, nil
 }
 
-// removePorts asks for the deletion of ports, except those that a server has, and returns what is left.
-func (c *clients) removePorts(ctx context.Context, all []ports.Port, servers *presence) (left []string, err error) {
+// deletePorts requests the deletion of ports, except those that a server uses, and returns what is left.
+func (c *clients) deletePorts(ctx context.Context, all []ports.Port, lookup *serverLookup) (left []string, err error) {
 	for i := range all {
 		p := &all[i]
 		if p.DeviceID != "" {
-			// A port may still name the server that it had.
-			if has, err := servers.exists(ctx, p.DeviceID); err != nil {
+			// A port may still contain the ID of a deleted server.
+			if exists, err := lookup.exists(ctx, p.DeviceID); err != nil {
 				return nil, err
-			} else if has {
+			} else if exists {
 				continue
 			}
 		}
-		refused, err := c.removePort(ctx, p.ID)
+		refused, err := c.deletePort(ctx, p.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -129,23 +129,23 @@ func (c *clients) removePorts(ctx context.Context, all []ports.Port, servers *pr
 	return left, nil
 }
 
-// removePort removes a port and its trunk. Absent is success. If the port is in use, the answer is returned, and the
-// next call tries again.
-func (c *clients) removePort(ctx context.Context, id string) (refused string, err error) {
+// deletePort deletes a port and its trunk. It succeeds if the port does not exist. If the port is in use, deletePort
+// returns OpenStack's answer, and the next call tries again.
+func (c *clients) deletePort(ctx context.Context, id string) (refused string, err error) {
 	err = ports.Delete(ctx, c.network, id).ExtractErr()
-	if err == nil || absent(err) {
+	if err == nil || isAbsent(err) {
 		return "", nil
 	}
-	if !conflicts(err) {
+	if !isConflict(err) {
 		return "", translate(ctx, err, "delete port "+id)
 	}
-	refused = inItsWords(err)
-	there, listErr := c.trunksOf(ctx, id)
+	refused = answerText(err)
+	existing, listErr := c.trunksOf(ctx, id)
 	if listErr != nil {
 		return "", listErr
 	}
-	for _, trunk := range there {
-		if err := trunks.Delete(ctx, c.network, trunk.ID).ExtractErr(); err != nil && !absent(err) && !conflicts(err) {
+	for _, trunk := range existing {
+		if err := trunks.Delete(ctx, c.network, trunk.ID).ExtractErr(); err != nil && !isAbsent(err) && !isConflict(err) {
 			return "", translate(ctx, err, "delete trunk "+trunk.ID)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// Update implements provider.Driver. Metadata, tags and security groups change while the server runs. All else is
-// another server.
+// Update implements provider.Driver. Metadata, tags and security groups change while the server runs. All other
+// changes require another server.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -42,13 +42,14 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	if err := c.mine(s, in, own); err != nil {
+	if err := c.checkOwner(s, in, own); err != nil {
 		return provider.UpdateResult{}, err
 	}
 	if in.State == provider.StateTerminating {
-		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update server %s: it is being deleted", s.ID)
+		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update server %s: the server is being deleted",
+			s.ID)
 	}
-	if reason := replacement(s, spec, req); reason != "" {
+	if reason := replacementReason(s, spec, req); reason != "" {
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: reason, Instance: in}, nil
 	}
 	if err := c.updateGroups(ctx, s, spec); err != nil {
@@ -57,52 +58,52 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err := c.updateTags(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
-	// The metadata come last: they record which tags and metadata are the specification's.
+	// Update the metadata last, because they record the metadata and tags of the specification.
 	if err := c.updateMetadata(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
 	return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: in}, nil
 }
 
-// replacement says why only another server will do, empty where this one will.
-func replacement(s *servers.Server, spec machine.Spec, req provider.UpdateRequest) string {
-	made, version := s.Metadata[metaSpec], s.Metadata[metaVersion]
+// replacementReason returns why the change requires another server. It is empty if the server can stay.
+func replacementReason(s *servers.Server, spec machine.Spec, req provider.UpdateRequest) string {
+	hash, version := s.Metadata[metaSpec], s.Metadata[metaVersion]
 	switch {
-	case made != "" && made != specHash(spec):
-		return "of a server only metadata, tags and security groups change in place"
+	case hash != "" && hash != specHash(spec):
+		return "only metadata, tags and security groups of a server can change in place"
 	case req.Version != "" && version != "" && version != req.Version:
-		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", version, req.Version)
+		return fmt.Sprintf("the kubelet was installed with version %.64s, but version %.64s is wanted", version, req.Version)
 	}
 	return ""
 }
 
-// updateMetadata gives the server the specification's metadata, and takes those that it had from an earlier one.
-// Metadata of others stay.
+// updateMetadata sets the specification's metadata on the server, and removes those from an earlier specification. It
+// does not change other metadata.
 func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	wanted := maps.Clone(spec.Metadata)
 	if wanted == nil {
 		wanted = map[string]string{}
 	}
-	own := map[string]string{metaNames: spec.MetadataNames(), metaTags: strings.Join(spec.SortedTags(), ",")}
-	var drop []string
-	for key, text := range own {
+	records := map[string]string{metaNames: spec.MetadataNames(), metaTags: strings.Join(spec.SortedTags(), ",")}
+	var removed []string
+	for key, text := range records {
 		if text != "" {
 			wanted[key] = text
 		} else if s.Metadata[key] != "" {
-			drop = append(drop, key)
+			removed = append(removed, key)
 		}
 	}
 	for name := range strings.SplitSeq(s.Metadata[metaNames], ",") {
-		if _, stays := spec.Metadata[name]; name != "" && !stays {
-			drop = append(drop, name)
+		if _, kept := spec.Metadata[name]; name != "" && !kept {
+			removed = append(removed, name)
 		}
 	}
 	attempted := "change the metadata of server " + s.ID
-	for _, name := range drop {
-		if _, there := s.Metadata[name]; !there {
+	for _, name := range removed {
+		if _, found := s.Metadata[name]; !found {
 			continue
 		}
-		if err := servers.DeleteMetadatum(ctx, c.compute, s.ID, name).ExtractErr(); err != nil && !absent(err) {
+		if err := servers.DeleteMetadatum(ctx, c.compute, s.ID, name).ExtractErr(); err != nil && !isAbsent(err) {
 			return translate(ctx, err, attempted)
 		}
 	}
@@ -116,23 +117,23 @@ func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec ma
 	return nil
 }
 
-// updateTags gives the server the specification's tags, and takes those that it had from an earlier one.
+// updateTags sets the specification's tags on the server, and removes those from an earlier specification.
 func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machine.Spec) error {
-	var has []string
+	var current []string
 	if s.Tags != nil {
-		has = *s.Tags
+		current = *s.Tags
 	}
 	attempted, wanted := "change the tags of server "+s.ID, spec.SortedTags()
 	for tag := range strings.SplitSeq(s.Metadata[metaTags], ",") {
-		if tag == "" || slices.Contains(wanted, tag) || !slices.Contains(has, tag) {
+		if tag == "" || slices.Contains(wanted, tag) || !slices.Contains(current, tag) {
 			continue
 		}
-		if err := tags.Delete(ctx, c.compute, s.ID, tag).ExtractErr(); err != nil && !absent(err) {
+		if err := tags.Delete(ctx, c.compute, s.ID, tag).ExtractErr(); err != nil && !isAbsent(err) {
 			return translate(ctx, err, attempted)
 		}
 	}
 	for _, tag := range wanted {
-		if slices.Contains(has, tag) {
+		if slices.Contains(current, tag) {
 			continue
 		}
 		if err := tags.Add(ctx, c.compute, s.ID, tag).ExtractErr(); err != nil {
@@ -142,33 +143,33 @@ func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machin
 	return nil
 }
 
-// updateGroups gives the ports that were made for the server their security groups. Ports of an adopted server, and
-// existing ones, are left as they are.
+// updateGroups sets the security groups of the ports that were created for the server. It does not change existing
+// ports and the ports of an adopted server.
 func (c *clients) updateGroups(ctx context.Context, s *servers.Server, spec machine.Spec) error {
-	all, err := every(ctx, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+	all, err := allPages(ctx, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 	if err != nil {
 		return translate(ctx, err, "list ports")
 	}
 	for i, p := range spec.Ports {
 		refs := spec.GroupsOf(p)
-		if p.Existing != "" || open(p) || len(refs) == 0 {
+		if p.Existing != "" || unfiltered(p) || len(refs) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(all, func(is ports.Port) bool { return is.Name == portName(s.Name, i) })
+		at := slices.IndexFunc(all, func(port ports.Port) bool { return port.Name == portName(s.Name, i) })
 		if at < 0 {
 			continue
 		}
-		wanted, err := c.groupsOf(ctx, groupsField(p, i), refs)
+		wanted, err := c.securityGroupIDs(ctx, groupsField(p, i), refs)
 		if err != nil {
 			return err
 		}
-		has := slices.Sorted(slices.Values(all[at].SecurityGroups))
-		if slices.Equal(has, wanted) {
+		current := slices.Sorted(slices.Values(all[at].SecurityGroups))
+		if slices.Equal(current, wanted) {
 			continue
 		}
 		_, err = ports.Update(ctx, c.network, all[at].ID, ports.UpdateOpts{SecurityGroups: &wanted}).Extract()
 		if err != nil {
-			return creating(ctx, err, "change the security groups of port "+all[at].ID, groupsField(p, i))
+			return createError(ctx, err, "change the security groups of port "+all[at].ID, groupsField(p, i))
 		}
 	}
 	return nil

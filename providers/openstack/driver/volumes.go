@@ -14,67 +14,66 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// wantedVolume is a volume to make for a server.
+// wantedVolume is a volume to create for a server.
 type wantedVolume struct {
 	name, field string
 	options     volumes.CreateOpts
 }
 
-// wantedVolumes are those of an order, the root volume first.
-func (o *order) wantedVolumes() []wantedVolume {
+// wantedVolumes returns the volumes of a server, the root volume first.
+func (r *serverRequest) wantedVolumes() []wantedVolume {
 	var all []wantedVolume
-	metadata := o.own.identity()
-	metadata[metaServer] = o.name
+	metadata := r.own.identity()
+	metadata[metaServer] = r.name
 	add := func(name, field string, v machine.Volume, image string) {
-		all = append(all, wantedVolume{name: volumeName(o.name, name), field: field, options: volumes.CreateOpts{
-			Name: volumeName(o.name, name), Size: int(v.SizeGiB), VolumeType: v.Type, AvailabilityZone: v.AvailabilityZone,
+		all = append(all, wantedVolume{name: volumeName(r.name, name), field: field, options: volumes.CreateOpts{
+			Name: volumeName(r.name, name), Size: int(v.SizeGiB), VolumeType: v.Type, AvailabilityZone: v.AvailabilityZone,
 			Metadata: metadata, ImageID: image,
 		}})
 	}
-	if root := o.spec.RootVolume; root != nil {
+	if root := r.spec.RootVolume; root != nil {
 		add(machine.RootVolumeName, "rootVolume", machine.Volume{SizeGiB: root.SizeGiB, Type: root.Type,
-			AvailabilityZone: root.AvailabilityZone}, o.image)
+			AvailabilityZone: root.AvailabilityZone}, r.image)
 	}
-	for i, v := range o.spec.Volumes {
+	for i, v := range r.spec.Volumes {
 		add(v.Name, fmt.Sprintf("volumes[%d]", i), v, "")
 	}
 	return all
 }
 
-// volumesOf are all volumes of an owner, of whichever attempt. Without Cinder there are none.
+// volumesOf returns all volumes of an owner, for any attempt. It returns none if the catalog does not contain Cinder.
 func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, error) {
 	if c.volume == nil {
 		return nil, nil
 	}
-	all, err := every(ctx, volumes.List(c.volume, volumes.ListOpts{Metadata: map[string]string{
+	all, err := allPages(ctx, volumes.List(c.volume, volumes.ListOpts{Metadata: map[string]string{
 		provider.TagMachineUID: string(own.machine.UID)}}), volumes.ExtractVolumes)
 	if err != nil {
 		return nil, translate(ctx, err, "list volumes")
 	}
-	// Metadata that a filter does not know it ignores.
+	// Cinder may ignore the filter.
 	return slices.DeleteFunc(all, func(v volumes.Volume) bool { return !own.owns(v.Metadata) }), nil
 }
 
-// volumePoll is how often a volume is asked about that is being made.
+// volumePoll is the interval between reads of a volume that is being created.
 const volumePoll = time.Second
 
-// readyVolumes makes the volumes of an order that are not there, and waits until all are available. It returns their
-// IDs.
-func (c *clients) readyVolumes(ctx context.Context, o *order) ([]string, error) {
-	wanted := o.wantedVolumes()
+// ensureVolumes creates missing volumes, and waits until all are available. It returns their IDs.
+func (c *clients) ensureVolumes(ctx context.Context, r *serverRequest) ([]string, error) {
+	wanted := r.wantedVolumes()
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	if err := c.needsVolumes(wanted[0].field); err != nil {
+	if err := c.requireVolumeService(wanted[0].field); err != nil {
 		return nil, err
 	}
-	there, err := c.volumesOf(ctx, o.own)
+	existing, err := c.volumesOf(ctx, r.own)
 	if err != nil {
 		return nil, err
 	}
 	ids := make([]string, len(wanted))
 	for i, w := range wanted {
-		for _, v := range there {
+		for _, v := range existing {
 			if v.Name == w.name && v.Status != "deleting" {
 				ids[i] = v.ID
 			}
@@ -82,11 +81,11 @@ func (c *clients) readyVolumes(ctx context.Context, o *order) ([]string, error) 
 		if ids[i] != "" {
 			continue
 		}
-		made, err := volumes.Create(ctx, c.volume, w.options, nil).Extract()
+		created, err := volumes.Create(ctx, c.volume, w.options, nil).Extract()
 		if err != nil {
-			return nil, creating(ctx, err, "create volume "+w.name, w.field)
+			return nil, createError(ctx, err, "create volume "+w.name, w.field)
 		}
-		ids[i] = made.ID
+		ids[i] = created.ID
 	}
 	for i, w := range wanted {
 		if err := c.awaitVolume(ctx, ids[i], w); err != nil {
@@ -96,58 +95,59 @@ func (c *clients) readyVolumes(ctx context.Context, o *order) ([]string, error) 
 	return ids, nil
 }
 
-// awaitVolume waits until a volume can be attached. One that cannot be made, or that an earlier creation of the server
-// has reserved and does not use, is removed: the next try makes another.
+// awaitVolume waits until a volume can be attached. It deletes the volume if its creation failed, or if it is
+// reserved for an earlier server that was not created. The next attempt creates another volume.
 func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) error {
 	attempted := "create volume " + w.name
 	for {
 		v, err := volumes.Get(ctx, c.volume, id).Extract()
-		if absent(err) {
-			return provider.Errorf(provider.Aborted, "%s: it is gone", attempted)
+		if isAbsent(err) {
+			return provider.Errorf(provider.Aborted, "%s: the volume was deleted", attempted)
 		}
 		if err != nil {
-			return creating(ctx, err, attempted, w.field)
+			return createError(ctx, err, attempted, w.field)
 		}
 		switch {
 		case v.Status == "available":
 			return nil
 		case strings.HasPrefix(v.Status, "error"):
-			if _, err := c.removeVolume(ctx, v); err != nil {
+			if _, err := c.deleteVolume(ctx, v); err != nil {
 				return err
 			}
-			return provider.Errorf(provider.Internal, "%s: Cinder could not make it (%s); another is made", attempted, v.Status)
+			return provider.Errorf(provider.Internal, "%s: Cinder could not create the volume (%s); it will be replaced",
+				attempted, v.Status)
 		case v.Status == "reserved", v.Status == "attaching", v.Status == "in-use", v.Status == "detaching":
-			if _, err := c.removeVolume(ctx, v); err != nil {
+			if _, err := c.deleteVolume(ctx, v); err != nil {
 				return err
 			}
-			return provider.Errorf(provider.Aborted, "%s: it is %s for a server that was not made; another is made", attempted,
-				v.Status)
+			return provider.Errorf(provider.Aborted,
+				"%s: the volume is %s for a server that was not created; it will be replaced", attempted, v.Status)
 		}
-		if err := pause(ctx, volumePoll); err != nil {
-			return translate(ctx, err, attempted+", which is "+v.Status)
+		if err := sleep(ctx, volumePoll); err != nil {
+			return translate(ctx, err, attempted+" with status "+v.Status)
 		}
 	}
 }
 
-// removeVolumes asks for the deletion of volumes, except those that a server has, and returns what is left.
-func (c *clients) removeVolumes(ctx context.Context, all []volumes.Volume, servers *presence) (left []string,
+// deleteVolumes requests the deletion of volumes, except those that a server uses, and returns what is left.
+func (c *clients) deleteVolumes(ctx context.Context, all []volumes.Volume, lookup *serverLookup) (left []string,
 	err error) {
 	for i := range all {
 		v := &all[i]
 		used := false
 		for _, a := range v.Attachments {
-			has, err := servers.exists(ctx, a.ServerID)
+			exists, err := lookup.exists(ctx, a.ServerID)
 			if err != nil {
 				return nil, err
 			}
-			used = used || has
+			used = used || exists
 		}
 		if used {
 			continue
 		}
 		refused := ""
 		if v.Status != "deleting" {
-			if refused, err = c.removeVolume(ctx, v); err != nil {
+			if refused, err = c.deleteVolume(ctx, v); err != nil {
 				return nil, err
 			}
 		}
@@ -156,34 +156,36 @@ func (c *clients) removeVolumes(ctx context.Context, all []volumes.Volume, serve
 	return left, nil
 }
 
-// removeVolume removes a volume that no server has. A creation of a server that Nova refused, or a server whose host
-// was lost, leaves it reserved or attached for ever: the attachments go first. If its state does not allow the deletion
-// now, such as while it has snapshots, the answer is returned, and the next call tries again.
-func (c *clients) removeVolume(ctx context.Context, v *volumes.Volume) (refused string, err error) {
+// deleteVolume deletes a volume that no server uses. If Nova refused a server, or the host of a server was lost, the
+// volume stays reserved or attached. Therefore deleteVolume deletes the attachments first. If the volume's state does
+// not allow the deletion now, for example because of snapshots, deleteVolume returns OpenStack's answer, and the next
+// call tries again.
+func (c *clients) deleteVolume(ctx context.Context, v *volumes.Volume) (refused string, err error) {
 	if v.Status != "available" && !strings.HasPrefix(v.Status, "error") {
-		all, err := every(ctx, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
+		all, err := allPages(ctx, attachments.List(c.volume, attachments.ListOpts{VolumeID: v.ID}),
 			attachments.ExtractAttachments)
 		if err != nil {
 			return "", translate(ctx, err, "list the attachments of volume "+v.ID)
 		}
 		for _, a := range all {
-			if err := attachments.Delete(ctx, c.volume, a.ID).ExtractErr(); err != nil && !absent(err) && !busy(err) {
+			if err := attachments.Delete(ctx, c.volume, a.ID).ExtractErr(); err != nil && !isAbsent(err) && !isBusy(err) {
 				return "", translate(ctx, err, "delete an attachment of volume "+v.ID)
 			}
 		}
 	}
 	err = volumes.Delete(ctx, c.volume, v.ID, volumes.DeleteOpts{}).ExtractErr()
 	switch {
-	case err == nil, absent(err):
+	case err == nil, isAbsent(err):
 		return "", nil
-	case busy(err):
-		return inItsWords(err), nil
+	case isBusy(err):
+		return answerText(err), nil
 	}
 	return "", translate(ctx, err, "delete volume "+v.ID)
 }
 
-// busy reports whether Cinder has answered that a volume's state does not allow it now: 400, or 409 since 2023.
-func busy(err error) bool {
+// isBusy reports whether Cinder answered that the state of a volume does not allow the call now. The status is 400,
+// or 409 since 2023.
+func isBusy(err error) bool {
 	a, ok := answerOf(err)
 	return ok && (a.status == 400 || a.status == 409)
 }

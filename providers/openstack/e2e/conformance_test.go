@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-// The driver is held to the suite with the real services behind it. What they cannot be made to do within seconds is
-// done by the transport in between.
+// The suite runs against the real services. The transport simulates the faults that they cannot produce within
+// seconds.
 func TestTheDriverConforms(t *testing.T) {
-	if !everything() && os.Getenv(configFile) == "" {
+	if !fullRun() && os.Getenv(configFile) == "" {
 		t.Skip("neither FULL nor " + configFile + " is set")
 	}
 	cloudsYAML := cloudsYAML(t)
@@ -34,7 +34,7 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 	member := open(t, cloudsYAML, "machinist")
 	admin := open(t, cloudsYAML, "admin")
-	member.leavesNothing(t)
+	member.checkLeavesNothing(t)
 	transport := &faulty.Transport{Base: httpapi.Transport()}
 	credentials := func(changes ...string) provider.Credentials {
 		text := strings.NewReplacer(changes...).Replace(string(raw))
@@ -50,7 +50,7 @@ func TestTheDriverConforms(t *testing.T) {
 		InvalidSpecs: []conformance.InvalidSpec{
 			{Name: "no flavor", Spec: sample.Spec("flavor", nil), Field: "flavor"},
 			{Name: "no port", Spec: sample.Spec("ports", []any{}), Field: "ports"},
-			{Name: "another's metadata", Spec: sample.Spec("metadata.machinist-cluster", "x"), Field: "metadata"},
+			{Name: "reserved metadata", Spec: sample.Spec("metadata.machinist-cluster", "x"), Field: "metadata"},
 		},
 		MalformedCredentials: []provider.Credentials{
 			provider.NewCredentials(map[string][]byte{"password": []byte("what is this")}),
@@ -74,11 +74,11 @@ func TestTheDriverConforms(t *testing.T) {
 				for key, value := range tags {
 					metadata[key] = value
 				}
-				return member.launch(ctx, fmt.Sprintf("another-%d", launched.Add(1)), metadata)
+				return member.createServer(ctx, fmt.Sprintf("another-%d", launched.Add(1)), metadata)
 			},
 			LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string,
 				func(context.Context) error, error) {
-				return member.launch(ctx, gone.NodeName, tags)
+				return member.createServer(ctx, gone.NodeName, tags)
 			},
 			Inject: func(ctx context.Context, f conformance.Fault) (func(), error) {
 				return inject(ctx, transport, member, admin, f)
@@ -88,7 +88,7 @@ func TestTheDriverConforms(t *testing.T) {
 	transport.Wait()
 }
 
-// inject makes the transport behave as a fault of the suite wants it.
+// inject adds a fault of the conformance suite. It returns a function that removes the fault.
 func inject(ctx context.Context, transport *faulty.Transport, member, admin project,
 	f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
@@ -100,7 +100,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 	var r faulty.Rule
 	switch f.Kind {
 	case conformance.LostCreate:
-		r.Lose = faulty.Call.MakesServer
+		r.Lose = faulty.Call.CreatesServer
 	case conformance.Unavailable:
 		r.Skip, r.Answer = f.Skip, every(unavailable)
 	case conformance.Throttled:
@@ -113,7 +113,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 		})
 	case conformance.Exhausted:
 		r.Answer = func(c faulty.Call) *http.Response {
-			if !c.MakesServer() {
+			if !c.CreatesServer() {
 				return nil
 			}
 			return faulty.ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
@@ -148,7 +148,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return unavailable()
 		}
 	case conformance.QuotaFreesLate:
-		// The parts of a server take longer to go than that.
+		// The parts of a server take longer to disappear.
 		r.QuotaFreesLate = f.For + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
@@ -162,13 +162,13 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return nil, err
 		}
 	case conformance.PartsRemain, conformance.UntaggedParts:
-		return func() {}, nil // Ports remain every time, and never have the tags that they are made with.
+		return func() {}, nil // Ports always remain, and never have the tags of the call that creates them.
 	case conformance.PartsGoneFirst:
 		return func() {}, member.dropParts(ctx, provider.TagCluster)
 	case conformance.OperationFails:
 		return func() {}, admin.failOperations(ctx, provider.TagCluster)
 	case conformance.PartsReserved:
-		return admin.noQuota(ctx, member.ID)
+		return admin.removeQuota(ctx, member.ID)
 	default:
 		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
 	}

@@ -25,11 +25,11 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// long is a fleet that runs, for a test that is too long for every day.
-func long(t *testing.T, o ...string) *openStack {
+// startFull returns a running fleet for a test that only runs with FULL.
+func startFull(t *testing.T, o ...string) *openStack {
 	t.Helper()
-	if !everything() {
-		t.Skip("FULL is not set")
+	if !fullRun() {
+		t.Skip("FULL=1 runs it")
 	}
 	out := start(t, stack.Options{ProviderArgs: o})
 	out.Apply()
@@ -41,7 +41,7 @@ func minutes(n int) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(n) * time.Minute}
 }
 
-// awaitReason waits until a condition of one of the machines is false with words in its reason or message.
+// awaitReason waits until a condition of a machine is not true and has the words in its reason or message.
 func (o *openStack) awaitReason(what, condition string, words ...string) {
 	o.Helper()
 	o.Await(what, func(all []v1beta1.Machine) bool {
@@ -62,8 +62,8 @@ func (o *openStack) awaitReason(what, condition string, words ...string) {
 	})
 }
 
-// servers is how many of the project's servers there are.
-func (o *openStack) servers() int {
+// serverCount returns the number of servers in the project.
+func (o *openStack) serverCount() int {
 	o.Helper()
 	all, err := serversOf(o.Context(), o.member)
 	if err != nil {
@@ -72,8 +72,9 @@ func (o *openStack) servers() int {
 	return len(all)
 }
 
-func TestAQuotaIsUsedUpAndFreed(t *testing.T) {
-	o := long(t)
+// The fleet waits while the quota is used up, and grows when the quota is raised.
+func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
+	o := startFull(t)
 	project := o.cloud.Seeded().ProjectID
 	limit := func(n int) {
 		t.Helper()
@@ -85,9 +86,9 @@ func TestAQuotaIsUsedUpAndFreed(t *testing.T) {
 	limit(fleet.Machines)
 	t.Cleanup(func() { limit(-1) })
 	o.Scale(fleet.Machines + 1)
-	o.awaitReason("a machine waits for the quota", v1beta1.ConditionLaunched, "ResourceExhausted")
-	if n := o.servers(); n != fleet.Machines {
-		t.Errorf("the project has %d servers", n)
+	o.awaitReason("a machine that waits for the quota", v1beta1.ConditionLaunched, "ResourceExhausted")
+	if n := o.serverCount(); n != fleet.Machines {
+		t.Errorf("the project has %d servers, want %d", n, fleet.Machines)
 	}
 	limit(-1)
 	o.RunningAre(fleet.Machines+1, examples.SmallClass)
@@ -95,14 +96,14 @@ func TestAQuotaIsUsedUpAndFreed(t *testing.T) {
 	o.Gone()
 }
 
-// A flavor for which no host has room is accepted by Nova; the server fails later. The fleet keeps what it has, and
-// comes back when the class does.
-func TestAFlavorThatFitsNoHost(t *testing.T) {
-	o := long(t)
+// Nova accepts a flavor for which no host has room, and the server fails later. The fleet keeps its machines, and
+// recovers when the class is changed back.
+func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
+	o := startFull(t)
 	before := o.Running(examples.SmallClass)
 	o.Create(o.Class(examples.SmallClass, "impossible", func(spec map[string]any) { spec["flavor"] = "impossible" }))
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "impossible" })
-	o.Await("a machine has failed for want of a host", func(all []v1beta1.Machine) bool {
+	o.Await("a machine for which no host has room", func(all []v1beta1.Machine) bool {
 		for i := range all {
 			for _, c := range all[i].Status.Conditions {
 				if strings.Contains(c.Message, "No valid host was found") {
@@ -115,15 +116,16 @@ func TestAFlavorThatFitsNoHost(t *testing.T) {
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.SmallClass })
 	after := o.Running(examples.SmallClass)
 	if same := fleet.Common(before, after); len(same) != fleet.Machines {
-		t.Errorf("of the machines that ran only %v were left alone", same)
+		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines)
 	}
 	o.Delete()
 	o.Gone()
 }
 
-// An image goes while volumes are made from it. The machines wait, with the image named, until the class does without.
-func TestAnImageIsDeletedBetweenCreateAndBoot(t *testing.T) {
-	o := long(t)
+// An image is deleted while volumes are created from it. The machines wait and name the image, until another class is
+// used.
+func TestMachinesWaitForDeletedImage(t *testing.T) {
+	o := startFull(t)
 	hidden := images.ImageVisibilityPrivate
 	image, err := images.Create(t.Context(), o.member.Image, images.CreateOpts{Name: "short-lived", DiskFormat: "raw",
 		ContainerFormat: "bare", Visibility: &hidden}).Extract()
@@ -143,7 +145,7 @@ func TestAnImageIsDeletedBetweenCreateAndBoot(t *testing.T) {
 		delete(spec, "volumes")
 	}))
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "short-lived" })
-	if err := o.member.await(t.Context(), "a volume is being made", func() (bool, error) {
+	if err := o.member.await(t.Context(), "a volume is being created", func() (bool, error) {
 		found, err := o.member.Resources(t.Context())
 		for _, r := range found {
 			if strings.HasPrefix(r, "volume/") {
@@ -161,16 +163,16 @@ func TestAnImageIsDeletedBetweenCreateAndBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Patience = 8 * time.Minute
-	o.awaitReason("the machines wait for the image", v1beta1.ConditionLaunched, "short-lived")
+	o.awaitReason("a machine that waits for the image", v1beta1.ConditionLaunched, "short-lived")
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.SmallClass })
 	o.Running(examples.SmallClass)
 	o.Delete()
 	o.Gone()
 }
 
-// A server in ERROR whose guest runs on is left alone; a server that somebody deletes is replaced.
-func TestAServerInErrorAndOneDeletedBehindOurBack(t *testing.T) {
-	o := long(t)
+// A server in ERROR whose guest keeps running is kept. A server that an administrator deletes is replaced.
+func TestOnlyDeletedServerIsReplaced(t *testing.T) {
+	o := startFull(t)
 	before := o.Running(examples.SmallClass)
 	erroneous := idOf(before[0].Spec.ProviderID)
 	if err := servers.ResetState(t.Context(), o.admin.Compute, erroneous, servers.StateError).ExtractErr(); err != nil {
@@ -179,7 +181,7 @@ func TestAServerInErrorAndOneDeletedBehindOurBack(t *testing.T) {
 	if err := servers.Delete(t.Context(), o.admin.Compute, idOf(before[1].Spec.ProviderID)).ExtractErr(); err != nil {
 		t.Fatal(err)
 	}
-	o.Await("the deleted server is replaced", func(all []v1beta1.Machine) bool {
+	o.Await("a replacement of the deleted server", func(all []v1beta1.Machine) bool {
 		running := 0
 		for i := range all {
 			if all[i].Status.Phase == v1beta1.MachineRunning && all[i].UID != before[1].UID {
@@ -190,16 +192,16 @@ func TestAServerInErrorAndOneDeletedBehindOurBack(t *testing.T) {
 	})
 	after := o.Running(examples.SmallClass)
 	if same := fleet.Common(before, after); len(same) != fleet.Machines-1 {
-		t.Errorf("of the machines that ran only %v were left alone", same)
+		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines-1)
 	}
 	o.Delete()
 	o.Gone()
 }
 
-// A provider that is killed again and again while it makes servers leaves no parts, and neither do parts of a machine
-// that is gone with its Machine object.
-func TestPartsThatAKilledProviderLeft(t *testing.T) {
-	o := long(t, "--orphan-check-period=5s", "--orphan-min-age=5s")
+// A provider that is repeatedly killed while it creates servers leaves no parts. Parts of a machine whose Machine
+// object no longer exists are deleted too.
+func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
+	o := startFull(t, "--orphan-check-period=5s", "--orphan-min-age=5s")
 	seeded := o.cloud.Seeded()
 	if _, err := ports.Create(t.Context(), o.member.Network, ports.CreateOpts{NetworkID: seeded.Networks["nodes"].ID,
 		Name: "dead-abcdefgh-port-0", Description: "machinist cluster=" + o.clusterID() +
@@ -216,12 +218,12 @@ func TestPartsThatAKilledProviderLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.member.await(t.Context(), "another part is made", func() (bool, error) {
+		if err := o.member.await(t.Context(), "another part is created", func() (bool, error) {
 			now, err := o.member.Resources(t.Context())
 			return len(now) > len(before), err
 		}); err != nil {
 			t.Log(err)
-			break // All are made.
+			break // All parts exist.
 		}
 		kills++
 		if err := o.Provider.Kill(); err != nil {
@@ -232,10 +234,10 @@ func TestPartsThatAKilledProviderLeft(t *testing.T) {
 		}
 	}
 	if kills == 0 {
-		t.Error("the provider was not killed: nothing is tested")
+		t.Error("the provider was never killed, so the test proves nothing")
 	}
 	all := o.Running("kills")
-	if err := o.member.await(t.Context(), "only the machines' parts are left", func() (bool, error) {
+	if err := o.member.await(t.Context(), "only the parts of the machines are left", func() (bool, error) {
 		now, err := o.member.Resources(t.Context())
 		return len(now) == len(all)*4, err
 	}); err != nil {
@@ -245,19 +247,20 @@ func TestPartsThatAKilledProviderLeft(t *testing.T) {
 	o.Gone()
 }
 
-// clusterID is the identity of the cluster that servers are tagged with.
+// clusterID returns the cluster ID in the metadata of the servers.
 func (o *openStack) clusterID() string {
 	o.Helper()
 	all, err := serversOf(o.Context(), o.member)
 	if err != nil || len(all) == 0 {
-		o.Fatal("no server: ", err)
+		o.Fatal("the project has no server: ", err)
 	}
 	return all[0].Metadata["machinist-cluster"]
 }
 
-// Tokens that Keystone takes back are asked for again; a credential that is gone is named, and another one mends it.
-func TestKeystoneTakesTokensAndCredentialsBack(t *testing.T) {
-	o := long(t)
+// The provider requests another token after Keystone revoked the old one. If the credential is invalid, machines
+// report this, and a valid credential fixes it.
+func TestFleetRecoversFromRevokedTokensAndCredentials(t *testing.T) {
+	o := startFull(t)
 	if err := o.cloud.RevokeTokens(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +278,7 @@ func TestKeystoneTakesTokensAndCredentialsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Scale(fleet.Machines + 2)
-	o.awaitReason("a machine waits for credentials", v1beta1.ConditionLaunched, "Unauthenticated")
+	o.awaitReason("a machine that waits for valid credentials", v1beta1.ConditionLaunched, "Unauthenticated")
 	good.ResourceVersion = ""
 	if err := o.Control.Update(t.Context(), good); err != nil {
 		t.Fatal(err)

@@ -23,50 +23,51 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// openStack is a whole Machinist on the shared cloud, for one test.
+// openStack is a complete Machinist on the shared cloud, for one test.
 type openStack struct {
 	*fleet.Fleet
 	cloud *openstack.Cloud
-	// member sees what the driver's credentials see, and admin all.
+	// member has the same permissions as the driver's credentials. admin is an administrator.
 	member, admin project
 }
 
-// start brings up a stack. At the end of the test the project has what it had before.
+// start starts a stack. At the end of the test, it checks that the project has the same resources as before.
 func start(t *testing.T, o stack.Options) *openStack {
 	t.Helper()
 	running := cloud(t)
 	out := &openStack{cloud: running, member: open(t, running.CloudsYAML(), "machinist"),
 		admin: open(t, running.CloudsYAML(), "admin")}
-	out.member.leavesNothing(t)
-	out.clientCountsNothing(t)
+	out.member.checkLeavesNothing(t)
+	out.checkClientListsNothing(t)
 	o.Backend = &backend.OpenStack{Running: running}
 	out.Fleet = fleet.Start(t, "../../../bin", o)
 	out.Patience = 4 * time.Minute
 	return out
 }
 
-// clientCountsNothing fails the test if, at its end, OpenStack's own client lists a server, a port or a volume.
-func (o *openStack) clientCountsNothing(t *testing.T) {
+// checkClientListsNothing fails the test if OpenStack's own client lists a server, a port or a volume at the end of
+// the test.
+func (o *openStack) checkClientListsNothing(t *testing.T) {
 	t.Cleanup(func() {
 		for _, kind := range []string{"server", "port", "volume"} {
 			var left []map[string]any
 			err := o.cloud.ClientJSON(context.WithoutCancel(t.Context()), &left, kind, "list")
 			if err != nil || len(left) > 0 {
-				t.Errorf("openstack %s list: %v, %v", kind, left, err)
+				t.Errorf("openstack %s list: got %v, %v, want none", kind, left, err)
 			}
 		}
 	})
 }
 
-func TestAFleetLivesAtOpenStack(t *testing.T) {
+func TestFleetLifecycle(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
 	first := o.Running(examples.SmallClass)
-	o.everyMachineHasItsParts(first, "m1.small", 0)
+	o.checkParts(first, "m1.small", 0)
 	for i := range first {
 		m := &first[i]
 		if m.Status.Instance == nil || !strings.HasPrefix(m.Status.Instance.Zone, "az-") || len(m.Status.Addresses) < 2 {
-			t.Errorf("machine %s is reported as %+v with the addresses %v", m.Name, m.Status.Instance, m.Status.Addresses)
+			t.Errorf("machine %s has the instance %+v and the addresses %v", m.Name, m.Status.Instance, m.Status.Addresses)
 		}
 	}
 	class := &v1beta1.MachineClass{}
@@ -75,25 +76,25 @@ func TestAFleetLivesAtOpenStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if memory := class.Status.Capacity.Memory(); memory.Value() != 512<<20-100<<20 {
-		t.Errorf("the capacity of the class is %v", class.Status.Capacity)
+		t.Errorf("got the capacity %v of the class, want that of the flavor", class.Status.Capacity)
 	}
 
-	t.Log("a providerSpec that is wrong is refused by the provider's webhook, with its field")
+	t.Log("the provider's webhook refuses an invalid providerSpec with its field")
 	wrong := o.Class(examples.LargeClass, "wrong", func(spec map[string]any) { spec["ports"] = []any{} })
 	if err := o.Control.Create(t.Context(), wrong); !apierrors.IsInvalid(err) ||
 		!strings.Contains(err.Error(), "spec.providerSpec.ports") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want Invalid with the field", err)
 	}
 
-	t.Log("another class is another server, which boots from a volume")
+	t.Log("another class requires other servers, which boot from a volume")
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
 	second := o.Running(examples.LargeClass)
-	o.everyMachineHasItsParts(second, "m1.medium", 2)
+	o.checkParts(second, "m1.medium", 2)
 	if remaining := fleet.Common(first, second); len(remaining) > 0 {
-		t.Errorf("machines %v had to be replaced", remaining)
+		t.Errorf("machines %v were kept, want replacements", remaining)
 	}
 
-	t.Log("other metadata, tags and security groups are put on the same servers, in place")
+	t.Log("metadata, tags and security groups change in place")
 	o.Create(o.Class(examples.LargeClass, "changed", func(spec map[string]any) {
 		spec["metadata"] = map[string]any{"team": "green"}
 		spec["tags"] = []any{"pool-b"}
@@ -105,7 +106,7 @@ func TestAFleetLivesAtOpenStack(t *testing.T) {
 	})
 	third := o.Running("changed")
 	if remaining := fleet.Common(second, third); len(remaining) != fleet.Machines {
-		t.Errorf("of the machines only %v were kept", remaining)
+		t.Errorf("only the machines %v were kept, want all", remaining)
 	}
 	groups := o.cloud.Seeded().SecurityGroups
 	for i := range third {
@@ -121,12 +122,12 @@ func TestAFleetLivesAtOpenStack(t *testing.T) {
 		}
 	}
 
-	t.Log("everything goes")
+	t.Log("the deletion of the fleet leaves nothing")
 	o.Delete()
 	o.Gone()
 }
 
-// server reads the server of a machine.
+// server returns the server of a machine.
 func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
 	o.Helper()
 	s, err := servers.Get(o.Context(), o.member.Compute, idOf(m.Spec.ProviderID)).Extract()
@@ -138,16 +139,15 @@ func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
 
 func (o *openStack) portsOf(server string) []ports.Port {
 	o.Helper()
-	of, err := backend.All(o.Context(), ports.List(o.member.Network, ports.ListOpts{DeviceID: server}), ports.ExtractPorts)
+	list, err := backend.All(o.Context(), ports.List(o.member.Network, ports.ListOpts{DeviceID: server}), ports.ExtractPorts)
 	if err != nil {
 		o.Fatal(err)
 	}
-	return of
+	return list
 }
 
-// everyMachineHasItsParts holds OpenStack to having what the machines are made of, under the names that nodes have, and
-// nothing else.
-func (o *openStack) everyMachineHasItsParts(all []v1beta1.Machine, flavor string, volumes int) {
+// checkParts checks that OpenStack has exactly the parts of the machines, with the names of their nodes.
+func (o *openStack) checkParts(all []v1beta1.Machine, flavor string, volumes int) {
 	o.Helper()
 	for i := range all {
 		s := o.server(&all[i])
@@ -156,8 +156,8 @@ func (o *openStack) everyMachineHasItsParts(all []v1beta1.Machine, flavor string
 			o.Errorf("the server of machine %s is %s of flavor %v with the metadata %v", all[i].Name, s.Name, s.Flavor,
 				s.Metadata)
 		}
-		if of := o.portsOf(s.ID); len(of) != 1 || of[0].Name != s.Name+"-port-0" {
-			o.Errorf("server %s has the ports %v", s.Name, of)
+		if ports := o.portsOf(s.ID); len(ports) != 1 || ports[0].Name != s.Name+"-port-0" {
+			o.Errorf("server %s has the ports %v", s.Name, ports)
 		}
 		if len(s.AttachedVolumes) != volumes {
 			o.Errorf("server %s has the volumes %v, want %d", s.Name, s.AttachedVolumes, volumes)

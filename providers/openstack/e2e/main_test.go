@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e holds the OpenStack provider to a real OpenStack, which hack/openstack unpacks and starts on this
-// machine.
+// Package e2e tests the OpenStack provider with a real OpenStack, which hack/openstack unpacks and starts on this
+// host.
 package e2e
 
 import (
@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/hack/openstack"
 )
 
-// shared is the cloud that all tests of the package use. It takes a minute to start.
+// shared contains the cloud of all tests in the package. It takes a minute to start.
 var shared struct {
 	once  sync.Once
 	cloud *openstack.Cloud
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// cloud returns the one that the package's tests share.
+// cloud returns the cloud that the tests of the package share.
 func cloud(t *testing.T) *openstack.Cloud {
 	t.Helper()
 	shared.once.Do(func() {
@@ -52,10 +52,10 @@ func cloud(t *testing.T) *openstack.Cloud {
 	return shared.cloud
 }
 
-// configFile names a clouds.yaml, as OpenStack's own client reads it.
+// configFile is the environment variable with the path of a clouds.yaml, as for OpenStack's own client.
 const configFile = "OS_CLIENT_CONFIG_FILE"
 
-// cloudsYAML describes the cloud that the driver is held to: the shared one, or that of configFile.
+// cloudsYAML returns the path of a clouds.yaml for the cloud under test: the cloud in configFile, or the shared one.
 func cloudsYAML(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv(configFile); path != "" {
@@ -64,5 +64,5 @@ func cloudsYAML(t *testing.T) string {
 	return cloud(t).CloudsYAML()
 }
 
-// everything reports whether the long tests are to run too.
-func everything() bool { return os.Getenv("FULL") != "" }
+// fullRun reports whether long tests run too.
+func fullRun() bool { return os.Getenv("FULL") != "" }

@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/backend"
 )
 
-// project is an account as others use it, past the driver.
+// project is a project as other users see it, independently of the driver.
 type project struct{ *backend.Project }
 
 func open(t *testing.T, cloudsYAML, cloud string) project {
@@ -36,8 +36,8 @@ func open(t *testing.T, cloudsYAML, cloud string) project {
 	return project{p}
 }
 
-// leavesNothing fails the test if, at its end, something is in the project that is not there now.
-func (p project) leavesNothing(t *testing.T) {
+// checkLeavesNothing fails the test if the project contains additional resources at the end of the test.
+func (p project) checkLeavesNothing(t *testing.T) {
 	t.Helper()
 	before, err := p.Resources(t.Context())
 	if err != nil {
@@ -47,12 +47,12 @@ func (p project) leavesNothing(t *testing.T) {
 		left, err := p.Resources(context.WithoutCancel(t.Context()))
 		left = slices.DeleteFunc(left, func(r string) bool { return slices.Contains(before, r) })
 		if err != nil || len(left) > 0 {
-			t.Errorf("in the project are left: %v, %v", left, err)
+			t.Errorf("the test left %v in the project, %v", left, err)
 		}
 	})
 }
 
-// flavor is the ID of a flavor.
+// flavor returns the ID of a flavor.
 func (p project) flavor(ctx context.Context, name string) (string, error) {
 	list, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	for _, f := range list {
@@ -60,11 +60,12 @@ func (p project) flavor(ctx context.Context, name string) (string, error) {
 			return f.ID, nil
 		}
 	}
-	return "", fmt.Errorf("no flavor is called %s: %w", name, err)
+	return "", fmt.Errorf("the flavor %s does not exist: %w", name, err)
 }
 
-// launch makes a server as somebody with a script does, and waits until it runs.
-func (p project) launch(ctx context.Context, name string, metadata map[string]string) (string,
+// createServer creates a server as another user would, and waits until it runs. It returns the provider ID and a
+// function that deletes the server.
+func (p project) createServer(ctx context.Context, name string, metadata map[string]string) (string,
 	func(context.Context) error, error) {
 	flavor, err := p.flavor(ctx, "m1.small")
 	if err != nil {
@@ -80,15 +81,15 @@ func (p project) launch(ctx context.Context, name string, metadata map[string]st
 	}
 	options := servers.CreateOpts{Name: name, FlavorRef: flavor, ImageRef: imageList[0].ID, Metadata: metadata,
 		Networks: []servers.Network{{UUID: networkList[0].ID}}}
-	made, err := servers.Create(ctx, p.Compute, options, nil).Extract()
+	created, err := servers.Create(ctx, p.Compute, options, nil).Extract()
 	if err != nil {
 		return "", nil, err
 	}
 	err = p.await(ctx, "the server runs", func() (bool, error) {
-		s, err := servers.Get(ctx, p.Compute, made.ID).Extract()
+		s, err := servers.Get(ctx, p.Compute, created.ID).Extract()
 		return err == nil && s.Status == "ACTIVE", err
 	})
-	return "openstack:///" + made.ID, func(ctx context.Context) error { return p.remove(ctx, made.ID) }, err
+	return "openstack:///" + created.ID, func(ctx context.Context) error { return p.remove(ctx, created.ID) }, err
 }
 
 // remove deletes a server and waits until it is gone.
@@ -103,7 +104,7 @@ func (p project) remove(ctx context.Context, id string) error {
 	return p.await(ctx, "the server is gone", gone)
 }
 
-// await asks again and again, a minute at most.
+// await calls done repeatedly until it returns true, for at most a minute.
 func (p project) await(ctx context.Context, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -116,13 +117,13 @@ func (p project) await(ctx context.Context, what string, done func() (bool, erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: not in a minute: %w", what, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("after a minute, the condition %q is not met: %w", what, errors.Join(ctx.Err(), err))
 		case <-ticker.C:
 		}
 	}
 }
 
-// tags are a server's metadata and tags.
+// tags returns a server's metadata and tags.
 func (p project) tags(ctx context.Context, providerID string) (map[string]string, error) {
 	s, err := servers.Get(ctx, p.Compute, idOf(providerID)).Extract()
 	if err != nil {
@@ -137,7 +138,7 @@ func (p project) tags(ctx context.Context, providerID string) (map[string]string
 	return out, nil
 }
 
-// dropParts removes the ports of servers whose metadata have a key.
+// dropParts deletes the ports of servers whose metadata have a key.
 func (p project) dropParts(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	if err != nil {
@@ -147,11 +148,11 @@ func (p project) dropParts(ctx context.Context, key string) error {
 		if s.Metadata[key] == "" {
 			continue
 		}
-		of, err := backend.All(ctx, ports.List(p.Network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+		portList, err := backend.All(ctx, ports.List(p.Network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 		if err != nil {
 			return err
 		}
-		for _, port := range of {
+		for _, port := range portList {
 			if err := ports.Delete(ctx, p.Network, port.ID).ExtractErr(); err != nil {
 				return err
 			}
@@ -160,8 +161,8 @@ func (p project) dropParts(ctx context.Context, key string) error {
 	return nil
 }
 
-// failOperations, of an administrator, puts servers whose metadata have a key into ERROR, as an operation does that
-// failed: their guests run on.
+// failOperations sets servers whose metadata have a key to ERROR, as after a failed operation. Their guests keep
+// running. It requires an administrator.
 func (p project) failOperations(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
 	if err != nil {
@@ -178,9 +179,9 @@ func (p project) failOperations(ctx context.Context, key string) error {
 	return nil
 }
 
-// noQuota, of an administrator, leaves a project without quota for servers until end is called. Nova refuses them
-// after it has reserved their volumes.
-func (p project) noQuota(ctx context.Context, id string) (end func(), err error) {
+// removeQuota sets the server quota of a project to zero until end is called. Nova then refuses servers after it has
+// reserved their volumes. It requires an administrator.
+func (p project) removeQuota(ctx context.Context, id string) (end func(), err error) {
 	limit := func(n int) error {
 		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()
 		return err
@@ -188,10 +189,10 @@ func (p project) noQuota(ctx context.Context, id string) (end func(), err error)
 	return func() { _ = limit(-1) }, limit(0)
 }
 
-// idOf is the last part of a provider ID.
+// idOf returns the last part of a provider ID.
 func idOf(providerID string) string { return providerID[strings.LastIndex(providerID, "/")+1:] }
 
-// serversOf are the project's servers.
+// serversOf returns the servers of a project.
 func serversOf(ctx context.Context, p project) ([]servers.Server, error) {
 	return backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 }

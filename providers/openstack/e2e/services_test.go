@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,25 +15,26 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// One service of each kind is killed while machines are made and deleted, and started again. Every machine that is
-// wanted runs afterwards, with the ones that ran before untouched, and nothing leaks.
-func TestAFleetSurvivesItsServices(t *testing.T) {
+// One service of each kind is killed while machines are created and deleted, and then started again. Afterwards,
+// every wanted machine runs, earlier machines are kept, and nothing leaks.
+func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
 	before := o.Running(examples.SmallClass)
-	// A server whose message is lost with RabbitMQ is built for ever: its machine is replaced when its time is over.
+	// If RabbitMQ loses the message for a server, the server stays in BUILD, and its machine is replaced after the
+	// creation timeout.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
 	kinds := [][]openstack.Service{
 		{openstack.Keystone}, {openstack.NovaAPI}, {openstack.Neutron}, {openstack.CinderAPI, openstack.CinderVolume},
 		{openstack.RabbitMQ}, {openstack.MariaDB},
 	}
-	if everything() {
+	if fullRun() {
 		kinds = append(kinds, []openstack.Service{openstack.Glance}, []openstack.Service{openstack.Placement},
 			[]openstack.Service{openstack.NovaConductor}, []openstack.Service{openstack.NovaScheduler})
 	}
 	n := int32(fleet.Machines)
 	for _, services := range kinds {
-		t.Logf("%v is killed", services)
+		t.Logf("kill %v", services)
 		for _, service := range services {
 			if err := o.cloud.Kill(service); err != nil {
 				t.Fatal(err)
@@ -42,7 +44,7 @@ func TestAFleetSurvivesItsServices(t *testing.T) {
 			n = fleet.Machines
 		}
 		o.Scale(n)
-		o.seen(n)
+		o.awaitMachines(n)
 		for _, service := range services {
 			if err := o.cloud.StartService(t.Context(), service); err != nil {
 				t.Fatal(err)
@@ -53,7 +55,7 @@ func TestAFleetSurvivesItsServices(t *testing.T) {
 		}
 		after := o.RunningAre(int(n), examples.SmallClass)
 		if same := fleet.Common(before, after); len(same) != min(len(before), len(after)) {
-			t.Errorf("of the machines that ran only %v were left alone", same)
+			t.Errorf("only the machines %v were kept, want %d", same, min(len(before), len(after)))
 		}
 		before = after
 	}
@@ -61,24 +63,24 @@ func TestAFleetSurvivesItsServices(t *testing.T) {
 	o.Gone()
 }
 
-// seen waits until the fleet has so many machines that are wanted, whatever their state.
-func (o *openStack) seen(n int32) {
+// awaitMachines waits until the fleet has a number of machines that are not being deleted, in any state.
+func (o *openStack) awaitMachines(n int32) {
 	o.Helper()
-	o.Await("the fleet's machines are declared", func(all []v1beta1.Machine) bool {
+	o.Await(fmt.Sprintf("%d machines", n), func(all []v1beta1.Machine) bool {
 		wanted := slices.DeleteFunc(slices.Clone(all), func(m v1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 		return len(wanted) == int(n)
 	})
 }
 
-// Neutron is gone for a whole minute while machines are made.
-func TestNeutronIsDownForAMinute(t *testing.T) {
-	o := long(t)
+// Neutron is down for a minute while machines are created.
+func TestFleetSurvivesOutageOfNeutron(t *testing.T) {
+	o := startFull(t)
 	if err := o.cloud.Kill(openstack.Neutron); err != nil {
 		t.Fatal(err)
 	}
 	o.Scale(fleet.Machines + 2)
-	o.awaitReason("the machines wait for Neutron", v1beta1.ConditionLaunched, "Unavailable")
-	<-time.After(time.Minute) // It is the minute that is tested.
+	o.awaitReason("a machine that waits for Neutron", v1beta1.ConditionLaunched, "Unavailable")
+	<-time.After(time.Minute) // The test requires an outage of a minute.
 	if err := o.cloud.StartService(t.Context(), openstack.Neutron); err != nil {
 		t.Fatal(err)
 	}
@@ -87,23 +89,23 @@ func TestNeutronIsDownForAMinute(t *testing.T) {
 	o.Gone()
 }
 
-// RabbitMQ loses what was on its way in the middle of 20 creations. A server that Nova has accepted and forgotten
-// stays in BUILD for ever: its machine is replaced when the time for its creation is over.
-func TestRabbitMQIsKilledInTheMiddleOfTwentyCreations(t *testing.T) {
-	o := long(t)
+// RabbitMQ loses the pending messages in the middle of 20 creations. A server that Nova has accepted and forgotten
+// stays in BUILD, and its machine is replaced after the creation timeout.
+func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
+	o := startFull(t)
 	o.Change(func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Timeouts.Creation = minutes(2)
 	})
 	o.Running(examples.SmallClass)
 	o.Scale(20)
-	o.Await("some of the machines have servers", func(all []v1beta1.Machine) bool {
-		with := 0
+	o.Await("some machines with servers", func(all []v1beta1.Machine) bool {
+		count := 0
 		for i := range all {
 			if all[i].Spec.ProviderID != "" {
-				with++
+				count++
 			}
 		}
-		return with >= 8
+		return count >= 8
 	})
 	if err := o.cloud.Restart(t.Context(), openstack.RabbitMQ); err != nil {
 		t.Fatal(err)
@@ -117,22 +119,22 @@ func TestRabbitMQIsKilledInTheMiddleOfTwentyCreations(t *testing.T) {
 	o.Gone()
 }
 
-// A host that is down keeps its servers, also one whose deletion Nova has accepted: it goes when the host is back.
-// Meanwhile its machine waits, and another one is made elsewhere.
-func TestAComputeHostIsDown(t *testing.T) {
-	o := long(t)
-	// A server that Nova gives to the host before it knows that the host is down stays in BUILD.
+// A host that is down keeps its servers. A server whose deletion Nova has accepted disappears when the host is back.
+// Until then, its machine waits, and a replacement is created on another host.
+func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
+	o := startFull(t)
+	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
 	o.Patience = 10 * time.Minute
 	all := o.Running(examples.SmallClass)
 	zone := o.server(&all[0]).AvailabilityZone
 	services := openstack.NovaCompute()
 	at := slices.IndexFunc(services, func(s openstack.Service) bool {
-		of, err := openstack.AvailabilityZone(s)
-		return err == nil && of == zone
+		hostZone, err := openstack.AvailabilityZone(s)
+		return err == nil && hostZone == zone
 	})
 	if at < 0 {
-		t.Fatalf("no host is in zone %q", zone)
+		t.Fatalf("zone %q has no host", zone)
 	}
 	if err := o.cloud.Kill(services[at]); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestAComputeHostIsDown(t *testing.T) {
 	if err := o.Control.Delete(t.Context(), &all[0]); err != nil {
 		t.Fatal(err)
 	}
-	o.Await("another machine runs", func(now []v1beta1.Machine) bool {
+	o.Await("another running machine", func(now []v1beta1.Machine) bool {
 		running := 0
 		for i := range now {
 			if now[i].Status.Phase == v1beta1.MachineRunning && now[i].DeletionTimestamp.IsZero() {
@@ -155,9 +157,9 @@ func TestAComputeHostIsDown(t *testing.T) {
 	if err := o.cloud.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rest := o.RunningAre(fleet.Machines, examples.SmallClass)
-	if same := fleet.Common(all, rest); len(same) != fleet.Machines-1 {
-		t.Errorf("of the machines that ran only %v were left alone", same)
+	remaining := o.RunningAre(fleet.Machines, examples.SmallClass)
+	if same := fleet.Common(all, remaining); len(same) != fleet.Machines-1 {
+		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines-1)
 	}
 	o.Delete()
 	o.Gone()

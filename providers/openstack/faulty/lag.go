@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// thing is a server, port or volume that a call has made, shown or deleted.
-type thing struct {
-	made, gone time.Time
-	// entry is how it was shown last.
+// resource is a server, port or volume that a call has created, shown or deleted.
+type resource struct {
+	created, deleted time.Time
+	// entry is the last representation of the resource.
 	entry map[string]any
 }
 
-// thing returns what is known of an ID. The caller has t.mu.
-func (t *Transport) thing(id string) *thing {
-	if t.things == nil {
-		t.things = map[string]*thing{}
+// resource returns the state of the resource with an ID. The caller holds t.mu.
+func (t *Transport) resource(id string) *resource {
+	if t.resources == nil {
+		t.resources = map[string]*resource{}
 	}
-	if t.things[id] == nil {
-		t.things[id] = &thing{}
+	if t.resources[id] == nil {
+		t.resources[id] = &resource{}
 	}
-	return t.things[id]
+	return t.resources[id]
 }
 
-// shown is how OpenStack's answer reaches the driver.
-func (t *Transport) shown(r *http.Request, call Call, rules []*rule, response *http.Response) (*http.Response, error) {
+// modifyResponse applies the rules to OpenStack's answer.
+func (t *Transport) modifyResponse(r *http.Request, call Call, rules []*rule,
+	response *http.Response) (*http.Response, error) {
 	var late Rule
 	for _, rule := range rules {
 		late.LateReads = max(late.LateReads, rule.LateReads)
@@ -40,9 +41,9 @@ func (t *Transport) shown(r *http.Request, call Call, rules []*rule, response *h
 		late.GoesBack = late.GoesBack || rule.GoesBack
 		late.Pad = max(late.Pad, rule.Pad)
 	}
-	made := call.Method == http.MethodPost && (call.MakesServer() || strings.HasSuffix(call.Path, "/ports") ||
+	creates := call.Method == http.MethodPost && (call.CreatesServer() || strings.HasSuffix(call.Path, "/ports") ||
 		strings.HasSuffix(call.Path, "/volumes"))
-	if made || call.server() != "" || call.list() != "" {
+	if creates || call.server() != "" || call.list() != "" {
 		raw, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil {
@@ -58,24 +59,25 @@ func (t *Transport) shown(r *http.Request, call Call, rules []*rule, response *h
 		response.Body = struct {
 			io.Reader
 			io.Closer
-		}{io.MultiReader(io.LimitReader(blank{}, late.Pad), response.Body), response.Body}
+		}{io.MultiReader(io.LimitReader(spaces{}, late.Pad), response.Body), response.Body}
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")
 	}
 	return response, nil
 }
 
-// blank is white space without end.
-type blank struct{}
+// spaces is an endless stream of spaces.
+type spaces struct{}
 
-func (blank) Read(p []byte) (int, error) {
+func (spaces) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = ' '
 	}
 	return len(p), nil
 }
 
-// change learns from an answer, and returns it as the rules show it; nil leaves it alone.
+// change records an answer, and returns its body as the rules require it. The result is nil if the body does not
+// change.
 func (t *Transport) change(query url.Values, call Call, late Rule, response *http.Response, raw []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,13 +89,13 @@ func (t *Transport) change(query url.Values, call Call, late Rule, response *htt
 	case call.Method == http.MethodPost && readable:
 		for _, entry := range body {
 			fields, _ := entry.(map[string]any)
-			if made, _ := fields["id"].(string); made != "" {
-				t.thing(made).made = time.Now()
+			if createdID, _ := fields["id"].(string); createdID != "" {
+				t.resource(createdID).created = time.Now()
 			}
 		}
 		return nil
 	case id != "" && call.Method == http.MethodGet && response.StatusCode == http.StatusNotFound:
-		return t.stillShown(id, late, response)
+		return t.keepDeleted(id, late, response)
 	case id != "" && call.Method == http.MethodGet && readable:
 		return t.server(id, late, response, body)
 	case call.list() != "" && readable:
@@ -109,17 +111,17 @@ func (t *Transport) change(query url.Values, call Call, late Rule, response *htt
 	return out
 }
 
-// stillShown shows a server that is gone as it was, for a while.
-func (t *Transport) stillShown(id string, late Rule, response *http.Response) []byte {
-	of := t.thing(id)
-	if of.gone.IsZero() {
-		of.gone = time.Now()
-		t.lastGone = of.gone
+// keepDeleted returns a deleted server as it was, for the time that the rules require.
+func (t *Transport) keepDeleted(id string, late Rule, response *http.Response) []byte {
+	state := t.resource(id)
+	if state.deleted.IsZero() {
+		state.deleted = time.Now()
+		t.lastDeleted = state.deleted
 	}
-	if of.entry == nil || time.Since(of.gone) >= late.LateReads {
+	if state.entry == nil || time.Since(state.deleted) >= late.LateReads {
 		return nil
 	}
-	out, err := json.Marshal(map[string]any{"server": of.entry})
+	out, err := json.Marshal(map[string]any{"server": state.entry})
 	if err != nil {
 		return nil
 	}
@@ -127,36 +129,36 @@ func (t *Transport) stillShown(id string, late Rule, response *http.Response) []
 	return out
 }
 
-// server shows one server, or that there is none yet.
+// server returns the representation of a server, or NotFound if reads do not return the server yet.
 func (t *Transport) server(id string, late Rule, response *http.Response, body map[string]any) []byte {
 	entry, _ := body["server"].(map[string]any)
 	if entry == nil {
 		return nil
 	}
-	of := t.thing(id)
-	if entry["OS-EXT-STS:task_state"] == nil || of.entry == nil {
-		of.entry = entry
+	state := t.resource(id)
+	if entry["OS-EXT-STS:task_state"] == nil || state.entry == nil {
+		state.entry = entry
 	}
-	if time.Since(of.made) < late.LateReads {
+	if time.Since(state.created) < late.LateReads {
 		response.StatusCode, response.Status = http.StatusNotFound, "404 Not Found"
 		out, _ := json.Marshal(map[string]any{"itemNotFound": map[string]any{"code": 404,
 			"message": "Instance could not be found."}})
 		return out
 	}
-	out, err := json.Marshal(map[string]any{"server": t.aged(entry, of, late)})
+	out, err := json.Marshal(map[string]any{"server": t.outdated(entry, state, late)})
 	if err != nil {
 		return nil
 	}
 	return out
 }
 
-// aged is an entry without its metadata while it is new, or in an earlier state.
-func (t *Transport) aged(entry map[string]any, of *thing, late Rule) map[string]any {
+// outdated returns an entry without its metadata if it is new, or in an earlier state.
+func (t *Transport) outdated(entry map[string]any, state *resource, late Rule) map[string]any {
 	out := make(map[string]any, len(entry))
 	for key, value := range entry {
 		out[key] = value
 	}
-	if time.Since(of.made) < late.LateMetadata {
+	if time.Since(state.created) < late.LateMetadata {
 		out["metadata"] = map[string]any{}
 	}
 	if late.GoesBack && t.answers%3 == 0 {
@@ -170,35 +172,36 @@ func (t *Transport) aged(entry map[string]any, of *thing, late Rule) map[string]
 	return out
 }
 
-// entries are those of a list as the rules show them.
+// entries returns the entries of a list as the rules require them.
 func (t *Transport) entries(query url.Values, kind string, late Rule, all []any) []any {
-	out := []any{} // An empty list is not null.
-	there := map[string]bool{}
-	for _, one := range all {
-		entry, _ := one.(map[string]any)
+	out := []any{} // An empty list must not be encoded as null.
+	listed := map[string]bool{}
+	for _, item := range all {
+		entry, _ := item.(map[string]any)
 		id, _ := entry["id"].(string)
-		of := t.thing(id)
-		there[id] = true
-		if time.Since(of.made) < late.LateLists {
+		state := t.resource(id)
+		listed[id] = true
+		if time.Since(state.created) < late.LateLists {
 			continue
 		}
 		if kind == "servers" {
-			entry = t.aged(entry, of, late)
+			entry = t.outdated(entry, state, late)
 		}
 		out = append(out, entry)
 	}
 	if kind == "servers" && late.LateLists > 0 && query.Get("marker") == "" {
 		pattern, err := regexp.Compile(query.Get("name"))
-		for id, of := range t.things {
-			name, _ := of.entry["name"].(string)
-			if err == nil && !there[id] && of.entry != nil && time.Since(of.gone) < late.LateLists && pattern.MatchString(name) {
-				out = append(out, of.entry)
+		for id, state := range t.resources {
+			name, _ := state.entry["name"].(string)
+			if err == nil && !listed[id] && state.entry != nil && time.Since(state.deleted) < late.LateLists &&
+				pattern.MatchString(name) {
+				out = append(out, state.entry)
 			}
 		}
 	}
 	if late.Unsteady && len(out) > 0 {
-		turn := t.answers % len(out)
-		out = append(append(out[turn:len(out):len(out)], out[:turn]...), out[turn])
+		offset := t.answers % len(out)
+		out = append(append(out[offset:len(out):len(out)], out[:offset]...), out[offset])
 	}
 	return out
 }

@@ -7,15 +7,15 @@ import (
 	"net/http"
 )
 
-// sent is how a request of the driver's reaches OpenStack.
-func sent(r *http.Request, call Call, rules []*rule) (*http.Request, error) {
+// modifyRequest applies the rules to a request of the driver.
+func modifyRequest(r *http.Request, call Call, rules []*rule) (*http.Request, error) {
 	for _, rule := range rules {
 		if rule.NoFilters && call.list() != "" {
 			r = unfiltered(r)
 		}
-		if rule.Flavor != "" && call.MakesServer() {
+		if rule.Flavor != "" && call.CreatesServer() {
 			var err error
-			if r, err = ofFlavor(r, rule.Flavor); err != nil {
+			if r, err = withFlavor(r, rule.Flavor); err != nil {
 				return nil, err
 			}
 		}
@@ -23,7 +23,7 @@ func sent(r *http.Request, call Call, rules []*rule) (*http.Request, error) {
 	return r, nil
 }
 
-// unfiltered asks for all entries of a list.
+// unfiltered returns a request for all entries of a list.
 func unfiltered(r *http.Request) *http.Request {
 	out, query := r.Clone(r.Context()), r.URL.Query()
 	for key := range query {
@@ -35,8 +35,8 @@ func unfiltered(r *http.Request) *http.Request {
 	return out
 }
 
-// ofFlavor asks for a server of another flavor.
-func ofFlavor(r *http.Request, flavor string) (*http.Request, error) {
+// withFlavor returns a request for a server with another flavor.
+func withFlavor(r *http.Request, flavor string) (*http.Request, error) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err

@@ -17,58 +17,59 @@ import (
 	"time"
 )
 
-// Rule is one way to fail or to lag.
+// Rule describes one kind of fault or lag.
 type Rule struct {
-	// Answer, where it is not nil, says what a call is answered with instead of OpenStack's answer. It returns nil for
-	// calls that it leaves alone.
+	// Answer, if it is not nil, returns the answer to a call instead of OpenStack's answer. It returns nil for calls to
+	// which the rule does not apply.
 	Answer func(Call) *http.Response
-	// Skip lets so many calls through first that Answer would answer.
+	// Skip is the number of calls that are forwarded first although Answer applies to them.
 	Skip int
-	// Lose loses the answer of a call that was carried out.
+	// Lose reports whether the answer of an executed call is lost.
 	Lose func(Call) bool
-	// Late carries the calls out this much after Answer has answered them; zero never does.
+	// Late is the time after which calls that Answer has answered are executed. If it is zero, they are never executed.
 	Late time.Duration
-	// Hang answers no call.
+	// Hang never answers a call.
 	Hang bool
-	// Pad puts so many bytes of white space before every answer: readers stop at the end of what they read for.
+	// Pad is the number of bytes of white space before every answer. They come first, because readers stop at the end of
+	// the JSON value.
 	Pad int64
 
-	// LateReads and LateLists are how far reads by ID, and lists, are behind. LateMetadata is for how long a new server is
+	// LateReads and LateLists are how far reads by ID, and lists, lag behind. LateMetadata is how long a new server is
 	// shown without metadata.
 	LateReads, LateLists, LateMetadata time.Duration
-	// Unsteady has lists repeat an entry, in another order each time.
+	// Unsteady makes lists repeat an entry, in another order each time.
 	Unsteady bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
-	// Flavor, where it is not empty, is the one that servers are made of instead of the one that was asked for.
+	// Flavor, if it is not empty, replaces the requested flavor of servers.
 	Flavor string
-	// NoFilters has lists return everything, whatever they were asked for.
+	// NoFilters makes lists ignore their filters.
 	NoFilters bool
-	// PartsInUse refuses to delete ports and volumes for so long after a server went.
+	// PartsInUse is how long after the deletion of a server the deletion of ports and volumes is refused.
 	PartsInUse time.Duration
-	// QuotaFreesLate refuses servers beyond those that are there; those that go count for so long.
+	// QuotaFreesLate limits the servers to the existing number. A deleted server counts for this time.
 	QuotaFreesLate time.Duration
 }
 
-// Call is a call of the driver's.
+// Call identifies a call of the driver.
 type Call struct {
 	Method string
-	// Path is that of the URL.
+	// Path is the path of the URL.
 	Path string
 }
 
 var serverPath = regexp.MustCompile(`/servers/([0-9a-f-]{36})$`)
 
-// Writes reports whether the call changes something at a service. Signing in does not.
+// Writes reports whether the call changes something. A sign-in does not.
 func (c Call) Writes() bool {
 	return c.Method != http.MethodGet && !c.SignsIn()
 }
 
-// SignsIn reports whether the call asks Keystone for a token.
+// SignsIn reports whether the call requests a token from Keystone.
 func (c Call) SignsIn() bool { return strings.HasSuffix(c.Path, "/auth/tokens") }
 
-// MakesServer reports whether the call asks for a server.
-func (c Call) MakesServer() bool {
+// CreatesServer reports whether the call creates a server.
+func (c Call) CreatesServer() bool {
 	return c.Method == http.MethodPost && strings.HasSuffix(c.Path, "/servers")
 }
 
@@ -78,7 +79,7 @@ func (c Call) deletesPart() bool {
 	return c.Method == http.MethodDelete && (strings.HasSuffix(dir, "/ports") || strings.HasSuffix(dir, "/volumes"))
 }
 
-// server is the ID of the server that the call is about, empty where it is about none.
+// server returns the ID of the server that the call is about. It is empty for other calls.
 func (c Call) server() string {
 	if found := serverPath.FindStringSubmatch(c.Path); found != nil {
 		return found[1]
@@ -86,7 +87,7 @@ func (c Call) server() string {
 	return ""
 }
 
-// list is the key under which the answer has a list, empty where the call asks for none that matters.
+// list returns the key of the list in the answer. It is empty for calls that do not list servers, volumes or ports.
 func (c Call) list() string {
 	if c.Method != http.MethodGet {
 		return ""
@@ -102,31 +103,31 @@ func (c Call) list() string {
 	return ""
 }
 
-// Transport is an http.RoundTripper that behaves by its rules. The zero value, with Base set, behaves well.
+// Transport is an http.RoundTripper that applies rules. Without rules, it only forwards calls. Base must be set.
 type Transport struct {
-	// Base carries the calls.
+	// Base executes the calls.
 	Base http.RoundTripper
 
-	mu      sync.Mutex
-	next    int
-	rules   map[int]*rule
-	things  map[string]*thing
-	answers int
-	// lastGone is when a server was last seen to be gone.
-	lastGone time.Time
-	late     sync.WaitGroup
+	mu        sync.Mutex
+	next      int
+	rules     map[int]*rule
+	resources map[string]*resource
+	answers   int
+	// lastDeleted is when the deletion of a server was last observed.
+	lastDeleted time.Time
+	late        sync.WaitGroup
 }
 
-// rule is a Rule with what it has seen.
+// rule is a Rule with its state.
 type rule struct {
 	Rule
 	skipped int
-	begun   time.Time
-	// made is how many servers were made since the rule began.
-	made int
+	started time.Time
+	// created is the number of servers that were created since the rule was added.
+	created int
 }
 
-// Inject adds a rule until end is called.
+// Inject adds a rule, which applies until end is called.
 func (t *Transport) Inject(r Rule) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +136,7 @@ func (t *Transport) Inject(r Rule) (end func()) {
 	}
 	id := t.next
 	t.next++
-	t.rules[id] = &rule{Rule: r, begun: time.Now()}
+	t.rules[id] = &rule{Rule: r, started: time.Now()}
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -143,10 +144,10 @@ func (t *Transport) Inject(r Rule) (end func()) {
 	}
 }
 
-// Wait returns when all that is done late is done.
+// Wait returns when all delayed calls have been executed.
 func (t *Transport) Wait() { t.late.Wait() }
 
-// current are the rules, the oldest first.
+// current returns the rules, the oldest first.
 func (t *Transport) current() []*rule {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +158,7 @@ func (t *Transport) current() []*rule {
 	return all
 }
 
-// errLost is what a call ends with whose answer was lost.
+// errLost is the error of a call whose answer was lost.
 var errLost = errors.New("the connection was closed before an answer came")
 
 // RoundTrip implements http.RoundTripper.
@@ -168,12 +169,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
-		response := t.answered(rule, call)
+		response := t.answerFor(rule, call)
 		if response == nil {
 			continue
 		}
 		if rule.Late > 0 {
-			if err := t.doLate(r, rule.Late); err != nil {
+			if err := t.executeLate(r, rule.Late); err != nil {
 				return nil, err
 			}
 		} else if r.Body != nil {
@@ -182,7 +183,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Request = r
 		return response, nil
 	}
-	r, err := sent(r, call, rules)
+	r, err := modifyRequest(r, call, rules)
 	if err != nil {
 		return nil, err
 	}
@@ -196,17 +197,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, errLost
 		}
 	}
-	return t.shown(r, call, rules, response)
+	return t.modifyResponse(r, call, rules, response)
 }
 
-// answered is what a rule answers a call with, nil where it lets it through.
-func (t *Transport) answered(r *rule, call Call) *http.Response {
+// answerFor returns the answer of a rule to a call. It is nil if the call is forwarded.
+func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.QuotaFreesLate > 0 {
 		return t.quota(r, call)
 	}
-	if r.PartsInUse > 0 && call.deletesPart() && time.Since(t.lastGone) < r.PartsInUse {
+	if r.PartsInUse > 0 && call.deletesPart() && time.Since(t.lastDeleted) < r.PartsInUse {
 		return ErrorAnswer(http.StatusConflict, "NeutronError", "Unable to complete operation: it is in use.")
 	}
 	if r.Answer == nil {
@@ -220,26 +221,26 @@ func (t *Transport) answered(r *rule, call Call) *http.Response {
 	return response
 }
 
-// quota refuses a server for which there is no quota: one is free for each that has been gone for long enough.
+// quota refuses a server if the quota is used up. A deleted server frees its quota after the time in the rule.
 func (t *Transport) quota(r *rule, call Call) *http.Response {
-	if !call.MakesServer() {
+	if !call.CreatesServer() {
 		return nil
 	}
-	free := -r.made
-	for _, of := range t.things {
-		if of.gone.After(r.begun) && time.Since(of.gone) > r.QuotaFreesLate {
+	free := -r.created
+	for _, of := range t.resources {
+		if of.deleted.After(r.started) && time.Since(of.deleted) > r.QuotaFreesLate {
 			free++
 		}
 	}
 	if free <= 0 {
 		return ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
 	}
-	r.made++
+	r.created++
 	return nil
 }
 
-// doLate carries a call out after a while, whatever becomes of who made it.
-func (t *Transport) doLate(r *http.Request, after time.Duration) error {
+// executeLate executes a call later, even if its caller has canceled it by then.
+func (t *Transport) executeLate(r *http.Request, after time.Duration) error {
 	var body []byte
 	if r.Body != nil {
 		var err error
@@ -260,7 +261,8 @@ func (t *Transport) doLate(r *http.Request, after time.Duration) error {
 	return nil
 }
 
-// ErrorAnswer is an answer as OpenStack's services write their errors, with headers as pairs of names and values.
+// ErrorAnswer returns an error response in the format of OpenStack's services. The headers are pairs of names and
+// values.
 func ErrorAnswer(status int, key, message string, headers ...string) *http.Response {
 	raw, _ := json.Marshal(map[string]any{key: map[string]any{"code": status, "message": message}}) // Never fails.
 	response := &http.Response{

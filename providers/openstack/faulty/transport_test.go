@@ -13,7 +13,7 @@ import (
 
 const id = "1a111111-2222-4333-8444-555555555555"
 
-// nova answers as little as the rules need.
+// nova is a server with the few endpoints that the tests need.
 type nova struct {
 	server *httptest.Server
 	bodies chan string
@@ -47,7 +47,7 @@ func (n *nova) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call returns the status and the answer, or the error.
+// call returns the status and the body of the answer, or the error.
 func (n *nova) call(t *testing.T, transport *Transport, method, path, body string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, n.server.URL+path, strings.NewReader(body))
@@ -66,61 +66,61 @@ func (n *nova) call(t *testing.T, transport *Transport, method, path, body strin
 	return fmt.Sprintf("%d %s", response.StatusCode, raw)
 }
 
-func TestEachRuleDoesWhatItIsFor(t *testing.T) {
+func TestRulesChangeAnswers(t *testing.T) {
 	const create, read, list = "/servers", "/servers/" + id, "/servers/detail"
 	refuse := func(Call) *http.Response { return ErrorAnswer(503, "serviceUnavailable", "busy", "Retry-After", "7") }
 	for name, test := range map[string]struct {
 		rule         Rule
 		method, path string
-		want         string // part of the answer
+		want         string // Part of the answer.
 	}{
-		"refused":           {Rule{Answer: refuse}, "GET", read, `503 {"serviceUnavailable"`},
-		"the first is let":  {Rule{Answer: refuse, Skip: 1}, "GET", read, `200 {"server"`},
-		"lost":              {Rule{Lose: Call.MakesServer}, "POST", create, "before an answer came"},
-		"others are not":    {Rule{Lose: Call.MakesServer}, "GET", read, `200 {"server"`},
-		"a new one unknown": {Rule{LateReads: time.Hour}, "GET", read, "404"},
-		"a new one unshown": {Rule{LateLists: time.Hour}, "GET", list, `{"servers":[]}`},
-		"no metadata yet":   {Rule{LateMetadata: time.Hour}, "GET", read, `"metadata":{}`},
-		"twice":             {Rule{Unsteady: true}, "GET", list, `"a","status":"ACTIVE"},{"id"`},
-		"no filter":         {Rule{NoFilters: true}, "GET", list + "?name=^b", `"name":"a"`},
-		"a filter":          {Rule{}, "GET", list + "?name=^b", `{"servers":[]}`},
-		"no quota":          {Rule{QuotaFreesLate: time.Hour}, "POST", create, "403"},
+		"refused":                          {Rule{Answer: refuse}, "GET", read, `503 {"serviceUnavailable"`},
+		"first call is forwarded":          {Rule{Answer: refuse, Skip: 1}, "GET", read, `200 {"server"`},
+		"answer is lost":                   {Rule{Lose: Call.CreatesServer}, "POST", create, "before an answer came"},
+		"answer of other call is not lost": {Rule{Lose: Call.CreatesServer}, "GET", read, `200 {"server"`},
+		"read of new server":               {Rule{LateReads: time.Hour}, "GET", read, "404"},
+		"list without new server":          {Rule{LateLists: time.Hour}, "GET", list, `{"servers":[]}`},
+		"new server without metadata":      {Rule{LateMetadata: time.Hour}, "GET", read, `"metadata":{}`},
+		"repeated entry":                   {Rule{Unsteady: true}, "GET", list, `"a","status":"ACTIVE"},{"id"`},
+		"ignored filter":                   {Rule{NoFilters: true}, "GET", list + "?name=^b", `"name":"a"`},
+		"applied filter":                   {Rule{}, "GET", list + "?name=^b", `{"servers":[]}`},
+		"quota used up":                    {Rule{QuotaFreesLate: time.Hour}, "POST", create, "403"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, transport := newNova(t)
-			n.call(t, transport, "POST", create, "{}") // The server is new.
+			n.call(t, transport, "POST", create, "{}") // This records the server as new.
 			end := transport.Inject(test.rule)
 			if got := n.call(t, transport, test.method, test.path, "{}"); !strings.Contains(got, test.want) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 			end()
 			if got := n.call(t, transport, "GET", read, ""); !strings.HasPrefix(got, `200 {"server"`) || !strings.Contains(got, `"k":"v"`) {
-				t.Errorf("afterwards: %s", got)
+				t.Errorf("after the rule was removed: got %s", got)
 			}
 		})
 	}
 }
 
-func TestWhatIsGoneIsShownForAWhile(t *testing.T) {
+func TestDeletedServerIsShownForSomeTime(t *testing.T) {
 	n, transport := newNova(t)
 	n.call(t, transport, "GET", "/servers/"+id, "")
 	n.gone = true
 	end := transport.Inject(Rule{LateReads: time.Hour, LateLists: time.Hour, PartsInUse: time.Hour})
 	for _, path := range []string{"/servers/" + id, "/servers/detail"} {
 		if got := n.call(t, transport, "GET", path, ""); !strings.Contains(got, `"status":"ACTIVE"`) {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("%s: got %s, want the deleted server", path, got)
 		}
 	}
 	if got := n.call(t, transport, "DELETE", "/ports/1", ""); !strings.HasPrefix(got, "409") {
-		t.Errorf("its port is deleted: %s", got)
+		t.Errorf("deletion of a port: got %s, want 409", got)
 	}
 	end()
 	if got := n.call(t, transport, "GET", "/servers/"+id, ""); !strings.HasPrefix(got, "404") {
-		t.Errorf("afterwards: %s", got)
+		t.Errorf("after the rule was removed: got %s", got)
 	}
 }
 
-func TestACallIsDoneLateAndOfAnotherFlavor(t *testing.T) {
+func TestCallIsExecutedLateAndWithOtherFlavor(t *testing.T) {
 	n, transport := newNova(t)
 	transport.Inject(Rule{Late: time.Millisecond, Answer: func(c Call) *http.Response {
 		if !c.Writes() {
@@ -129,16 +129,16 @@ func TestACallIsDoneLateAndOfAnotherFlavor(t *testing.T) {
 		return ErrorAnswer(504, "gatewayTimeout", "late")
 	}})
 	if got := n.call(t, transport, "POST", "/servers", `{"server":{"flavorRef":"a"}}`); !strings.HasPrefix(got, "504") {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want 504", got)
 	}
 	transport.Wait()
 	if got := <-n.bodies; got != `POST {"server":{"flavorRef":"a"}}` {
-		t.Errorf("what was done late is %s", got)
+		t.Errorf("got the delayed call %s", got)
 	}
 	other := &Transport{Base: http.DefaultTransport}
 	other.Inject(Rule{Flavor: "b"})
 	n.call(t, other, "POST", "/servers", `{"server":{"flavorRef":"a"}}`)
 	if got := <-n.bodies; got != `POST {"server":{"flavorRef":"b"}}` {
-		t.Errorf("what was asked for is %s", got)
+		t.Errorf("got the call %s, want flavor b", got)
 	}
 }

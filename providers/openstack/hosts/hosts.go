@@ -1,5 +1,5 @@
-// Package hosts plays the guests of an OpenStack whose hypervisors are fake: for each server that runs it reads the
-// user data from the metadata service, as the server's guest would, and joins the cluster that they name.
+// Package hosts simulates the guests of an OpenStack whose hypervisors are fake. For each running server, it reads
+// the user data from the metadata service, as the server's guest would. It then joins the cluster in the user data.
 package hosts
 
 import (
@@ -24,35 +24,36 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// Options say whose guests are played.
+// Options configures a Simulator.
 type Options struct {
-	// Compute is an administrator's client of Nova.
+	// Compute is a client of Nova for an administrator.
 	Compute *gophercloud.ServiceClient
-	// Region is written on the nodes.
+	// Region is the region of the nodes, for their label.
 	Region string
-	// MetadataURL is Nova's metadata service, and MetadataSecret what a proxy in front of it signs the servers' IDs with.
+	// MetadataURL is the URL of Nova's metadata service. MetadataSecret is the secret with which a proxy in front of the
+	// service signs the IDs of servers.
 	MetadataURL, MetadataSecret string
 }
 
-// poll is how often the servers are listed: nothing announces them.
+// poll is the interval between lists of the servers, because Nova does not announce changes.
 const poll = 500 * time.Millisecond
 
-// maxAnswerBytes bounds what is read of an answer of the metadata service.
+// maxAnswerBytes limits how much of an answer of the metadata service is read.
 const maxAnswerBytes = 1 << 20
 
-// Player plays the guests until Close.
-type Player struct {
+// Simulator simulates the guests until Close.
+type Simulator struct {
 	options Options
 	fleet   *host.Fleet
 	stop    context.CancelFunc
 	done    chan struct{}
 
 	mu sync.Mutex
-	// guests are those of servers that were seen running, by the server's ID.
+	// guests contains the guests of servers that were seen running, by the server's ID.
 	guests map[string]*guest
 }
 
-// guest is what is known of one server's guest.
+// guest is the state of a server's guest.
 type guest struct {
 	number  int
 	running bool
@@ -60,35 +61,35 @@ type guest struct {
 	disk    host.Disk
 }
 
-// Start begins to play.
-func Start(o Options) *Player {
+// Start starts the simulation.
+func Start(o Options) *Simulator {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Player{options: o, fleet: host.NewFleet(clock.RealClock{}), stop: stop, done: make(chan struct{}),
+	p := &Simulator{options: o, fleet: host.NewFleet(clock.RealClock{}), stop: stop, done: make(chan struct{}),
 		guests: map[string]*guest{}}
 	go p.run(ctx)
 	return p
 }
 
-// Close switches all guests off.
-func (p *Player) Close() {
+// Close stops all guests.
+func (p *Simulator) Close() {
 	p.stop()
 	<-p.done
 	p.fleet.Close()
 }
 
-// Played is how many servers have had a guest.
-func (p *Player) Played() int {
+// Booted returns how many servers have had a guest.
+func (p *Simulator) Booted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.guests)
 }
 
-func (p *Player) run(ctx context.Context) {
+func (p *Simulator) run(ctx context.Context) {
 	defer close(p.done)
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for {
-		// Where services do not serve, a guest that runs goes on.
+		// While the services are unavailable, running guests continue to run.
 		_ = p.reconcile(ctx)
 		select {
 		case <-ticker.C:
@@ -98,8 +99,8 @@ func (p *Player) run(ctx context.Context) {
 	}
 }
 
-// reconcile switches on the guests of servers that run, and off all others.
-func (p *Player) reconcile(ctx context.Context) error {
+// reconcile starts the guests of running servers, and stops all others.
+func (p *Simulator) reconcile(ctx context.Context) error {
 	page, err := servers.List(p.options.Compute, servers.ListOpts{AllTenants: true}).AllPages(ctx)
 	if err != nil {
 		return err
@@ -108,14 +109,14 @@ func (p *Player) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := map[string]bool{}
+	running := map[string]bool{}
 	for i := range all {
 		s := &all[i]
 		if s.Status != "ACTIVE" && (s.Status != "ERROR" || s.PowerState != servers.RUNNING) {
 			continue
 		}
-		runs[s.ID] = true
-		if !p.isOn(s.ID) {
+		running[s.ID] = true
+		if !p.isRunning(s.ID) {
 			if err := p.boot(ctx, s); err != nil {
 				return err
 			}
@@ -124,7 +125,7 @@ func (p *Player) reconcile(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, g := range p.guests {
-		if g.running && !runs[id] {
+		if g.running && !running[id] {
 			g.running = false
 			p.fleet.Stop(id)
 		}
@@ -132,15 +133,15 @@ func (p *Player) reconcile(ctx context.Context) error {
 	return nil
 }
 
-func (p *Player) isOn(id string) bool {
+func (p *Simulator) isRunning(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.guests[id]
 	return g != nil && g.running
 }
 
-// boot switches a server's guest on.
-func (p *Player) boot(ctx context.Context, s *servers.Server) error {
+// boot starts the guest of a server.
+func (p *Simulator) boot(ctx context.Context, s *servers.Server) error {
 	userData, err := p.metadata(ctx, s, "user_data")
 	if err != nil {
 		return err
@@ -149,13 +150,13 @@ func (p *Player) boot(ctx context.Context, s *servers.Server) error {
 	if err != nil {
 		return err
 	}
-	var about struct {
+	var document struct {
 		Hostname string `json:"hostname"`
 	}
-	if err := json.Unmarshal(raw, &about); err != nil {
+	if err := json.Unmarshal(raw, &document); err != nil {
 		return fmt.Errorf("read the metadata of server %s: %w", s.ID, err)
 	}
-	hostname, _, _ := strings.Cut(about.Hostname, ".")
+	hostname, _, _ := strings.Cut(document.Hostname, ".")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.guests[s.ID]
@@ -167,16 +168,17 @@ func (p *Player) boot(ctx context.Context, s *servers.Server) error {
 	g.boots++
 	p.fleet.Start(host.Spec{
 		ID: s.ID, ProviderID: "openstack:///" + s.ID, Hostname: hostname, Region: p.options.Region, Zone: s.AvailabilityZone,
-		Type: typeOf(s.Flavor), Image: simcloud.Image{Name: "openstack"}, Address: addressOf(s),
+		Type: instanceType(s.Flavor), Image: simcloud.Image{Name: "openstack"}, Address: addressOf(s),
 		PodNet:   netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 + byte(g.number>>8&0x3f), byte(g.number), 0}), 24),
 		UserData: userData, Boots: g.boots, Disk: g.disk,
-	}, reporter{player: p, guest: g})
+	}, diskKeeper{simulator: p, guest: g})
 	return nil
 }
 
-// metadata reads one document of the metadata service as the server's guest. A server without user data has none.
+// metadata reads a document from the metadata service as the server's guest. A server without user data has no such
+// document.
 // https://docs.openstack.org/nova/latest/user/metadata.html
-func (p *Player) metadata(ctx context.Context, s *servers.Server, document string) ([]byte, error) {
+func (p *Simulator) metadata(ctx context.Context, s *servers.Server, document string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		strings.TrimRight(p.options.MetadataURL, "/")+"/openstack/latest/"+document, nil)
 	if err != nil {
@@ -202,8 +204,8 @@ func (p *Player) metadata(ctx context.Context, s *servers.Server, document strin
 	return nil, fmt.Errorf("read %s of server %s: %s", document, s.ID, response.Status)
 }
 
-// typeOf reads the flavor as a server has it.
-func typeOf(flavor map[string]any) simcloud.InstanceType {
+// instanceType converts the flavor of a server.
+func instanceType(flavor map[string]any) simcloud.InstanceType {
 	number := func(key string) int {
 		n, _ := flavor[key].(float64)
 		return int(n)
@@ -213,7 +215,7 @@ func typeOf(flavor map[string]any) simcloud.InstanceType {
 		EphemeralStorageGiB: int64(max(1, number("disk"))), Architecture: "amd64"}
 }
 
-// addressOf is the server's first address.
+// addressOf returns the first address of a server.
 func addressOf(s *servers.Server) netip.Addr {
 	for _, entries := range s.Addresses {
 		list, _ := entries.([]any)
@@ -228,22 +230,22 @@ func addressOf(s *servers.Server) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, 4})
 }
 
-// reporter keeps what a guest remembers while it is switched off.
-type reporter struct {
-	player *Player
-	guest  *guest
+// reporter keeps the disk of a guest while the guest is stopped.
+type diskKeeper struct {
+	simulator *Simulator
+	guest     *guest
 }
 
 // Save implements host.Reporter.
-func (r reporter) Save(d host.Disk) error {
-	r.player.mu.Lock()
-	defer r.player.mu.Unlock()
+func (r diskKeeper) Save(d host.Disk) error {
+	r.simulator.mu.Lock()
+	defer r.simulator.mu.Unlock()
 	r.guest.disk = d
 	return nil
 }
 
 // Report implements host.Reporter.
-func (reporter) Report(simcloud.HostStatus) {}
+func (diskKeeper) Report(simcloud.HostStatus) {}
 
 // Print implements host.Reporter.
-func (reporter) Print(string) {}
+func (diskKeeper) Print(string) {}

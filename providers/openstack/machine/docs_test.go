@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-func page(t *testing.T) string {
+func documentation(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/openstack.md")
 	if err != nil {
@@ -27,8 +27,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// The page for users has every field of the specification, in its order, and no others.
-func TestThePageHasEveryField(t *testing.T) {
+// docs/openstack.md must list every field of the specification in its order, and no other fields.
+func TestDocumentationListsEveryField(t *testing.T) {
 	var fields []string
 	var visit func(path string, of reflect.Type)
 	visit = func(path string, of reflect.Type) {
@@ -48,20 +48,20 @@ func TestThePageHasEveryField(t *testing.T) {
 		}
 	}
 	visit("", reflect.TypeFor[machine.Spec]())
-	_, section, _ := strings.Cut(page(t), "## The providerSpec")
+	_, section, _ := strings.Cut(documentation(t), "## The providerSpec")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var documented []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
 		documented = append(documented, row[1])
 	}
 	if !slices.Equal(documented, fields) {
-		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "),
+		t.Errorf("docs/openstack.md has the fields\n%s\nwant those of the specification\n%s", strings.Join(documented, " "),
 			strings.Join(fields, " "))
 	}
 }
 
-// The classes of the example fleet and of the page have specifications that are accepted.
-func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
+// The classes in the example fleet and in docs/openstack.md must be valid.
+func TestDocumentedClassesAreAccepted(t *testing.T) {
 	objects, err := examples.OpenStack.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 			classes = append(classes, o)
 		}
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(documentation(t), -1) {
 		class := &v1beta1.MachineClass{}
 		if err := yaml.Unmarshal([]byte(block[1]), class); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 		}
 	}
 	if len(classes) != 3 {
-		t.Errorf("there are %d classes, want two of the example and one of the page", len(classes))
+		t.Errorf("got %d classes, want two in the example and one in docs/openstack.md", len(classes))
 	}
 	for _, class := range classes {
 		if _, err := machine.ParseSpec(class.Spec.ProviderSpec.Raw); err != nil {
@@ -93,35 +93,36 @@ func TestTheClassesThatAreShownAreAccepted(t *testing.T) {
 		}
 		if class.Spec.Provider != "openstack" || !secrets[class.Spec.CredentialsRef.Name] ||
 			!secrets[class.Spec.UserDataRef.Name] {
-			t.Errorf("class %s: %+v", class.Name, class.Spec)
+			t.Errorf("class %s refers to another provider or an unknown Secret: %+v", class.Name, class.Spec)
 		}
 	}
 }
 
-// The page shows the rules that `machinist provider permissions openstack` prints, and those that fields need.
-func TestThePageHasTheAccessRules(t *testing.T) {
+// docs/openstack.md must show the rules that `machinist provider permissions openstack` prints, and the rules for
+// single fields.
+func TestDocumentationListsAccessRules(t *testing.T) {
 	file, err := os.ReadFile("../permissions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs, err := permissions.Parse(file)
+	required, err := permissions.Parse(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := needs.AccessRules(needs.Actions)
+	rules, err := required.AccessRules(required.Actions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(page(t), "```json\n"+string(rules)+"```\n") {
-		t.Errorf("the page does not have the rules of the file:\n%s", rules)
+	if !strings.Contains(documentation(t), "```json\n"+string(rules)+"```\n") {
+		t.Errorf("docs/openstack.md does not contain the rules of permissions.yaml:\n%s", rules)
 	}
-	for _, optional := range needs.Optional {
+	for _, optional := range required.Optional {
 		row := fmt.Sprintf("| `%s` | `%s` |", strings.Join(optional.Actions, "`, `"), optional.Field)
-		if !strings.Contains(page(t), row+"\n") {
-			t.Errorf("the page has no row %s", row)
+		if !strings.Contains(documentation(t), row+"\n") {
+			t.Errorf("docs/openstack.md does not contain the table row %s", row)
 		}
-		if !strings.Contains(page(t), "\n| `"+optional.Field+"` | ") {
-			t.Errorf("%s is no field of the specification", optional.Field)
+		if !strings.Contains(documentation(t), "\n| `"+optional.Field+"` | ") {
+			t.Errorf("%s is not a field of the specification", optional.Field)
 		}
 	}
 }

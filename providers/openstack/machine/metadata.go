@@ -12,43 +12,44 @@ import (
 )
 
 const (
-	maxMetadata        = 40 // of the 128 that a server may have unless the cloud's quota says otherwise
+	maxMetadata        = 40 // by default, a server can have 128
 	maxValueCharacters = 255
-	maxTags            = 40 // of the 50 that a server may have
+	maxTags            = 40 // a server can have 50
 	maxTagCharacters   = 60
-	// maxRecordBytes is how long the names of the metadata and the tags are together: each are a value of the server's
-	// metadata, by which Machinist knows later what is its own to remove.
+	// maxRecordBytes is the maximum total length of the metadata names, and of the tags. Each list is stored in one
+	// value of the server's metadata, so that Machinist can later remove what it has set.
 	maxRecordBytes = 255
 )
 
-// metadataNameFormat is Nova's: https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item. It excludes
-// the comma that separates the names in Spec.MetadataNames.
+// metadataNameFormat is the format that Nova requires. It excludes the comma, which separates the names in
+// Spec.MetadataNames.
+// https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item
 var metadataNameFormat = regexp.MustCompile(`^[-a-zA-Z0-9_:. ]{1,255}$`)
 
 func (s *Spec) validateMetadata() error {
 	if len(s.Metadata) > maxMetadata {
 		return provider.InvalidField("metadata", "has %d entries, more than %d", len(s.Metadata), maxMetadata)
 	}
-	folded := map[string]bool{}
+	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(s.Metadata)) {
 		value, lower := s.Metadata[name], strings.ToLower(name)
 		switch {
 		case !metadataNameFormat.MatchString(name):
 			return provider.InvalidField("metadata",
-				"%.64q is not a name: 1 to 255 letters, digits, spaces, hyphens, underscores, colons and dots", name)
-		case reserved(name):
-			return provider.InvalidField("metadata", "%.64q is Machinist's own", name)
-		// Nova's database compares them without case.
-		case folded[lower]:
-			return provider.InvalidField("metadata", "%.64q is there twice: names do not differ by case alone", name)
+				"%.64q is not a valid name: 1 to 255 letters, digits, spaces, hyphens, underscores, colons and dots", name)
+		case isReserved(name):
+			return provider.InvalidField("metadata", "%.64q is reserved for Machinist", name)
+		// Names in Nova's database are not case-sensitive.
+		case seen[lower]:
+			return provider.InvalidField("metadata", "%.64q is used twice: names are not case-sensitive", name)
 		case utf8.RuneCountInString(value) > maxValueCharacters || !printable(value):
 			return provider.InvalidField("metadata", "the value %.64q of %.64q is longer than %d characters or not printable",
 				value, name, maxValueCharacters)
 		}
-		folded[lower] = true
+		seen[lower] = true
 	}
 	if n := len(s.MetadataNames()); n > maxRecordBytes {
-		return provider.InvalidField("metadata", "the names are %d bytes long together, more than %d", n, maxRecordBytes)
+		return provider.InvalidField("metadata", "the names have %d bytes in total, more than %d", n, maxRecordBytes)
 	}
 	return nil
 }
@@ -62,19 +63,19 @@ func (s *Spec) validateTags() error {
 		switch {
 		case tag == "" || utf8.RuneCountInString(tag) > maxTagCharacters || strings.ContainsAny(tag, "/,") ||
 			!printable(tag):
-			return provider.InvalidField(at, "%.64q is not a tag: 1 to %d printable characters without slash and comma", tag,
-				maxTagCharacters)
-		case reserved(tag):
-			return provider.InvalidField(at, "%.64q is Machinist's own", tag)
+			return provider.InvalidField(at, "%.64q is not a valid tag: 1 to %d printable characters without slash and comma",
+				tag, maxTagCharacters)
+		case isReserved(tag):
+			return provider.InvalidField(at, "%.64q is reserved for Machinist", tag)
 		case slices.Contains(s.Tags[:i], tag):
-			return provider.InvalidField(at, "%.64q is there twice", tag)
+			return provider.InvalidField(at, "%.64q is used twice", tag)
 		}
 	}
 	if n := len(strings.Join(s.SortedTags(), ",")); n > maxRecordBytes {
-		return provider.InvalidField("tags", "are %d bytes long together, more than %d", n, maxRecordBytes)
+		return provider.InvalidField("tags", "have %d bytes in total, more than %d", n, maxRecordBytes)
 	}
 	return nil
 }
 
-// reserved is whether Machinist keeps a name for itself.
-func reserved(name string) bool { return strings.HasPrefix(strings.ToLower(name), "machinist") }
+// isReserved reports whether a name is reserved for Machinist.
+func isReserved(name string) bool { return strings.HasPrefix(strings.ToLower(name), "machinist") }

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxNameCharacters is how long the names of OpenStack's resources are at most.
+// maxNameCharacters is the maximum length of names in OpenStack.
 const maxNameCharacters = 255
 
 var (
@@ -19,28 +19,28 @@ var (
 	labelFormat = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// requiredName refuses what is empty or neither the name nor the ID of a resource.
+// requiredName refuses a value that is empty, or neither the name nor the ID of an object.
 func requiredName(field, name, what string) error {
 	if name == "" {
-		return provider.InvalidField(field, "is required: %s", what)
+		return provider.InvalidField(field, "is required: set %s", what)
 	}
 	return optionalName(field, name)
 }
 
-// optionalName refuses what is neither the name nor the ID of a resource. Empty is fine.
+// optionalName refuses a value that is neither the name nor the ID of an object. An empty value is accepted.
 func optionalName(field, name string) error {
 	switch {
 	case utf8.RuneCountInString(name) > maxNameCharacters || !printable(name):
 		return provider.InvalidField(field, "%.64q is longer than %d characters or not printable", name, maxNameCharacters)
-	// Nova and Neutron refuse such a name, or cut it.
+	// Nova and Neutron refuse or trim such names.
 	case strings.TrimSpace(name) != name:
 		return provider.InvalidField(field, "%.64q begins or ends with a space", name)
 	}
 	return nil
 }
 
-// names refuses a list that is long, or has an entry that is empty, no name or there twice.
-func names(field string, list []string) error {
+// nameList refuses a list that is too long or has an empty, invalid or repeated entry.
+func nameList(field string, list []string) error {
 	if len(list) > maxReferences {
 		return provider.InvalidField(field, "has %d entries, more than %d", len(list), maxReferences)
 	}
@@ -53,13 +53,13 @@ func names(field string, list []string) error {
 			return err
 		}
 		if slices.Contains(list[:i], name) {
-			return provider.InvalidField(at, "%.64q is there twice", name)
+			return provider.InvalidField(at, "%.64q is used twice", name)
 		}
 	}
 	return nil
 }
 
-// oneOf refuses a value that is neither empty nor one of all.
+// oneOf refuses a value that is not one of the allowed values. An empty value is accepted.
 func oneOf(field, value string, all ...string) error {
 	if value != "" && !slices.Contains(all, value) {
 		return provider.InvalidField(field, "%.64q is not one of %s", value, strings.Join(all, ", "))
@@ -67,7 +67,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// printable is whether the text can be shown and stored. The replacement character stands for bytes that are no text.
+// printable reports whether the text can be shown and stored. The replacement character stands for invalid bytes.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

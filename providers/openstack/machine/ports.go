@@ -17,7 +17,7 @@ const (
 	maxAddressPairs   = 32
 )
 
-// macFormat is the only one of a hardware address that Neutron takes.
+// macFormat is the only format of hardware addresses that Neutron accepts.
 var macFormat = regexp.MustCompile(`^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$`)
 
 func (s *Spec) validatePorts() error {
@@ -31,7 +31,7 @@ func (s *Spec) validatePorts() error {
 			return err
 		}
 		if p.Existing != "" && existing[p.Existing] {
-			return provider.InvalidField(at+".existing", "%.64q is there twice", p.Existing)
+			return provider.InvalidField(at+".existing", "%.64q is used twice", p.Existing)
 		}
 		existing[p.Existing] = true
 	}
@@ -40,7 +40,7 @@ func (s *Spec) validatePorts() error {
 
 func (p *Port) validate(at string) error {
 	if (p.Network == "") == (p.Existing == "") {
-		return provider.InvalidField(at, "needs exactly one of network and existing")
+		return provider.InvalidField(at, "requires exactly one of network and existing")
 	}
 	if p.Existing != "" {
 		return p.validateExisting(at)
@@ -62,7 +62,7 @@ func (p *Port) validate(at string) error {
 	return nil
 }
 
-// validateExisting refuses every other field by its name, because the port is not Machinist's to change.
+// validateExisting refuses all other fields, because Machinist does not change an existing port.
 func (p *Port) validateExisting(at string) error {
 	if err := optionalName(at+".existing", p.Existing); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (p *Port) validateExisting(at string) error {
 	for field, of := range value.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name != "existing" && !of.IsZero() {
-			return provider.InvalidField(at+"."+name, "cannot be given for port %.64q, which exists", p.Existing)
+			return provider.InvalidField(at+"."+name, "is not allowed for the existing port %.64q", p.Existing)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (p *Port) validateFixedAddresses(at string) error {
 	for i, f := range p.FixedAddresses {
 		entry := fmt.Sprintf("%s[%d]", at, i)
 		if f.Subnet == "" && f.Address == "" {
-			return provider.InvalidField(entry, "needs subnet, address or both")
+			return provider.InvalidField(entry, "requires subnet, address or both")
 		}
 		if err := optionalName(entry+".subnet", f.Subnet); err != nil {
 			return err
@@ -94,11 +94,11 @@ func (p *Port) validateFixedAddresses(at string) error {
 			continue
 		}
 		address, err := netip.ParseAddr(f.Address)
-		if err != nil || !plain(address) {
+		if err != nil || !isPlain(address) {
 			return provider.InvalidField(entry+".address", "%.64q is not an address such as \"10.0.0.5\"", f.Address)
 		}
 		if seen[address] {
-			return provider.InvalidField(entry+".address", "%s is there twice", address)
+			return provider.InvalidField(entry+".address", "%s is used twice", address)
 		}
 		seen[address] = true
 	}
@@ -107,12 +107,12 @@ func (p *Port) validateFixedAddresses(at string) error {
 
 func (p *Port) validateSecurityGroups(at string) error {
 	if p.unfiltered() && len(p.SecurityGroups) > 0 {
-		return provider.InvalidField(at, "a port with portSecurity false has no security groups")
+		return provider.InvalidField(at, "a port with portSecurity false cannot have security groups")
 	}
 	if p.SecurityGroups != nil && len(p.SecurityGroups) == 0 {
-		return provider.InvalidField(at, "is empty: leave it out for those of the specification")
+		return provider.InvalidField(at, "is empty: remove the field to use the top-level securityGroups")
 	}
-	return names(at, p.SecurityGroups)
+	return nameList(at, p.SecurityGroups)
 }
 
 func (p *Port) validateAddressPairs(at string) error {
@@ -120,7 +120,8 @@ func (p *Port) validateAddressPairs(at string) error {
 	case n > maxAddressPairs:
 		return provider.InvalidField(at, "has %d entries, more than %d", n, maxAddressPairs)
 	case n > 0 && p.unfiltered():
-		return provider.InvalidField(at, "a port with portSecurity false has no address pairs: it may send from any address")
+		return provider.InvalidField(at,
+			"a port with portSecurity false cannot have address pairs: it may send from any address")
 	}
 	type pair struct {
 		prefix netip.Prefix
@@ -140,36 +141,37 @@ func (p *Port) validateAddressPairs(at string) error {
 				"%.64q is not a hardware address such as \"fa:16:3e:00:00:01\"", a.MACAddress)
 		}
 		if seen[pair{prefix, mac}] {
-			return provider.InvalidField(entry, "%.64q is there twice", a.Address)
+			return provider.InvalidField(entry, "%.64q is used twice", a.Address)
 		}
 		seen[pair{prefix, mac}] = true
 	}
 	return nil
 }
 
-// addressOrNetwork reads an address as the network that has it alone.
+// addressOrNetwork reads a network, or an address as a network with only this address.
 func addressOrNetwork(field, text string) (netip.Prefix, error) {
 	if text == "" {
-		return netip.Prefix{}, provider.InvalidField(field, "is required: an address or a network such as \"10.244.0.0/16\"")
+		return netip.Prefix{}, provider.InvalidField(field,
+			"is required: set an address or a network such as \"10.244.0.0/16\"")
 	}
-	if address, err := netip.ParseAddr(text); err == nil && plain(address) {
+	if address, err := netip.ParseAddr(text); err == nil && isPlain(address) {
 		return netip.PrefixFrom(address, address.BitLen()), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
-	if err != nil || !plain(prefix.Addr()) {
+	if err != nil || !isPlain(prefix.Addr()) {
 		return netip.Prefix{}, provider.InvalidField(field,
 			"%.64q is neither an address nor a network such as \"10.244.0.0/16\"", text)
 	}
-	// Neutron keeps it as it is. Whether the address or the network was meant is unknown.
+	// Neutron stores the value unchanged. It is unknown whether the address or the network is meant.
 	if prefix.Masked() != prefix {
-		return netip.Prefix{}, provider.InvalidField(field, "%s is not the beginning of a network: %s is", text,
+		return netip.Prefix{}, provider.InvalidField(field, "%s is not the first address of a network; use %s", text,
 			prefix.Masked())
 	}
 	return prefix, nil
 }
 
-// plain is whether Neutron takes an address written this way.
-func plain(a netip.Addr) bool { return a.Zone() == "" && !a.Is4In6() }
+// isPlain reports whether Neutron accepts an address in this notation.
+func isPlain(a netip.Addr) bool { return a.Zone() == "" && !a.Is4In6() }
 
-// unfiltered is whether Neutron does not filter the port's traffic.
+// unfiltered reports whether port security is disabled for the port.
 func (p *Port) unfiltered() bool { return p.PortSecurity != nil && !*p.PortSecurity }

@@ -17,8 +17,8 @@ import (
 
 const imageID = "6b3f1d0a-4a5e-4c5f-9a44-1f6f1c0d2e3b"
 
-// full has every field but those that exclude others.
-func full() []byte {
+// fullSpec returns a providerSpec with every field, except fields that exclude others.
+func fullSpec() []byte {
 	return sample.Spec(
 		"availabilityZone", "az-1", "image", object{"id": imageID},
 		"rootVolume", object{"sizeGiB": 16384, "type": "ssd", "availabilityZone": "nova"},
@@ -42,7 +42,7 @@ func full() []byte {
 
 type object = map[string]any
 
-// many is a list of n entries.
+// many returns a list of n entries.
 func many(n int, entry func(i int) any) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -55,11 +55,11 @@ func repeated(entry any) func(int) any { return func(int) any { return entry } }
 
 func numbered(prefix string) func(int) any { return func(i int) any { return fmt.Sprint(prefix, i) } }
 
-func TestSpecificationsThatWork(t *testing.T) {
+func TestValidSpecsAreAccepted(t *testing.T) {
 	for name, raw := range map[string][]byte{
-		"the base":   sample.Spec(),
-		"everything": full(),
-		"only what is required": sample.Spec("region", nil, "volumes", nil, "securityGroups", nil, "serverGroup", nil,
+		"sample":     sample.Spec(),
+		"all fields": fullSpec(),
+		"only required fields": sample.Spec("region", nil, "volumes", nil, "securityGroups", nil, "serverGroup", nil,
 			"keyPair", nil, "metadata", nil, "tags", nil),
 		"an image by tags":  sample.Spec("image", object{"tags": []any{"debian", "v12"}}),
 		"a flavor by ID":    sample.Spec("flavor", "42"),
@@ -67,11 +67,11 @@ func TestSpecificationsThatWork(t *testing.T) {
 		"one network twice": sample.Spec("ports[1].network", sample.Network),
 		"sixteen volumes": sample.Spec("volumes",
 			many(16, func(i int) any { return object{"name": fmt.Sprint("v", i), "sizeGiB": 1} })),
-		"unfiltered, with group": sample.Spec("ports[0].portSecurity", false),
-		"long names":             sample.Spec("keyPair", strings.Repeat("ü", 255), "tags", []any{strings.Repeat("ü", 60)}),
-		"a long value":           sample.Spec("metadata.team", strings.Repeat("ü", 255)),
-		"names in 255 bytes":     sample.Spec("metadata", object{strings.Repeat("x", 127): "", strings.Repeat("y", 127): ""}),
-		"every address":          sample.Spec("ports[0].allowedAddressPairs", []any{object{"address": "0.0.0.0/0"}}),
+		"no port security":   sample.Spec("ports[0].portSecurity", false),
+		"long names":         sample.Spec("keyPair", strings.Repeat("ü", 255), "tags", []any{strings.Repeat("ü", 60)}),
+		"a long value":       sample.Spec("metadata.team", strings.Repeat("ü", 255)),
+		"names in 255 bytes": sample.Spec("metadata", object{strings.Repeat("x", 127): "", strings.Repeat("y", 127): ""}),
+		"all addresses":      sample.Spec("ports[0].allowedAddressPairs", []any{object{"address": "0.0.0.0/0"}}),
 	} {
 		if _, err := machine.ParseSpec(raw); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -79,10 +79,11 @@ func TestSpecificationsThatWork(t *testing.T) {
 	}
 }
 
-// Every field of the specification is in one of these; a new one without tests is found here.
-func TestEveryFieldIsTried(t *testing.T) {
+// Every field of the specification must be part of one of these specifications, so that a new field without tests is
+// found.
+func TestValidSpecsCoverEveryField(t *testing.T) {
 	given := map[string]bool{}
-	for _, raw := range [][]byte{full(), sample.Spec(), sample.Spec("image", object{"tags": []any{"debian"}})} {
+	for _, raw := range [][]byte{fullSpec(), sample.Spec(), sample.Spec("image", object{"tags": []any{"debian"}})} {
 		var all any
 		if err := json.Unmarshal(raw, &all); err != nil {
 			t.Fatal(err)
@@ -101,7 +102,7 @@ func TestEveryFieldIsTried(t *testing.T) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			at := strings.TrimPrefix(path+"."+name, ".")
 			if !given[at] {
-				t.Errorf("no specification of these tests has the field %s", at)
+				t.Errorf("the field %s is not part of any specification in these tests", at)
 			}
 			visit(at, field.Type)
 		}
@@ -113,17 +114,17 @@ func collect(path string, value any, into map[string]bool) {
 	into[path] = true
 	switch value := value.(type) {
 	case map[string]any:
-		for key, deeper := range value {
-			collect(strings.TrimPrefix(path+"."+key, "."), deeper, into)
+		for key, child := range value {
+			collect(strings.TrimPrefix(path+"."+key, "."), child, into)
 		}
 	case []any:
-		for _, deeper := range value {
-			collect(path, deeper, into)
+		for _, child := range value {
+			collect(path, child, into)
 		}
 	}
 }
 
-func TestSpecificationsAreRefusedByField(t *testing.T) {
+func TestInvalidSpecsAreRefusedWithField(t *testing.T) {
 	const (
 		addresses = "ports[0].fixedAddresses"
 		pairs     = "ports[0].allowedAddressPairs"
@@ -133,7 +134,7 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 	for name, tc := range map[string]struct {
 		raw   []byte
 		field string
-		// value is what the message has to show of a specification. Empty where the field says all.
+		// value is a text that the message must contain.
 		value string
 	}{
 		"an unknown field":      {sample.Spec("ports[0].subnet", "x"), "ports[0].subnet", ""},
@@ -141,80 +142,80 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 		"a region with a space": {sample.Spec("region", "Region One"), "region", "Region One"},
 		"a zone with a host": {sample.Spec("availabilityZone", "nova:host-1"),
 			"availabilityZone", "nova:host-1"},
-		"a long zone":                   {sample.Spec("availabilityZone", long), "availabilityZone", "255"},
-		"no flavor":                     {sample.Spec("flavor", nil), "flavor", "required"},
-		"a flavor with a control sign":  {sample.Spec("flavor", "m1\tsmall"), "flavor", `m1\tsmall`},
-		"a flavor that ends in a space": {sample.Spec("flavor", "m1 "), "flavor", "m1 "},
-		"no image":                      {sample.Spec("image", nil), "image", "not 0"},
-		"two images":                    {sample.Spec("image.id", imageID), "image", "not 2"},
-		"an image whose ID is a name":   {sample.Spec("image", object{"id": "debian-12"}), "image.id", "debian-12"},
-		"an image with a long name":     {sample.Spec("image.name", long), "image.name", "255"},
-		"an image without tags":         {sample.Spec("image", object{"tags": []any{}}), "image.tags", "empty"},
+		"a long zone":                       {sample.Spec("availabilityZone", long), "availabilityZone", "255"},
+		"no flavor":                         {sample.Spec("flavor", nil), "flavor", "required"},
+		"a flavor with a control character": {sample.Spec("flavor", "m1\tsmall"), "flavor", `m1\tsmall`},
+		"a flavor that ends in a space":     {sample.Spec("flavor", "m1 "), "flavor", "m1 "},
+		"no image":                          {sample.Spec("image", nil), "image", "not 0"},
+		"two images":                        {sample.Spec("image.id", imageID), "image", "not 2"},
+		"an image whose ID is a name":       {sample.Spec("image", object{"id": "debian-12"}), "image.id", "debian-12"},
+		"an image with a long name":         {sample.Spec("image.name", long), "image.name", "255"},
+		"an image without tags":             {sample.Spec("image", object{"tags": []any{}}), "image.tags", "empty"},
 		"an image with an empty tag": {sample.Spec("image", object{"tags": []any{"a", ""}}),
 			"image.tags[1]", "empty"},
-		"an image with a tag twice": {sample.Spec("image", object{"tags": []any{"a", "a"}}),
+		"an image with a repeated tag": {sample.Spec("image", object{"tags": []any{"a", "a"}}),
 			"image.tags[1]", `"a"`},
-		"no size to boot from": {sample.Spec("rootVolume", object{}), "rootVolume.sizeGiB", "0"},
-		"a large disk":         {sample.Spec("rootVolume.sizeGiB", 16385), "rootVolume.sizeGiB", "16385"},
-		"an unprintable type": {sample.Spec("rootVolume", object{"sizeGiB": 1, "type": "\x00"}),
+		"no size of the root volume": {sample.Spec("rootVolume", object{}), "rootVolume.sizeGiB", "0"},
+		"a large root volume":        {sample.Spec("rootVolume.sizeGiB", 16385), "rootVolume.sizeGiB", "16385"},
+		"an unprintable type of the root volume": {sample.Spec("rootVolume", object{"sizeGiB": 1, "type": "\x00"}),
 			"rootVolume.type", `\x00`},
-		"a long zone to boot from": {sample.Spec("rootVolume", object{"sizeGiB": 1, "availabilityZone": long}),
+		"a long zone of the root volume": {sample.Spec("rootVolume", object{"sizeGiB": 1, "availabilityZone": long}),
 			"rootVolume.availabilityZone", "255"},
 		"a volume without a name": {sample.Spec("volumes[0].name", nil), "volumes[0].name", "required"},
 		"a volume with a long name": {sample.Spec("volumes[0].name", "data-0123456789ab"),
 			"volumes[0].name", "data-0123456789ab"},
-		"a volume in upper case":  {sample.Spec("volumes[0].name", "Data"), "volumes[0].name", "Data"},
-		"a volume called root":    {sample.Spec("volumes[0].name", "root"), "volumes[0].name", "root"},
-		"a volume twice":          {sample.Spec("volumes[1]", volume), "volumes[1].name", "data"},
-		"a volume without a size": {sample.Spec("volumes[0].sizeGiB", nil), "volumes[0].sizeGiB", "0"},
-		"a negative volume":       {sample.Spec("volumes[0].sizeGiB", -1), "volumes[0].sizeGiB", "-1"},
-		"a volume of a long type": {sample.Spec("volumes[0].type", long), "volumes[0].type", "255"},
-		"a volume in a spaced zone": {sample.Spec("volumes[0].availabilityZone", " a"),
+		"a volume name in upper case": {sample.Spec("volumes[0].name", "Data"), "volumes[0].name", "Data"},
+		"a volume called root":        {sample.Spec("volumes[0].name", "root"), "volumes[0].name", "root"},
+		"a repeated volume":           {sample.Spec("volumes[1]", volume), "volumes[1].name", "data"},
+		"a volume without a size":     {sample.Spec("volumes[0].sizeGiB", nil), "volumes[0].sizeGiB", "0"},
+		"a negative volume size":      {sample.Spec("volumes[0].sizeGiB", -1), "volumes[0].sizeGiB", "-1"},
+		"a long volume type":          {sample.Spec("volumes[0].type", long), "volumes[0].type", "255"},
+		"a volume zone with a space": {sample.Spec("volumes[0].availabilityZone", " a"),
 			"volumes[0].availabilityZone", " a"},
-		"many volumes":             {sample.Spec("volumes", many(17, repeated(volume))), "volumes", "17"},
-		"no port":                  {sample.Spec("ports", nil), "ports", "0"},
-		"many ports":               {sample.Spec("ports", many(9, repeated(object{"network": "n"}))), "ports", "9"},
-		"a port of nothing":        {sample.Spec("ports[1]", object{"trunk": true}), "ports[1]", "exactly one"},
-		"a port of both":           {sample.Spec("ports[0].existing", "p"), "ports[0]", "exactly one"},
-		"a port of a long network": {sample.Spec("ports[0].network", long), "ports[0].network", "255"},
-		"a long port":              {sample.Spec("ports[0]", object{"existing": long}), "ports[0].existing", "255"},
-		"a port twice": {sample.Spec("ports", many(2, repeated(object{"existing": "p"}))),
+		"many volumes":                     {sample.Spec("volumes", many(17, repeated(volume))), "volumes", "17"},
+		"no port":                          {sample.Spec("ports", nil), "ports", "0"},
+		"many ports":                       {sample.Spec("ports", many(9, repeated(object{"network": "n"}))), "ports", "9"},
+		"a port without a network":         {sample.Spec("ports[1]", object{"trunk": true}), "ports[1]", "exactly one"},
+		"a port with network and existing": {sample.Spec("ports[0].existing", "p"), "ports[0]", "exactly one"},
+		"a long network name":              {sample.Spec("ports[0].network", long), "ports[0].network", "255"},
+		"a long port name":                 {sample.Spec("ports[0]", object{"existing": long}), "ports[0].existing", "255"},
+		"a repeated existing port": {sample.Spec("ports", many(2, repeated(object{"existing": "p"}))),
 			"ports[1].existing", `"p"`},
-		"a trunk on another's port": {sample.Spec("ports[0]", object{"existing": "p", "trunk": true}),
+		"a trunk on an existing port": {sample.Spec("ports[0]", object{"existing": "p", "trunk": true}),
 			"ports[0].trunk", `"p"`},
-		"filters on another's port": {sample.Spec("ports[0]", object{"existing": "p", "portSecurity": false}),
+		"port security of an existing port": {sample.Spec("ports[0]", object{"existing": "p", "portSecurity": false}),
 			"ports[0].portSecurity", `"p"`},
-		"a plug of another's port": {sample.Spec("ports[0]", object{"existing": "p", "vnicType": "direct"}),
+		"a VNIC type of an existing port": {sample.Spec("ports[0]", object{"existing": "p", "vnicType": "direct"}),
 			"ports[0].vnicType", `"p"`},
-		"groups of another's port": {sample.Spec("ports[0]", object{"existing": "p", "securityGroups": []any{}}),
+		"security groups of an existing port": {sample.Spec("ports[0]", object{"existing": "p", "securityGroups": []any{}}),
 			"ports[0].securityGroups", `"p"`},
-		"an address without any": {sample.Spec(addresses, []any{object{}}), addresses + "[0]", ""},
-		"an address that is none": {sample.Spec(addresses+"[0].address", "10.0.0.256"),
+		"an empty address": {sample.Spec(addresses, []any{object{}}), addresses + "[0]", ""},
+		"an invalid address": {sample.Spec(addresses+"[0].address", "10.0.0.256"),
 			addresses + "[0].address", "10.0.0.256"},
 		"an address with a zone": {sample.Spec(addresses+"[0].address", "fe80::1%eth0"),
 			addresses + "[0].address", "fe80::1%eth0"},
 		"a mapped address": {sample.Spec(addresses+"[0].address", "::ffff:10.0.0.5"),
 			addresses + "[0].address", "::ffff:10.0.0.5"},
-		"an address of a network": {sample.Spec(addresses+"[0].address", "10.0.0.0/24"),
+		"a network as address": {sample.Spec(addresses+"[0].address", "10.0.0.0/24"),
 			addresses + "[0].address", "10.0.0.0/24"},
 		"a subnet with a space": {sample.Spec(addresses+"[0].subnet", " a"), addresses + "[0].subnet", " a"},
 		"many addresses": {sample.Spec(addresses, many(5, repeated(object{"subnet": "a"}))),
 			addresses, "5"},
-		"a group twice": {sample.Spec("ports[0].securityGroups", []any{"a", "a"}),
+		"a repeated group": {sample.Spec("ports[0].securityGroups", []any{"a", "a"}),
 			"ports[0].securityGroups[1]", `"a"`},
 		"an empty list of groups": {sample.Spec("ports[0].securityGroups", []any{}),
 			"ports[0].securityGroups", "empty"},
-		"a group without a filter": {sample.Spec("ports[0].securityGroups", []any{"a"}, "ports[0].portSecurity", false),
+		"a group without port security": {sample.Spec("ports[0].securityGroups", []any{"a"}, "ports[0].portSecurity", false),
 			"ports[0].securityGroups", "portSecurity"},
-		"a pair without a filter": {sample.Spec(pairs+"[0].address", "10.0.0.9", "ports[0].portSecurity", false),
+		"a pair without port security": {sample.Spec(pairs+"[0].address", "10.0.0.9", "ports[0].portSecurity", false),
 			pairs, "portSecurity"},
 		"a pair without an address": {sample.Spec(pairs, []any{object{}}), pairs + "[0].address", "required"},
-		"a pair of a name":          {sample.Spec(pairs+"[0].address", "pods"), pairs + "[0].address", "pods"},
-		"a pair of a wrong prefix": {sample.Spec(pairs+"[0].address", "10.0.0.0/33"),
+		"a name as pair":            {sample.Spec(pairs+"[0].address", "pods"), pairs + "[0].address", "pods"},
+		"a pair with an invalid prefix": {sample.Spec(pairs+"[0].address", "10.0.0.0/33"),
 			pairs + "[0].address", "10.0.0.0/33"},
-		"a pair within a network": {sample.Spec(pairs+"[0].address", "10.244.1.0/16"),
+		"a pair with host bits": {sample.Spec(pairs+"[0].address", "10.244.1.0/16"),
 			pairs + "[0].address", "10.244.0.0/16"},
-		"a pair twice": {sample.Spec(pairs, []any{object{"address": "10.0.0.9"}, object{"address": "10.0.0.9/32"}}),
+		"a repeated pair": {sample.Spec(pairs, []any{object{"address": "10.0.0.9"}, object{"address": "10.0.0.9/32"}}),
 			pairs + "[1]", "10.0.0.9/32"},
 		"a MAC address with hyphens": {sample.Spec(pairs,
 			[]any{object{"address": "10.0.0.9", "macAddress": "fa-16-3e-00-00-01"}}),
@@ -224,31 +225,31 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 			pairs + "[0].macAddress", "FF:ff:ff:ff:ff:ff"},
 		"many pairs": {sample.Spec(pairs, many(33, repeated(object{"address": "10.0.0.9"}))),
 			pairs, "33"},
-		"a plug that is none": {sample.Spec("ports[0].vnicType", "Normal"), "ports[0].vnicType", "Normal"},
-		"an empty group":      {sample.Spec("securityGroups", []any{""}), "securityGroups[0]", "empty"},
+		"an unknown VNIC type": {sample.Spec("ports[0].vnicType", "Normal"), "ports[0].vnicType", "Normal"},
+		"an empty group":       {sample.Spec("securityGroups", []any{""}), "securityGroups[0]", "empty"},
 		"many groups": {sample.Spec("securityGroups", many(33, numbered("g"))),
 			"securityGroups", "33"},
 		"a long server group":       {sample.Spec("serverGroup", long), "serverGroup", "255"},
 		"a key instead of its name": {sample.Spec("keyPair", "ssh-ed25519 "+long), "keyPair", "255"},
-		"Machinist's own metadata": {sample.Spec("metadata", object{"Machinist-cluster": "x"}),
+		"reserved metadata": {sample.Spec("metadata", object{"Machinist-cluster": "x"}),
 			"metadata", "Machinist-cluster"},
 		"metadata with a slash": {sample.Spec("metadata", object{"kubernetes.io/x": "x"}),
 			"metadata", "kubernetes.io/x"},
-		"metadata with a comma":      {sample.Spec("metadata", object{"a,b": "x"}), "metadata", "a,b"},
-		"metadata without a name":    {sample.Spec("metadata", object{"": "x"}), "metadata", `""`},
-		"metadata in two cases":      {sample.Spec("metadata", object{"Team": "x", "team": "y"}), "metadata", "team"},
-		"metadata with a long value": {sample.Spec("metadata.a", long), "metadata", `"a"`},
-		"an unprintable value":       {sample.Spec("metadata.a", "\n"), "metadata", `"a"`},
+		"metadata with a comma":             {sample.Spec("metadata", object{"a,b": "x"}), "metadata", "a,b"},
+		"metadata without a name":           {sample.Spec("metadata", object{"": "x"}), "metadata", `""`},
+		"metadata that differ only in case": {sample.Spec("metadata", object{"Team": "x", "team": "y"}), "metadata", "team"},
+		"metadata with a long value":        {sample.Spec("metadata.a", long), "metadata", `"a"`},
+		"an unprintable value":              {sample.Spec("metadata.a", "\n"), "metadata", `"a"`},
 		"long names of metadata": {sample.Spec("metadata",
 			object{strings.Repeat("x", 128): "", strings.Repeat("y", 127): ""}),
 			"metadata", "256"},
-		"many metadata":       {sample.Spec("metadata", many41()), "metadata", "41"},
-		"Machinist's own tag": {sample.Spec("tags", []any{"machinist"}), "tags[0]", "machinist"},
-		"a tag with a slash":  {sample.Spec("tags", []any{"a", "a/b"}), "tags[1]", "a/b"},
-		"a tag with a comma":  {sample.Spec("tags", []any{"a,b"}), "tags[0]", "a,b"},
-		"a long tag":          {sample.Spec("tags", []any{strings.Repeat("x", 61)}), "tags[0]", "60"},
-		"an empty tag":        {sample.Spec("tags", []any{""}), "tags[0]", `""`},
-		"a tag twice":         {sample.Spec("tags", []any{"a", "a"}), "tags[1]", `"a"`},
+		"many metadata":      {sample.Spec("metadata", many41()), "metadata", "41"},
+		"a reserved tag":     {sample.Spec("tags", []any{"machinist"}), "tags[0]", "machinist"},
+		"a tag with a slash": {sample.Spec("tags", []any{"a", "a/b"}), "tags[1]", "a/b"},
+		"a tag with a comma": {sample.Spec("tags", []any{"a,b"}), "tags[0]", "a,b"},
+		"a long tag":         {sample.Spec("tags", []any{strings.Repeat("x", 61)}), "tags[0]", "60"},
+		"an empty tag":       {sample.Spec("tags", []any{""}), "tags[0]", `""`},
+		"a repeated tag":     {sample.Spec("tags", []any{"a", "a"}), "tags[1]", `"a"`},
 		"long tags": {sample.Spec("tags", many(5, numbered(strings.Repeat("x", 51)))),
 			"tags", "264"},
 		"many tags": {sample.Spec("tags", many(41, numbered("t"))), "tags", "41"},
@@ -257,10 +258,10 @@ func TestSpecificationsAreRefusedByField(t *testing.T) {
 			_, err := machine.ParseSpec(tc.raw)
 			e, ok := errors.AsType[*provider.Error](err)
 			if !ok || e.Code != provider.InvalidArgument || e.Field != tc.field {
-				t.Fatalf("got %v, want InvalidArgument about %q", err, tc.field)
+				t.Fatalf("got %v, want InvalidArgument with the field %q", err, tc.field)
 			}
 			if !strings.Contains(e.Message, tc.value) || len(e.Message) > 400 {
-				t.Errorf("the message does not show %q, or is long: %s", tc.value, e.Message)
+				t.Errorf("the message does not contain %q, or is too long: %s", tc.value, e.Message)
 			}
 		})
 	}
@@ -274,7 +275,7 @@ func many41() object {
 	return all
 }
 
-func TestGroupsOfAPort(t *testing.T) {
+func TestGroupsOfPort(t *testing.T) {
 	s, err := machine.ParseSpec(sample.Spec("securityGroups", []any{"b", "a"},
 		"ports[1]", object{"network": "n", "securityGroups": []any{"z", "c"}},
 		"ports[2]", object{"network": "n", "portSecurity": false}, "ports[3]", object{"existing": "p"}))
@@ -283,12 +284,12 @@ func TestGroupsOfAPort(t *testing.T) {
 	}
 	for i, want := range [][]string{{"a", "b"}, {"c", "z"}, nil, nil} {
 		if got := s.GroupsOf(s.Ports[i]); !slices.Equal(got, want) {
-			t.Errorf("port %d has the groups %q, want %q", i, got, want)
+			t.Errorf("port %d: got the groups %q, want %q", i, got, want)
 		}
 	}
 }
 
-func TestWhatIsRecordedIsSorted(t *testing.T) {
+func TestMetadataNamesAndTagsAreSorted(t *testing.T) {
 	s, err := machine.ParseSpec(sample.Spec("metadata", object{"b": "", "a": "", "c d": ""}, "tags", []any{"z", "y"}))
 	if err != nil {
 		t.Fatal(err)
@@ -298,16 +299,16 @@ func TestWhatIsRecordedIsSorted(t *testing.T) {
 	}
 }
 
-// Whatever is accepted stays the same when it is written and read again; whatever is not has a code.
+// An accepted specification must stay the same when it is written and read again. A refused one must have a code.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
-	f.Add(full())
+	f.Add(fullSpec())
 	f.Add([]byte(`{"apiVersion":"openstack.machinist.dev/v1beta1","kind":"OpenStackMachine","volumes":[null],"ports":[null]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s, err := machine.ParseSpec(raw)
 		if err != nil {
 			if provider.CodeOf(err) != provider.InvalidArgument {
-				t.Errorf("%q: %v", raw, err)
+				t.Errorf("%q: got %v, want InvalidArgument", raw, err)
 			}
 			return
 		}
@@ -317,14 +318,14 @@ func FuzzParseSpec(f *testing.F) {
 		}
 		again, err := machine.ParseSpec(written)
 		if err != nil {
-			t.Fatalf("%q became %s, which is refused: %v", raw, written, err)
+			t.Fatalf("%q was written as %s, which is refused: %v", raw, written, err)
 		}
 		if rewritten, _ := json.Marshal(again); !bytes.Equal(written, rewritten) {
-			t.Errorf("%s became %s", written, rewritten)
+			t.Errorf("%s was rewritten as %s", written, rewritten)
 		}
 		for _, p := range s.Ports {
 			if !slices.Equal(s.GroupsOf(p), again.GroupsOf(p)) {
-				t.Errorf("%s: a port has other groups when it is written and read again", written)
+				t.Errorf("%s: the groups of a port differ after the specification was written and read again", written)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ const (
 	maxReferences      = 32
 )
 
-// validate checks one field after the other and returns the first that is wrong.
+// validate checks the fields in order and returns the first error.
 func (s *Spec) validate() error {
 	checks := []func() error{
 		func() error { return regionName("region", s.Region) },
@@ -22,7 +22,7 @@ func (s *Spec) validate() error {
 		func() error { return requiredName("flavor", s.Flavor, "the name or the ID of a flavor") },
 		s.Image.validate,
 		s.validateVolumes,
-		func() error { return names("securityGroups", s.SecurityGroups) },
+		func() error { return nameList("securityGroups", s.SecurityGroups) },
 		s.validatePorts,
 		func() error { return optionalName("serverGroup", s.ServerGroup) },
 		func() error { return optionalName("keyPair", s.KeyPair) },
@@ -38,32 +38,32 @@ func (s *Spec) validate() error {
 }
 
 func (i *Image) validate() error {
-	given := 0
-	for _, is := range []bool{i.ID != "", i.Name != "", i.Tags != nil} {
-		if is {
-			given++
+	count := 0
+	for _, set := range []bool{i.ID != "", i.Name != "", i.Tags != nil} {
+		if set {
+			count++
 		}
 	}
-	if given != 1 {
-		return provider.InvalidField("image", "needs exactly one of id, name and tags, not %d", given)
+	if count != 1 {
+		return provider.InvalidField("image", "requires exactly one of id, name and tags, not %d", count)
 	}
-	// The image service gives and takes no other IDs.
+	// The image service only accepts UUIDs as IDs.
 	if i.ID != "" && !uuidFormat.MatchString(i.ID) {
-		return provider.InvalidField("image.id", "%.64q is not a UUID: an image's name belongs into image.name", i.ID)
+		return provider.InvalidField("image.id", "%.64q is not a UUID; set the name of an image in image.name", i.ID)
 	}
 	if err := optionalName("image.name", i.Name); err != nil {
 		return err
 	}
-	// Without a tag, every image would have all of them.
+	// An empty list of tags would match every image.
 	if i.Tags != nil && len(i.Tags) == 0 {
 		return provider.InvalidField("image.tags", "is empty")
 	}
-	return names("image.tags", i.Tags)
+	return nameList("image.tags", i.Tags)
 }
 
 func (s *Spec) validateVolumes() error {
 	if root := s.RootVolume; root != nil {
-		if err := volume("rootVolume.", root.SizeGiB, root.Type, root.AvailabilityZone); err != nil {
+		if err := validateVolume("rootVolume.", root.SizeGiB, root.Type, root.AvailabilityZone); err != nil {
 			return err
 		}
 	}
@@ -81,48 +81,48 @@ func (s *Spec) validateVolumes() error {
 				"%.64q is not a DNS label of at most %d characters: lower case letters, digits and inner hyphens",
 				v.Name, maxVolumeNameBytes)
 		case v.Name == RootVolumeName:
-			return provider.InvalidField(at+"name", "%q is what the root volume is called", v.Name)
+			return provider.InvalidField(at+"name", "%q is the name of the root volume", v.Name)
 		case seen[v.Name]:
-			return provider.InvalidField(at+"name", "%q is there twice", v.Name)
+			return provider.InvalidField(at+"name", "%q is used twice", v.Name)
 		}
 		seen[v.Name] = true
-		if err := volume(at, v.SizeGiB, v.Type, v.AvailabilityZone); err != nil {
+		if err := validateVolume(at, v.SizeGiB, v.Type, v.AvailabilityZone); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// volume checks what all volumes have. at is their path with the dot after it.
-func volume(at string, sizeGiB int32, volumeType, zone string) error {
+// validateVolume validates the fields that all volumes have. path is the path of the volume with a dot at the end.
+func validateVolume(path string, sizeGiB int32, volumeType, zone string) error {
 	if sizeGiB < 1 || sizeGiB > maxSizeGiB {
-		return provider.InvalidField(at+"sizeGiB", "%d is not between 1 and %d", sizeGiB, maxSizeGiB)
+		return provider.InvalidField(path+"sizeGiB", "%d is not between 1 and %d", sizeGiB, maxSizeGiB)
 	}
-	if err := optionalName(at+"type", volumeType); err != nil {
+	if err := optionalName(path+"type", volumeType); err != nil {
 		return err
 	}
-	return optionalName(at+"availabilityZone", zone)
+	return optionalName(path+"availabilityZone", zone)
 }
 
-// regionName refuses what cannot be the host of a provider ID. Empty is fine.
+// regionName refuses a value that cannot be the host of a provider ID. An empty value is accepted.
 func regionName(field, region string) error {
 	if err := optionalName(field, region); err != nil {
 		return err
 	}
 	if strings.ContainsAny(region, " /") {
-		return provider.InvalidField(field, "%.64q has a space or a slash, which the provider ID cannot have", region)
+		return provider.InvalidField(field, "%.64q contains a space or a slash, which a provider ID must not contain", region)
 	}
 	return nil
 }
 
-// zoneName refuses what Nova reads as more than a zone. Empty is fine.
+// zoneName refuses a value that Nova would treat as more than a zone. An empty value is accepted.
 func zoneName(field, zone string) error {
 	if err := optionalName(field, zone); err != nil {
 		return err
 	}
 	// https://docs.openstack.org/nova/latest/admin/availability-zones.html: zone:host:node
 	if strings.Contains(zone, ":") {
-		return provider.InvalidField(field, "%.64q names a host, which needs an administrator: give the zone alone", zone)
+		return provider.InvalidField(field, "%.64q names a host, which only administrators may do; set only the zone", zone)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Package decode proves that what the CustomResourceDefinitions admit, Go decodes: one object that does not would blind
-// every informer of its kind. It validates in process, with the API server's own code, so that it can try many objects.
+// Package decode tests that Go decodes every object that the CustomResourceDefinitions admit. A single object that Go
+// cannot decode would block all informers of its kind. The tests validate in process with the code of the API server, so
+// that they can try many objects.
 package decode
 
 import (
@@ -24,7 +25,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// kind is a kind of the API group with all that the API server needs to judge an object of it.
+// kind is a kind of the API group with everything that the API server needs to validate its objects.
 type kind struct {
 	name       string
 	goType     reflect.Type
@@ -68,14 +69,14 @@ func loadKinds(t testing.TB) []kind {
 	return kinds
 }
 
-// admit returns what the API server would store for a request with this body, or why it refuses it. It goes the same
-// way: decode, prune, default, validate.
+// admit returns the object that the API server would store for a request with this body, or the reason for a rejection.
+// Its steps are those of the API server: decode, default, prune, validate.
 func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 	object := map[string]any{}
 	if err := utiljson.Unmarshal(body, &object); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	// The API server itself sees to these before the schema comes into play.
+	// The API server checks these fields before it applies the schema.
 	object["apiVersion"], object["kind"] = machinistv1.GroupVersion.String(), k.name
 	object["metadata"] = map[string]any{"name": "one", "namespace": "default"}
 
@@ -85,7 +86,7 @@ func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 
 	errs := validation.ValidateCustomResource(nil, object, k.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, k.structural, object)...)
-	if len(errs) == 0 { // the rules, which take the most time, do not change the decision
+	if len(errs) == 0 { // the rules take the most time, so skip them for an object that is invalid already
 		errs, _ = k.rules.Validate(ctx, nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	if len(errs) > 0 {

@@ -14,11 +14,11 @@ import (
 	machinistv1 "machinist.dev/machinist/api/v1beta1"
 )
 
-// casesPerKind is how many generated objects of each kind the ordinary test tries. The fuzz test goes on from there.
+// casesPerKind is the number of generated objects of each kind in the unit test. The fuzz test tries more.
 const casesPerKind = 400
 
 // Rule: bad-input-names-field.
-func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
+func TestGoDecodesAdmittedObjects(t *testing.T) {
 	for i, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
@@ -26,7 +26,7 @@ func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			admitted := 0
 			for n := range casesPerKind {
-				// From none to one in fifty places, of which an object has about a hundred.
+				// A hostile value in 0 to 2% of the places. An object has about a hundred.
 				level := n % 10
 				g := generator{t: t, r: r, hostility: level * level / 4}
 				if check(t, k, g.object(k)) {
@@ -37,15 +37,15 @@ func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 				}
 			}
 			t.Logf("admitted %d of %d", admitted, casesPerKind)
-			// Otherwise the test would be empty.
+			// The test needs both: objects to decode, and hostile values.
 			if admitted < casesPerKind/20 || admitted > casesPerKind*9/10 {
-				t.Errorf("admitted %d of %d", admitted, casesPerKind)
+				t.Errorf("admitted %d of %d objects, want between 5%% and 90%%", admitted, casesPerKind)
 			}
 		})
 	}
 }
 
-// Each hostile value alone, in each place: here no other fault can hide what it does.
+// Each variant has a single hostile value, so that no other error can hide its effect.
 //
 // Rule: bad-input-names-field.
 func TestHostileValuesInEachPosition(t *testing.T) {
@@ -68,13 +68,13 @@ func TestHostileValuesInEachPosition(t *testing.T) {
 				}
 			})
 			if admitted == 0 {
-				t.Error("none admitted, not even 0 where a number is asked for")
+				t.Error("no variant was admitted, not even 0 in place of a number")
 			}
 		})
 	}
 }
 
-func FuzzWhatTheCRDsAdmitGoDecodes(f *testing.F) {
+func FuzzGoDecodesAdmittedObjects(f *testing.F) {
 	kinds := loadKinds(f)
 	for i, k := range kinds {
 		g := generator{t: f, r: rand.New(rand.NewPCG(3, uint64(i)))}
@@ -88,15 +88,15 @@ func FuzzWhatTheCRDsAdmitGoDecodes(f *testing.F) {
 	})
 }
 
-// newChecker returns a function that says whether the API server would admit an object, and fails the test if it would
-// and Go then does not decode it, changes it on the way back, or has what it wrote back refused.
+// newChecker returns a function that reports whether the API server admits an object. For an admitted object, the function
+// fails the test if Go cannot decode the object, if encoding changes it, or if the API server refuses the encoded object.
 func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := machinistv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	// As informers decode.
+	// Informers use the same decoder.
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
 	// Kubernetes writes times without fractions of a second.
 	same := equality.Semantic.Copy()
@@ -112,35 +112,36 @@ func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 		}
 		first, _, err := decoder.Decode(stored, nil, nil)
 		if err != nil {
-			t.Errorf("admitted and not decoded: %v\n%s", err, stored)
+			t.Errorf("an admitted object cannot be decoded: %v\n%s", err, stored)
 			return true
 		}
-		plain := reflect.New(k.goType).Interface()
-		if err := json.Unmarshal(stored, plain); err != nil {
-			t.Errorf("admitted and not decoded by encoding/json: %v\n%s", err, stored)
+		typed := reflect.New(k.goType).Interface()
+		if err := json.Unmarshal(stored, typed); err != nil {
+			t.Errorf("encoding/json cannot decode an admitted object: %v\n%s", err, stored)
 		}
 		written, err := json.Marshal(first)
 		if err != nil {
-			t.Errorf("decoded and not encoded again: %v\n%s", err, stored)
+			t.Errorf("a decoded object cannot be encoded: %v\n%s", err, stored)
 			return true
 		}
 		second, _, err := decoder.Decode(written, nil, nil)
 		if err != nil {
-			t.Errorf("encoded by Go and not decoded by it: %v\n%s", err, written)
+			t.Errorf("an object that Go encoded cannot be decoded: %v\n%s", err, written)
 			return true
 		}
 		if !same.DeepEqual(first, second) {
-			t.Errorf("changed by encoding:\nstored  %s\nwritten %s", stored, written)
+			t.Errorf("encoding changed the object:\nstored  %s\nwritten %s", stored, written)
 		}
 		if _, err := k.admit(t.Context(), written); err != nil && !hasQuantities(first) {
-			t.Errorf("admitted and, written back by Go, refused: %v\nstored  %s\nwritten %s", err, stored, written)
+			t.Errorf("the API server refuses an admitted object after Go encoded it: %v\nstored  %s\nwritten %s", err, stored,
+				written)
 		}
 		return true
 	}
 }
 
-// hasQuantities excuses what Go writes with more digits, or another unit, than it read. Nobody but their author writes
-// the quantities of a class.
+// hasQuantities reports whether an object has quantities, which Go may write with more digits or another unit than it
+// read. This is harmless, because no controller writes the quantities of a class.
 func hasQuantities(object runtime.Object) bool {
 	class, ok := object.(*machinistv1.MachineClass)
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)

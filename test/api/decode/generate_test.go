@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// hostile are values, as JSON, that some parser takes and another one does not.
+// hostile are JSON values that one parser accepts and another one rejects.
 var hostile = []string{
 	`null`, `true`, `""`, `"0"`, `0`, `-1`, `-0`, `-0.0`, `1.0`, `1.5`, `1e2`, `1e21`, `1E400`,
 	`2147483647`, `2147483648`, `4294967296`, `9007199254740993`, `9223372036854775807`, `9223372036854775808`,
@@ -26,23 +26,23 @@ var hostile = []string{
 	`[]`, `{}`, `[null]`, `{"":null}`, `{"a":"b"}`, `[[]]`, `["a","a"]`,
 }
 
-// generator makes random JSON around a schema.
+// generator generates random objects for a schema.
 type generator struct {
 	t testing.TB
 	r *rand.Rand
-	// hostility is in how many of a thousand places something else is put than what the schema asks for.
+	// hostility is the number of places per thousand that do not follow the schema.
 	hostility int
 }
 
-func (g generator) odds(perThousand int) bool { return g.r.IntN(1000) < perThousand }
+func (g generator) chance(perThousand int) bool { return g.r.IntN(1000) < perThousand }
 
-// object makes an object of a kind: random, but such that the rules over several fields hold more often than not.
+// object returns a random object of a kind. Most objects obey the rules that span several fields.
 func (g generator) object(k kind) []byte {
 	object := map[string]any{}
 	for _, name := range []string{"spec", "status"} {
 		object[name] = g.value(k.schema.Properties[name])
 	}
-	if !g.odds(2 * g.hostility) {
+	if !g.chance(2 * g.hostility) {
 		g.reconcile(object["spec"])
 	}
 	body, err := json.Marshal(object)
@@ -52,7 +52,7 @@ func (g generator) object(k kind) []byte {
 	return body
 }
 
-// reconcile makes the fields of a spec fit each other.
+// reconcile changes a spec so that it obeys the rules that span several fields.
 func (g generator) reconcile(value any) {
 	spec, ok := value.(map[string]any)
 	if !ok {
@@ -65,15 +65,15 @@ func (g generator) reconcile(value any) {
 		spec["selector"] = map[string]any{"matchLabels": labels}
 		machine, _ = template["spec"].(map[string]any)
 		delete(machine, "providerID")
-		delete(spec, "progressDeadline") // mostly shorter than minReadySeconds
+		delete(spec, "progressDeadline") // a random one is often shorter than minReadySeconds
 	}
 	if _, ok := machine["timeouts"]; !ok {
 		return
 	}
-	if _, ok := machine["expireAfter"]; ok && g.odds(900) {
-		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`) // Most others are shorter than a minute.
+	if _, ok := machine["expireAfter"]; ok && g.chance(900) {
+		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`) // a random one is often shorter than a minute
 	}
-	if g.odds(500) {
+	if g.chance(500) {
 		for _, name := range []string{"provider", "providerSpec", "credentialsRef", "userDataRef"} {
 			delete(machine, name)
 		}
@@ -86,22 +86,22 @@ func (g generator) reconcile(value any) {
 
 func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	switch {
-	case g.odds(g.hostility):
+	case g.chance(g.hostility):
 		return json.RawMessage(hostile[g.r.IntN(len(hostile))])
 	case len(s.Enum) > 0:
 		return json.RawMessage(s.Enum[g.r.IntN(len(s.Enum))].Raw)
-	case s.XIntOrString && g.odds(500), s.Type == "string":
+	case s.XIntOrString && g.chance(500), s.Type == "string":
 		return g.text(s)
 	case s.XIntOrString, s.Type == "integer":
 		return g.number(s)
 	case s.Type == "boolean":
-		return g.odds(500)
+		return g.chance(500)
 	case s.Type == "array":
 		list := []any{}
 		for range g.r.IntN(4) {
 			list = append(list, g.value(*s.Items.Schema))
 		}
-		if len(s.XListMapKeys) > 0 && !g.odds(g.hostility) {
+		if len(s.XListMapKeys) > 0 && !g.chance(g.hostility) {
 			list = withoutDuplicates(list, s.XListMapKeys)
 		}
 		return list
@@ -115,7 +115,7 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	}
 }
 
-// withoutDuplicates drops the items of a list that have the keys of one before.
+// withoutDuplicates removes items with the same keys as an earlier item.
 func withoutDuplicates(list []any, keys []string) []any {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(item any) bool {
@@ -127,9 +127,9 @@ func withoutDuplicates(list []any, keys []string) []any {
 		for _, key := range keys {
 			id += fmt.Sprintf("%v\n", object[key])
 		}
-		was := seen[id]
+		duplicate := seen[id]
 		seen[id] = true
-		return was
+		return duplicate
 	})
 }
 
@@ -140,12 +140,12 @@ func (g generator) properties(s apiextensionsv1.JSONSchemaProps) any {
 		if slices.Contains(s.Required, name) {
 			presence = 1000 - g.hostility
 		}
-		if g.odds(presence) {
+		if g.chance(presence) {
 			object[name] = g.value(s.Properties[name])
 		}
 	}
-	if g.odds(g.hostility) {
-		object["surprise"] = "x"
+	if g.chance(g.hostility) {
+		object["unknown"] = "x"
 	}
 	return object
 }
@@ -154,7 +154,7 @@ func (g generator) dictionary(s apiextensionsv1.JSONSchemaProps) any {
 	object := map[string]any{}
 	for range g.r.IntN(4) {
 		key := samplePattern(g.t, g.r, `^([a-z]{1,5}\.[a-z]{2,3}/)?[a-z]{1,6}$`)
-		if g.odds(g.hostility) {
+		if g.chance(g.hostility) {
 			key = damage(g.r, key)
 		}
 		object[key] = g.value(*s.AdditionalProperties.Schema)
@@ -167,29 +167,29 @@ func (g generator) text(s apiextensionsv1.JSONSchemaProps) string {
 	if pattern := patternOf(s); pattern != "" {
 		text = samplePattern(g.t, g.r, pattern)
 	}
-	if g.odds(g.hostility) {
+	if g.chance(g.hostility) {
 		text = damage(g.r, text)
 	}
-	if g.odds(g.hostility / 2) {
+	if g.chance(g.hostility / 2) {
 		text = strings.Repeat(text+"x", 400)
 	}
 	return text
 }
 
 func (g generator) number(s apiextensionsv1.JSONSchemaProps) any {
-	least, most := int64(0), int64(1)<<53-1
+	lowest, highest := int64(0), int64(1)<<53-1
 	if s.Minimum != nil {
-		least = int64(*s.Minimum)
+		lowest = int64(*s.Minimum)
 	}
 	if s.Maximum != nil {
-		most = int64(*s.Maximum)
+		highest = int64(*s.Maximum)
 	}
 	switch g.r.IntN(4) {
 	case 0:
-		return least
+		return lowest
 	case 1:
-		return most
+		return highest
 	default:
-		return least + g.r.Int64N(min(most-least, 100)+1)
+		return lowest + g.r.Int64N(min(highest-lowest, 100)+1)
 	}
 }

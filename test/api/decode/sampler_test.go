@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sampleUnbounded is how often * and + repeat at most.
+// sampleUnbounded is the maximum number of repetitions for * and, in addition to the first one, for +.
 const sampleUnbounded = 3
 
 // samplePattern returns a string that matches a pattern.
@@ -23,11 +23,11 @@ func samplePattern(t testing.TB, r *rand.Rand, pattern string) string {
 }
 
 func sample(out *strings.Builder, r *rand.Rand, re *syntax.Regexp) {
-	repeat := func(least, most int) {
-		if most < 0 {
-			most = least + sampleUnbounded
+	repeat := func(lowest, highest int) {
+		if highest < 0 {
+			highest = lowest + sampleUnbounded
 		}
-		for range least + r.IntN(most-least+1) {
+		for range lowest + r.IntN(highest-lowest+1) {
 			sample(out, r, re.Sub[0])
 		}
 	}
@@ -57,7 +57,7 @@ func sample(out *strings.Builder, r *rand.Rand, re *syntax.Regexp) {
 	}
 }
 
-// damage changes a character of a string, so that it lies close to a pattern.
+// damage adds, removes or replaces one character of a string, so that it almost matches its pattern.
 func damage(r *rand.Rand, s string) string {
 	runes := []rune(s)
 	at := r.IntN(len(runes) + 1)

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// The cost of the rules is part of what is checked here.
-func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
+// The validation includes the estimated cost of the CEL rules.
+func TestAPIServerAcceptsCRDs(t *testing.T) {
 	for _, crd := range manifests.CRDs() {
 		t.Run(crd.Spec.Names.Kind, func(t *testing.T) {
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
@@ -34,7 +34,8 @@ func TestTheAPIServerAcceptsTheCRDs(t *testing.T) {
 	}
 }
 
-// A type with a parser of its own takes less than "a string", so its fields need a pattern that takes no more.
+// A Go type with its own parser does not accept every string. Its fields need a pattern that admits only what the parser
+// accepts.
 func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	found := map[reflect.Type]int{}
 	for _, k := range loadKinds(t) {
@@ -45,19 +46,19 @@ func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 			found[goType]++
 			if goType == reflect.TypeFor[runtime.RawExtension]() {
 				if s.Type != "object" || s.XPreserveUnknownFields == nil {
-					t.Errorf("%s: is not an object with unknown fields", path)
+					t.Errorf("%s: not an object that preserves unknown fields", path)
 				}
 				return
 			}
 			s.Pattern = patternOf(s)
 			if s.Pattern == "" {
-				t.Errorf("%s: a %s without a pattern", path, goType)
+				t.Errorf("%s: no pattern for type %s", path, goType)
 				return
 			}
 			if s.Format != "" {
-				t.Errorf("%s: with format %s the API server takes a list for a string", path, s.Format)
+				t.Errorf("%s: the API server accepts a list in place of a string with format %s", path, s.Format)
 			}
-			requireParserToTakePattern(t, path, s, goType)
+			requireParserAcceptsPattern(t, path, s, goType)
 		})
 	}
 	for _, name := range []string{"Duration", "Time", "Quantity", "IntOrString", "RawExtension"} {
@@ -66,12 +67,12 @@ func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 			missing = missing && goType.Name() != name
 		}
 		if missing {
-			t.Errorf("found no field of type %s: does this test still look?", name)
+			t.Errorf("found no field of type %s: the test may no longer visit all fields", name)
 		}
 	}
 }
 
-// patternOf returns the pattern of a value, which a rule may have as well, to say it in words.
+// patternOf returns the pattern of a string. The pattern may be in a rule, whose message explains it.
 func patternOf(s apiextensionsv1.JSONSchemaProps) string {
 	for _, rule := range s.XValidations {
 		if inner, isPattern := strings.CutPrefix(rule.Rule, "self.matches(r'"); isPattern {
@@ -81,7 +82,7 @@ func patternOf(s apiextensionsv1.JSONSchemaProps) string {
 	return s.Pattern
 }
 
-func requireParserToTakePattern(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type) {
+func requireParserAcceptsPattern(t *testing.T, path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 200 {
@@ -91,12 +92,12 @@ func requireParserToTakePattern(t *testing.T, path string, s apiextensionsv1.JSO
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(body, reflect.New(goType).Interface()); err != nil {
-			t.Errorf("%s: the pattern takes %s, Go does not: %v", path, text, err)
+			t.Errorf("%s: the pattern admits %s, but Go cannot parse it: %v", path, text, err)
 		}
 	}
 }
 
-func TestEverythingHasAMaximum(t *testing.T) {
+func TestFieldsHaveLimits(t *testing.T) {
 	for _, k := range loadKinds(t) {
 		eachField(t, k, func(path string, s apiextensionsv1.JSONSchemaProps, _ reflect.Type) {
 			switch {
@@ -117,7 +118,7 @@ func TestEverythingHasAMaximum(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsDescribed(t *testing.T) {
+func TestFieldsHaveDescriptions(t *testing.T) {
 	for _, k := range loadKinds(t) {
 		eachField(t, k, func(path string, s apiextensionsv1.JSONSchemaProps, _ reflect.Type) {
 			if s.Description == "" && !strings.HasSuffix(path, "[]") && !strings.HasSuffix(path, "{}") {
@@ -127,7 +128,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 }
 
-// eachField walks spec and status of a kind, schema and Go type side by side.
+// eachField calls visit for each field in spec and status of a kind.
 func eachField(t *testing.T, k kind, visit func(path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type)) {
 	t.Helper()
 	var walk func(path string, s apiextensionsv1.JSONSchemaProps, goType reflect.Type)

@@ -11,24 +11,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// admission is one object on its way through the schema.
+// admission is the state of the admission of one object.
 type admission struct {
-	// path leads to the value that is checked.
+	// path is the path to the current value.
 	path []string
 	errs field.ErrorList
-	// ruled are the changed values that rules apply to. Rules run only on objects that the schema accepts.
-	ruled []ruled
+	// changed are the changed values that have rules. The rules run only if the schema accepts the object.
+	changed []changedValue
 }
 
-type ruled struct {
+// changedValue is a changed value whose schema has rules.
+type changedValue struct {
 	node       *node
 	path       string
 	value, old any
 }
 
-// value returns what is stored of a value. A part that is old's own is known to be good.
+// value returns the admitted value. It does not check parts that it shares with old, because they were valid before.
 func (a *admission) value(n *node, value, old any) any {
-	if same(value, old) {
+	if identical(value, old) {
 		return value
 	}
 	switch v := value.(type) {
@@ -56,7 +57,7 @@ func (a *admission) value(n *node, value, old any) any {
 		a.scalar(n, value)
 	}
 	if len(n.rules) > 0 {
-		a.ruled = append(a.ruled, ruled{n, strings.Join(a.path, "."), value, old})
+		a.changed = append(a.changed, changedValue{n, strings.Join(a.path, "."), value, old})
 	}
 	return value
 }
@@ -77,7 +78,7 @@ func (a *admission) object(n *node, content map[string]any, old any) map[string]
 			child = n.additional
 		}
 		if child == nil {
-			if !n.open {
+			if !n.preserveUnknown {
 				delete(set(), name)
 			}
 			continue
@@ -89,7 +90,7 @@ func (a *admission) object(n *node, content map[string]any, old any) map[string]
 		a.path = append(a.path, name)
 		admitted := a.value(child, value, before[name])
 		a.path = a.path[:len(a.path)-1]
-		if isComposite(value) && !same(admitted, value) {
+		if isComposite(value) && !identical(admitted, value) {
 			set()[name] = admitted
 		}
 	}
@@ -122,7 +123,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 		a.path = append(a.path, fmt.Sprintf("[%d]", i))
 		admitted := a.value(n.items, item, n.counterpart(item, before))
 		a.path = a.path[:len(a.path)-1]
-		if isComposite(item) && !same(admitted, item) {
+		if isComposite(item) && !identical(admitted, item) {
 			if !changed {
 				changed = true
 				items = slices.Clone(items)
@@ -139,7 +140,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 	if n.unique {
 		for i := range items {
 			for j := range i {
-				if n.twins(items[i], items[j]) {
+				if n.duplicates(items[i], items[j]) {
 					a.errs = append(a.errs, field.Duplicate(a.at().Index(i), items[i]))
 				}
 			}
@@ -148,21 +149,21 @@ func (a *admission) array(n *node, items []any, old any) []any {
 	return items
 }
 
-// counterpart returns what an item of a list was before, if that can be said.
+// counterpart returns the old item with the keys of an item, or nil if there is none.
 func (n *node) counterpart(item any, before []any) any {
 	if n.mapKeys == nil {
 		return nil
 	}
 	for _, b := range before {
-		if n.twins(item, b) {
+		if n.duplicates(item, b) {
 			return b
 		}
 	}
 	return nil
 }
 
-// twins says whether two items of a list may not stand beside each other: with the same keys, or the same altogether.
-func (n *node) twins(a, b any) bool {
+// duplicates reports whether two items cannot be in the same list, because they or their keys are equal.
+func (n *node) duplicates(a, b any) bool {
 	if n.mapKeys == nil {
 		return a == b
 	}
@@ -247,7 +248,7 @@ func isComposite(v any) bool {
 	return false
 }
 
-// at returns the path to the value that is checked.
+// at returns the path to the current value.
 func (a *admission) at() *field.Path { return pathOf(a.path) }
 
 func pathOf(names []string) *field.Path {
@@ -270,12 +271,12 @@ func pathAt(path string) *field.Path {
 	return field.NewPath(path)
 }
 
-func (a *admission) invalid(value any, why string) {
-	a.errs = append(a.errs, field.Invalid(a.at(), value, why))
+func (a *admission) invalid(value any, detail string) {
+	a.errs = append(a.errs, field.Invalid(a.at(), value, detail))
 }
 
-func (a *admission) add(make func(*field.Path, string) *field.Error, name, why string) {
-	a.errs = append(a.errs, make(pathOf(append(slices.Clone(a.path), name)), why))
+func (a *admission) add(newError func(*field.Path, string) *field.Error, name, detail string) {
+	a.errs = append(a.errs, newError(pathOf(append(slices.Clone(a.path), name)), detail))
 }
 
 func (a *admission) wrongType(n *node, value any) {

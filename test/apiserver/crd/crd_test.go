@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// rulesOf calls visit for each schema of the CustomResourceDefinitions that has rules.
-func rulesOf(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool)) {
+// visitRules calls visit for each schema with rules in the CustomResourceDefinitions.
+func visitRules(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool)) {
 	var walk func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool)
 	walk = func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool) {
 		if len(schema.XValidations) > 0 {
@@ -33,8 +33,8 @@ func rulesOf(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps, ro
 	}
 }
 
-// A rule that remembers says of each of these values, of what kind ever, what it says where it remembers nothing.
-func TestRulesThatRememberSayWhatTheyWouldSay(t *testing.T) {
+// For each of these values, a rule must return the same result with and without a cache.
+func TestCachedRulesEqualUncachedRules(t *testing.T) {
 	var values []any
 	for _, text := range []string{
 		`{"metadata":{"name":"a"},"spec":{}}`, `{"metadata":{"name":"a.b"},"spec":{"providerID":"sim://1"}}`,
@@ -67,14 +67,14 @@ func TestRulesThatRememberSayWhatTheyWouldSay(t *testing.T) {
 		}
 		values = append(values, value)
 	}
-	kept, broken := 0, 0
-	rulesOf(func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool) {
-		for i, remembers := range compileRules(schema, root) {
-			alone := *schema
-			alone.XValidations = schema.XValidations[i : i+1]
-			forgets := compileRule(&alone, root)
+	valid, invalid := 0, 0
+	visitRules(func(kind string, schema *apiextensionsv1.JSONSchemaProps, root bool) {
+		for i, withCache := range compileRules(schema, root) {
+			single := *schema
+			single.XValidations = schema.XValidations[i : i+1]
+			withoutCache := compileRule(&single, root)
 			olds := []any{nil, values[0]}
-			if strings.Contains(alone.XValidations[0].Rule, "oldSelf") {
+			if strings.Contains(single.XValidations[0].Rule, "oldSelf") {
 				olds = append(values, nil)
 			}
 			for _, value := range values {
@@ -85,25 +85,25 @@ func TestRulesThatRememberSayWhatTheyWouldSay(t *testing.T) {
 					if _, object := old.(map[string]any); old != nil && object != (schema.Type == "object") {
 						continue
 					}
-					got, want := remembers(nil, value, old), forgets(nil, value, old)
+					got, want := withCache(nil, value, old), withoutCache(nil, value, old)
 					if !reflect.DeepEqual(got, want) {
-						t.Errorf("%s: %s says of %v after %v: %v, want %v", kind, schema.XValidations[i].Rule, value, old, got, want)
+						t.Errorf("%s: rule %s for %v after %v: got %v, want %v", kind, schema.XValidations[i].Rule, value, old, got, want)
 					}
 					if len(want) == 0 {
-						kept++
+						valid++
 					} else {
-						broken++
+						invalid++
 					}
 				}
 			}
 		}
 	})
-	if kept < 500 || broken < 500 {
-		t.Errorf("%d values kept a rule and %d broke one: that says little", kept, broken)
+	if valid < 500 || invalid < 500 {
+		t.Errorf("got %d valid and %d invalid values, want at least 500 of each", valid, invalid)
 	}
 }
 
-func TestFieldsThatARuleReads(t *testing.T) {
+func TestFieldsOfRules(t *testing.T) {
 	for rule, want := range map[string][]readField{
 		`has(self.a.b) && self.a.c > 1`:            {{path: []string{"a", "b"}, presence: true}, {path: []string{"a", "c"}}},
 		`self.a == oldSelf.a`:                      {{path: []string{"a"}}, {old: true, path: []string{"a"}}},
@@ -114,7 +114,7 @@ func TestFieldsThatARuleReads(t *testing.T) {
 		`duration(self) > duration('0s')`:          {{path: nil}},
 	} {
 		if got := fieldsOf(rule); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s reads %v, want %v", rule, got, want)
+			t.Errorf("fields of %s: got %v, want %v", rule, got, want)
 		}
 	}
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/google/cel-go/common/operators"
 )
 
-// readField is a part of self or of oldSelf that a rule reads.
+// readField is a field of self or oldSelf that a rule reads.
 type readField struct {
 	old  bool
 	path []string
-	// presence is set if the rule asks only whether the field is there.
+	// presence is set if the rule checks only whether the field exists.
 	presence bool
 }
 
-// rulesSyntax parses rules. It knows no types and no functions: what a rule reads is said by its syntax alone.
+// rulesSyntax parses rules. It needs no types and functions, because the syntax of a rule shows which fields it reads.
 var rulesSyntax = mustEnv(celgo.NewEnv(celgo.OptionalTypes()))
 
 func mustEnv(env *celgo.Env, err error) *celgo.Env {
 	if err != nil {
-		panic(fmt.Sprintf("prepare to parse rules: %v", err))
+		panic(fmt.Sprintf("create the parser for rules: %v", err))
 	}
 	return env
 }
 
-// fieldsOf returns all that a rule reads.
+// fieldsOf returns the fields that a rule reads.
 func fieldsOf(rule string) []readField {
 	parsed, issues := rulesSyntax.Parse(rule)
 	if issues.Err() != nil {
-		panic(fmt.Sprintf("parse the rule %s: %v", rule, issues.Err()))
+		panic(fmt.Sprintf("parse rule %s: %v", rule, issues.Err()))
 	}
 	var fields []readField
 	var visit func(e ast.NavigableExpr)
@@ -54,7 +54,7 @@ func fieldsOf(rule string) []readField {
 	return fields
 }
 
-// asField returns the field of self or oldSelf that an expression is.
+// asField converts an expression to a field of self or oldSelf. It returns false for other expressions.
 func asField(e ast.Expr) (readField, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -66,7 +66,7 @@ func asField(e ast.Expr) (readField, bool) {
 		if !ok {
 			return readField{}, false
 		}
-		return f.below(s.FieldName(), s.IsTestOnly()), true
+		return f.child(s.FieldName(), s.IsTestOnly()), true
 	case ast.CallKind:
 		c := e.AsCall()
 		if c.FunctionName() != operators.OptSelect {
@@ -76,20 +76,20 @@ func asField(e ast.Expr) (readField, bool) {
 		if !ok {
 			return readField{}, false
 		}
-		return f.below(fmt.Sprint(c.Args()[1].AsLiteral().Value()), false), true
+		return f.child(fmt.Sprint(c.Args()[1].AsLiteral().Value()), false), true
 	}
 	return readField{}, false
 }
 
-// below returns a field of a field. It panics if rules write its name in another way than values have it.
-func (f readField) below(name string, presence bool) readField {
+// child returns a field of a field. It panics for a name that rules have to escape.
+func (f readField) child(name string, presence bool) readField {
 	if strings.Contains(name, "__") {
-		panic("a rule with the escaped name " + name)
+		panic("a rule contains the escaped name " + name)
 	}
 	return readField{old: f.old, path: append(slices.Clone(f.path), name), presence: presence}
 }
 
-// keyOf returns a text that is the same only for values in which the fields are the same.
+// keyOf returns a key of the fields in two values. The keys of values with different fields differ.
 func keyOf(fields []readField, value, old any) string {
 	read := make([]any, len(fields), len(fields)+1)
 	for i, f := range fields {
@@ -101,13 +101,14 @@ func keyOf(fields []readField, value, old any) string {
 	}
 	key, err := json.Marshal(append(read, old == nil))
 	if err != nil {
-		panic(fmt.Sprintf("encode what a rule reads: %v", err))
+		panic(fmt.Sprintf("encode the fields of a rule: %v", err))
 	}
 	return string(key)
 }
 
-// in returns what tells the field of a value from others: where it ends if it is not there (a rule that asks for a part
-// of what is not there fails), else its value, or only that it is there.
+// in returns the part of the key for a field in a value. For an existing field, it contains the value, or nothing if the
+// rule checks only whether the field exists. For a missing field, it contains the depth at which the path ends, because a
+// rule fails if it reads a field of a missing field.
 func (f readField) in(value any) []any {
 	for depth, name := range f.path {
 		object, isObject := value.(map[string]any)

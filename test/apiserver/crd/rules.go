@@ -13,23 +13,23 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// rule checks a value by rules of its schema. old is nil if there was none.
+// rule validates a value with rules of its schema. old is the previous value, or nil if there was none.
 type rule func(path *field.Path, value, old any) field.ErrorList
 
-// compileRules returns the checks for the rules of a schema itself, not for those of the schemas in it.
+// compileRules compiles the rules of a schema, without the rules of its properties and items.
 func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool) []rule {
 	rules := make([]rule, len(schema.XValidations))
 	for i, v := range schema.XValidations {
-		alone := *schema
-		alone.XValidations = apiextensionsv1.ValidationRules{v}
-		rules[i] = remembered(fieldsOf(v.Rule), compileRule(&alone, root))
+		single := *schema
+		single.XValidations = apiextensionsv1.ValidationRules{v}
+		rules[i] = cached(fieldsOf(v.Rule), compileRule(&single, root))
 	}
 	return rules
 }
 
-// compileRule returns the check for the only rule of a schema.
+// compileRule compiles a schema with a single rule.
 func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
-	// Most programs never come to most rules, and each takes a while to compile.
+	// Compile a rule on its first use, because the compilation is slow and most programs use few of the rules.
 	validator := sync.OnceValue(func() *cel.Validator {
 		var internal apiextensions.JSONSchemaProps
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal,
@@ -48,18 +48,18 @@ func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
 	}
 }
 
-// mostRemembered is how many values a rule remembers.
-const mostRemembered = 10000
+// maxCached is the maximum number of values in the cache of a rule.
+const maxCached = 10000
 
-// remembered returns a rule that remembers the values it kept, by the fields it reads: it says of the same fields what
-// it said before, and to evaluate it takes a hundred times as long as to look that up.
-func remembered(fields []readField, evaluate rule) rule {
+// cached returns a rule that caches which values are valid. The key contains only the fields that the rule reads. The
+// evaluation takes a hundred times as long as a lookup.
+func cached(fields []readField, evaluate rule) rule {
 	var mu sync.Mutex
-	kept := map[string]bool{}
+	valid := map[string]bool{}
 	return func(path *field.Path, value, old any) field.ErrorList {
 		key := keyOf(fields, value, old)
 		mu.Lock()
-		known := kept[key]
+		known := valid[key]
 		mu.Unlock()
 		if known {
 			return nil
@@ -68,16 +68,16 @@ func remembered(fields []readField, evaluate rule) rule {
 		if len(errs) == 0 {
 			mu.Lock()
 			defer mu.Unlock()
-			if len(kept) >= mostRemembered {
-				clear(kept)
+			if len(valid) >= maxCached {
+				clear(valid)
 			}
-			kept[key] = true
+			valid[key] = true
 		}
 		return errs
 	}
 }
 
-// onlyOwnRules removes the rules of all schemas within one.
+// onlyOwnRules removes the rules of all schemas inside a schema.
 func onlyOwnRules(s *structuralschema.Structural) *structuralschema.Structural {
 	own := s.XValidations
 	(&structuralschema.Visitor{Structural: func(s *structuralschema.Structural) bool {

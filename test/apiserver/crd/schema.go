@@ -1,5 +1,5 @@
-// Package crd does what kube-apiserver does to a custom resource before it stores it: pruning, defaults, validation by
-// the schema and by the rules of a CustomResourceDefinition.
+// Package crd prepares a custom resource for storage as kube-apiserver does. It prunes fields, sets defaults, and validates
+// the object with the schema and the rules of a CustomResourceDefinition.
 package crd
 
 import (
@@ -24,15 +24,15 @@ type Schema struct {
 // node is the schema of one value.
 type node struct {
 	kind string // object, array, string, integer, number, boolean, or int-or-string
-	// properties are those that are declared; further ones have the schema additional, are kept if open is set, and are
-	// pruned otherwise.
-	properties map[string]*node
-	additional *node
-	open       bool
-	items      *node
-	nullable   bool
-	required   []string
-	// defaults are the properties that have one, in order of name.
+	// properties are the declared properties, and additional is the schema of others. Without it, unknown properties are
+	// pruned unless preserveUnknown is set.
+	properties      map[string]*node
+	additional      *node
+	preserveUnknown bool
+	items           *node
+	nullable        bool
+	required        []string
+	// defaults are the properties with a default, sorted by name.
 	defaults []defaultValue
 
 	minimum, maximum             *float64
@@ -42,7 +42,7 @@ type node struct {
 	pattern                      *regexp.Regexp
 	format                       string
 	enum                         []any
-	// unique is set if items of a list must differ, in mapKeys if there are any.
+	// unique is set if the items of a list must be unique. They are compared by mapKeys, if there are any.
 	unique  bool
 	mapKeys []string
 	rules   []rule
@@ -53,11 +53,11 @@ type defaultValue struct {
 	value any
 }
 
-// Compile compiles a structural schema. It panics if the schema is not one that the CustomResourceDefinitions of this
-// project can have: then the program is broken, and its tests do not pass.
+// Compile compiles a structural schema. It panics if the schema uses a feature that the CustomResourceDefinitions of this
+// project do not use.
 func Compile(schema *apiextensionsv1.JSONSchemaProps) *Schema {
 	root := compile(schema)
-	// Metadata is not the schema's business, and the rest of the head is not handed to it.
+	// Callers validate metadata, and remove apiVersion and kind.
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(root.properties, name)
 	}
@@ -70,14 +70,14 @@ func compile(s *apiextensionsv1.JSONSchemaProps) *node {
 		kind: s.Type, nullable: s.Nullable, required: s.Required,
 		minimum: s.Minimum, maximum: s.Maximum, minLength: s.MinLength, maxLength: s.MaxLength,
 		minItems: s.MinItems, maxItems: s.MaxItems, minProperties: s.MinProperties, maxProperties: s.MaxProperties,
-		format: s.Format,
-		open:   s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields,
+		format:          s.Format,
+		preserveUnknown: s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields,
 	}
 	if s.XIntOrString {
 		n.kind = intOrString
 	}
 	if len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) > 0 && !s.XIntOrString || s.Not != nil {
-		panic("a schema with allOf, anyOf, oneOf or not")
+		panic("a schema uses allOf, anyOf, oneOf or not")
 	}
 	if s.Pattern != "" {
 		n.pattern = regexp.MustCompile(s.Pattern)
@@ -118,9 +118,9 @@ func mustDecode(raw json.RawMessage) any {
 	return value
 }
 
-// Admit returns what is stored of an object's content, without apiVersion, kind and metadata, and what is wrong with
-// it. old is the content before, nil for a new object: parts that are the very maps and lists of old are taken as
-// they are. It changes neither.
+// Admit returns the content of an object for storage, and the errors in it. Content does not include apiVersion, kind and
+// metadata. old is the previous content, or nil for a new object. Admit does not check maps and lists that content shares
+// with old. It does not change its arguments.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any
@@ -129,15 +129,15 @@ func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any
 	}
 	admitted := a.value(s.root, content, before).(map[string]any)
 	if len(a.errs) == 0 {
-		a.check(name)
+		a.runRules(name)
 	}
 	slices.SortFunc(a.errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return admitted, a.errs
 }
 
-// check runs the rules on what changed.
-func (a *admission) check(name string) {
-	for _, r := range a.ruled {
+// runRules runs the rules for the changed values.
+func (a *admission) runRules(name string) {
+	for _, r := range a.changed {
 		value, old := r.value, r.old
 		if r.path == "" {
 			value, old = withName(value, name), withName(old, name)
@@ -148,7 +148,7 @@ func (a *admission) check(name string) {
 	}
 }
 
-// withName returns an object's content with the metadata that rules see.
+// withName returns the content of an object with the metadata that rules can access.
 func withName(content any, name string) any {
 	object, ok := content.(map[string]any)
 	if !ok {
@@ -159,8 +159,8 @@ func withName(content any, name string) any {
 	return object
 }
 
-// same says whether two values are one in memory, so that nothing in them can differ.
-func same(a, b any) bool {
+// identical reports whether two values are the same map or list in memory.
+func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)

@@ -19,9 +19,9 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// A definition that is deleted takes the objects of its kind with it and waits for those with finalizers; nothing new
-// is made of it meanwhile.
-func TestTheEndOfADefinition(t *testing.T) {
+// The deletion of a definition deletes the objects of its kind, and waits for those with finalizers. Until then, new objects
+// are refused.
+func TestDefinitionDeletion(t *testing.T) {
 	t.Parallel()
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -33,36 +33,37 @@ func TestTheEndOfADefinition(t *testing.T) {
 	}
 	namespace := env.Namespace(t)
 	server := apiserver.New(scheme, time.Now)
-	settle := func() {
+	runSteps := func() {
 		for server.Pending() > 0 {
 			server.Step(0)
 		}
 	}
-	store := endOfDefinition(t, server.Client("story"), namespace, func(func() (bool, error)) { settle() })
-	real := endOfDefinition(t, c, namespace, func(done func() (bool, error)) {
-		env.Await(t, c, &apiextensionsv1.CustomResourceDefinitionList{}, "the definition to be as the store's",
+	store := deleteDefinition(t, server.Client("test"), namespace, func(func() (bool, error)) { runSteps() })
+	kube := deleteDefinition(t, c, namespace, func(done func() (bool, error)) {
+		env.Await(t, c, &apiextensionsv1.CustomResourceDefinitionList{}, "the definition to reach the state of the store",
 			func(*apiextensionsv1.CustomResourceDefinitionList) (bool, string) {
 				ok, err := done()
 				return ok, fmt.Sprint(err)
 			})
 	})
-	for i := range real {
-		if real[i] != store[i] {
-			t.Errorf("real:  %s\nstore: %s", real[i], store[i])
+	for i := range kube {
+		if kube[i] != store[i] {
+			t.Errorf("real:  %s\nstore: %s", kube[i], store[i])
 		}
 	}
 }
 
-// endOfDefinition returns what came of each request. settled waits until something is done, or lets all be done.
-func endOfDefinition(t *testing.T, c client.Client, namespace string,
-	settled func(done func() (bool, error))) (outcomes []string) {
+// deleteDefinition creates and deletes a definition with objects, and returns the outcome of each request. wait waits
+// until done returns true, or runs all background steps.
+func deleteDefinition(t *testing.T, c client.Client, namespace string,
+	wait func(done func() (bool, error))) (outcomes []string) {
 	ctx := t.Context()
-	said := func(what string, err error) {
+	record := func(request string, err error) {
 		outcome := string(apierrors.ReasonForError(err))
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			outcome = "NotFound" // It depends on how much the client knows of kinds.
+			outcome = "NotFound" // Which error the client returns depends on the kinds that it has discovered.
 		}
-		outcomes = append(outcomes, fmt.Sprint(what, ": ", outcome, err == nil))
+		outcomes = append(outcomes, fmt.Sprint(request, ": ", outcome, err == nil))
 	}
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	for _, u := range sources.CRDs(provider.SourceClusterK8s) {
@@ -87,9 +88,9 @@ func endOfDefinition(t *testing.T, c client.Client, namespace string,
 		}
 		return err == nil, err
 	}
-	said("create before there is a definition", c.Create(ctx, object("early")))
-	said("create the definition", c.Create(ctx, definition))
-	settled(func() (bool, error) {
+	record("create an object before the definition", c.Create(ctx, object("early")))
+	record("create the definition", c.Create(ctx, definition))
+	wait(func() (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(definition), definition)
 		for _, condition := range definition.Status.Conditions {
 			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
@@ -100,23 +101,24 @@ func endOfDefinition(t *testing.T, c client.Client, namespace string,
 	})
 	blocked := object("blocked")
 	blocked.SetFinalizers([]string{"example.com/blocked"})
-	said("create what is blocked", c.Create(ctx, blocked))
-	said("create what is free", c.Create(ctx, object("free")))
-	said("delete the definition", c.Delete(ctx, definition))
-	settled(func() (bool, error) {
-		there, err := exists(object("free"))
-		return !there, err
+	record("create an object with a finalizer", c.Create(ctx, blocked))
+	record("create an object without finalizers", c.Create(ctx, object("free")))
+	record("delete the definition", c.Delete(ctx, definition))
+	wait(func() (bool, error) {
+		found, err := exists(object("free"))
+		return !found, err
 	})
-	there, err := exists(blocked)
-	said(fmt.Sprint("what is blocked is there: ", there, blocked.GetDeletionTimestamp() != nil), err)
-	said("create another one", c.Create(ctx, object("late")))
-	said("let it go", c.Patch(ctx, blocked, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-	settled(func() (bool, error) {
-		there, err := exists(definition)
-		return !there, err
+	found, err := exists(blocked)
+	record(fmt.Sprint("the object with a finalizer exists: ", found, blocked.GetDeletionTimestamp() != nil), err)
+	record("create another object", c.Create(ctx, object("late")))
+	record("remove the finalizer", c.Patch(ctx, blocked,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	wait(func() (bool, error) {
+		found, err := exists(definition)
+		return !found, err
 	})
-	there, err = exists(definition)
-	said(fmt.Sprint("the definition is there: ", there), err)
+	found, err = exists(definition)
+	record(fmt.Sprint("the definition exists: ", found), err)
 	return outcomes
 }
 

@@ -1,3 +1,3 @@
-// Package fidelity compares the store with a real kube-apiserver: random traces of requests must have the same
-// outcome at both, one by one. It holds tests only.
+// Package fidelity compares the store with a real kube-apiserver. Each request of a random trace must have the same outcome
+// on both. The package contains only tests.
 package fidelity

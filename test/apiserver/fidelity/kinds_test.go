@@ -19,24 +19,24 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// sample is one kind in the traces.
+// sample defines the objects of one kind in the traces.
 type sample struct {
 	name   string
 	weight int
-	// fresh returns a new object, with what a creation may say and not say.
-	fresh func(r *rand.Rand) client.Object
-	list  func() client.ObjectList
-	// change changes the object, and status its status.
+	// create returns a new object. It may contain values that a creation ignores or refuses.
+	create func(r *rand.Rand) client.Object
+	list   func() client.ObjectList
+	// change changes an object, and status changes its status.
 	change func(r *rand.Rand, o client.Object)
 	status func(r *rand.Rand, o client.Object)
-	// raw are merge patches that are odd in one way or the other.
+	// raw contains unusual merge patches.
 	raw []string
-	// cluster is set if the kind has no namespace.
+	// cluster is set if the kind is not namespaced.
 	cluster bool
 	scale   bool
 }
 
-var one = at(1)
+var time1 = at(1)
 
 func at(n int) metav1.Time {
 	return metav1.Unix(1_900_000_000+int64(n), 0)
@@ -78,7 +78,7 @@ var selector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
 var samples = []sample{
 	{
 		name: "machine", weight: 6,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			m := &v1beta1.Machine{Spec: machineSpec(r)}
 			m.Status.Phase = v1beta1.MachineRunning
 			if r.IntN(4) == 0 {
@@ -148,7 +148,7 @@ var samples = []sample{
 	},
 	{
 		name: "set", weight: 3, scale: true,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			s := &v1beta1.MachineSet{Spec: v1beta1.MachineSetSpec{Selector: selector, Template: template(r)}}
 			switch r.IntN(6) {
 			case 0:
@@ -183,7 +183,7 @@ var samples = []sample{
 				s.Status.Conditions = conditions(r)
 			}
 			if r.IntN(3) == 0 {
-				s.Status.FailedMachines = []v1beta1.FailedMachine{{Name: "m", Time: &one}}
+				s.Status.FailedMachines = []v1beta1.FailedMachine{{Name: "m", Time: &time1}}
 			}
 		},
 		raw: []string{`{"spec":{"replicas":null}}`, `{"spec":{"replicas":1.5}}`, `{"spec":{"replicas":"3"}}`,
@@ -191,7 +191,7 @@ var samples = []sample{
 	},
 	{
 		name: "deployment", weight: 2, scale: true,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			d := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Selector: selector, Template: template(r)}}
 			if r.IntN(3) == 0 {
 				d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(int32(r.IntN(2))))}
@@ -228,7 +228,7 @@ var samples = []sample{
 	},
 	{
 		name: "class", weight: 2,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim",
 				ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"b":1,"a":[1.5,null]}`)}}}
 		},
@@ -254,7 +254,7 @@ var samples = []sample{
 	},
 	{
 		name: "node", weight: 2, cluster: true,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: []string{"", "sim://1"}[r.IntN(2)]}}
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			return n
@@ -282,7 +282,7 @@ var samples = []sample{
 	},
 	{
 		name: "pod", weight: 3,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 			if r.IntN(3) > 0 {
 				p.Spec.NodeName = "some-node"
@@ -309,7 +309,7 @@ var samples = []sample{
 	},
 	{
 		name: "secret", weight: 2,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &corev1.Secret{StringData: map[string]string{"a": fmt.Sprint(r.IntN(2))},
 				Data: map[string][]byte{"b": []byte("x")}}
 		},
@@ -329,7 +329,7 @@ var samples = []sample{
 	},
 	{
 		name: "configmap", weight: 1,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &corev1.ConfigMap{Data: map[string]string{"a": fmt.Sprint(r.IntN(2))}}
 		},
 		list: func() client.ObjectList { return &corev1.ConfigMapList{} },
@@ -340,7 +340,7 @@ var samples = []sample{
 	},
 	{
 		name: "lease", weight: 1,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(fmt.Sprint("h", r.IntN(2)))}}
 		},
 		list: func() client.ObjectList { return &coordinationv1.LeaseList{} },
@@ -350,7 +350,7 @@ var samples = []sample{
 	},
 	{
 		name: "budget", weight: 1,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &policyv1.PodDisruptionBudget{Spec: policyv1.PodDisruptionBudgetSpec{
 				Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"l": "0"}},
 				MinAvailable: ptr.To(intstr.FromInt32(1))}}
@@ -368,7 +368,7 @@ var samples = []sample{
 	},
 	{
 		name: "attachment", weight: 1, cluster: true,
-		fresh: func(r *rand.Rand) client.Object {
+		create: func(r *rand.Rand) client.Object {
 			return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: "a.example.com", NodeName: "n",
 				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv")}}}
 		},

@@ -17,23 +17,23 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// In a namespace that is being deleted nothing new is made, and everything else goes on.
-func TestTheEndOfANamespace(t *testing.T) {
+// A namespace that is being deleted refuses new objects, but allows all other requests.
+func TestNamespaceDeletion(t *testing.T) {
 	t.Parallel()
-	real, server := endOfNamespace(t, env.Client(t)), endOfNamespace(t,
+	kube, store := deleteNamespace(t, env.Client(t)), deleteNamespace(t,
 		apiserver.New(env.Scheme(), time.Now).Client("trace"))
-	for i := range real {
-		if real[i] != server[i] {
-			t.Errorf("real:  %s\nstore: %s", real[i], server[i])
+	for i := range kube {
+		if kube[i] != store[i] {
+			t.Errorf("real:  %s\nstore: %s", kube[i], store[i])
 		}
 	}
 }
 
-// endOfNamespace returns what came of each request.
-func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
+// deleteNamespace creates and deletes a namespace with objects, and returns the outcome of each request.
+func deleteNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	ctx := t.Context()
-	said := func(what string, err error) {
-		outcome := fmt.Sprint(what, ": ", apierrors.ReasonForError(err))
+	record := func(request string, err error) {
+		outcome := fmt.Sprint(request, ": ", apierrors.ReasonForError(err))
 		if status, ok := err.(apierrors.APIStatus); ok && status.Status().Details != nil {
 			for _, cause := range status.Status().Details.Causes {
 				outcome += fmt.Sprint(" ", cause.Type, " ", cause.Field)
@@ -42,48 +42,49 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 		outcomes = append(outcomes, outcome)
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ending-", Labels: map[string]string{"a": "b"}}}
-	said("create a namespace", c.Create(ctx, ns))
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns.Name, Name: name} }
-	compare := func(what string) {
+	record("create a namespace", c.Create(ctx, ns))
+	metadata := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns.Name, Name: name} }
+	compare := func(name string) {
 		version := ns.ResourceVersion
-		said(what, c.Get(ctx, client.ObjectKeyFromObject(ns), ns))
-		outcomes = append(outcomes, fmt.Sprint(what, ": ", ns.Status.Phase, ns.Spec.Finalizers, ns.Finalizers,
+		record(name, c.Get(ctx, client.ObjectKeyFromObject(ns), ns))
+		outcomes = append(outcomes, fmt.Sprint(name, ": ", ns.Status.Phase, ns.Spec.Finalizers, ns.Finalizers,
 			ns.DeletionTimestamp != nil, ns.DeletionGracePeriodSeconds,
 			len(ns.Labels), ns.Labels[corev1.LabelMetadataName] == ns.Name, version == ns.ResourceVersion))
 	}
 	compare("a new namespace")
-	protected := &corev1.Secret{ObjectMeta: named("kept")}
+	protected := &corev1.Secret{ObjectMeta: metadata("kept")}
 	protected.Finalizers = []string{v1beta1.InUseFinalizer}
-	said("create a secret", c.Create(ctx, protected))
-	pod := &corev1.Pod{ObjectMeta: named("pod"),
+	record("create a secret", c.Create(ctx, protected))
+	pod := &corev1.Pod{ObjectMeta: metadata("pod"),
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	said("create a pod", c.Create(ctx, pod))
+	record("create a pod", c.Create(ctx, pod))
 
-	said("delete the namespace", c.Delete(ctx, ns))
-	compare("after that")
-	said("delete it again", c.Delete(ctx, ns))
-	compare("after that too")
-	said("create a secret in it", c.Create(ctx, &corev1.Secret{ObjectMeta: named("new")}))
-	said("create what is there", c.Create(ctx, &corev1.Secret{ObjectMeta: named("kept")}))
-	said("create an invalid one", c.Create(ctx, &corev1.Secret{ObjectMeta: named("in valid")}))
-	said("generate a name", c.Create(ctx,
+	record("delete the namespace", c.Delete(ctx, ns))
+	compare("a deleted namespace")
+	record("delete the namespace again", c.Delete(ctx, ns))
+	compare("a namespace that is deleted twice")
+	record("create a secret in it", c.Create(ctx, &corev1.Secret{ObjectMeta: metadata("new")}))
+	record("create an existing secret", c.Create(ctx, &corev1.Secret{ObjectMeta: metadata("kept")}))
+	record("create an invalid secret", c.Create(ctx, &corev1.Secret{ObjectMeta: metadata("in valid")}))
+	record("generate a name", c.Create(ctx,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, GenerateName: "new-"}}))
-	machine := &v1beta1.Machine{ObjectMeta: named("m")}
+	machine := &v1beta1.Machine{ObjectMeta: metadata("m")}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: "c"}
-	said("create a machine in it", c.Create(ctx, machine))
-	said("evict", c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: named("pod")}))
+	record("create a machine in it", c.Create(ctx, machine))
+	record("evict", c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metadata("pod")}))
 	changed := protected.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
-	said("patch", c.Patch(ctx, changed, client.MergeFrom(protected)))
-	said("delete what is held", c.Delete(ctx, protected.DeepCopy()))
-	said("check it", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
-	outcomes = append(outcomes, fmt.Sprint("held: ", slices.Contains(protected.Finalizers, v1beta1.InUseFinalizer),
+	record("patch", c.Patch(ctx, changed, client.MergeFrom(protected)))
+	record("delete a secret with a finalizer", c.Delete(ctx, protected.DeepCopy()))
+	record("get the deleted secret", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
+	outcomes = append(outcomes, fmt.Sprint("the secret has its finalizer: ",
+		slices.Contains(protected.Finalizers, v1beta1.InUseFinalizer),
 		protected.DeletionTimestamp != nil))
 	released := protected.DeepCopy()
 	released.Finalizers = nil
-	said("let it go", c.Patch(ctx, released, client.MergeFrom(protected)))
-	said("look for it", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
-	said("delete the pod", c.Delete(ctx, pod, client.GracePeriodSeconds(0)))
-	compare("in the end")
+	record("remove the finalizer", c.Patch(ctx, released, client.MergeFrom(protected)))
+	record("get the removed secret", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
+	record("delete the pod", c.Delete(ctx, pod, client.GracePeriodSeconds(0)))
+	compare("the namespace at the end")
 	return outcomes
 }

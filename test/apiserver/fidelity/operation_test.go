@@ -23,14 +23,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// operation is one request in one of the worlds.
+// operation is one request to one of the servers.
 type operation struct {
 	*rand.Rand
 	*world
 	sample sample
 	actor  int
 	slot   string
-	what   string
+	name   string
 }
 
 var ops = []func(*operation) string{
@@ -50,18 +50,18 @@ func (o *operation) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: o.namespace, Name: o.slot}
 }
 
-// mine returns a copy of what the actor holds, of something that is not there if it never saw the object.
-func (o *operation) mine() client.Object {
+// lastRead returns a copy of the object as the actor last read it. If it never read the object, it returns a new one.
+func (o *operation) lastRead() client.Object {
 	if known, ok := o.read[o.actor][o.slot]; ok {
 		return known.DeepCopyObject().(client.Object)
 	}
-	object := o.sample.fresh(rand.New(rand.NewPCG(1, 1)))
+	object := o.sample.create(rand.New(rand.NewPCG(1, 1)))
 	object.SetName(o.key().Name)
 	object.SetNamespace(o.key().Namespace)
 	return object
 }
 
-// done keeps what the server answered.
+// done stores the response of the server for later requests, and returns the outcome.
 func (o *operation) done(object client.Object, err error) string {
 	if err == nil {
 		o.keep(o.actor, o.slot, object)
@@ -70,31 +70,31 @@ func (o *operation) done(object client.Object, err error) string {
 }
 
 func (o *operation) create() string {
-	object := o.sample.fresh(o.Rand)
+	object := o.sample.create(o.Rand)
 	object.SetNamespace(o.key().Namespace)
 	object.SetName(o.key().Name)
 	object.SetLabels(map[string]string{"l": fmt.Sprint(o.IntN(2))})
-	o.what = "create"
+	o.name = "create"
 	switch o.IntN(10) {
 	case 0:
-		o.what = "create with a generated name"
+		o.name = "create with a generated name"
 		object.SetName("")
 		object.SetGenerateName(o.key().Name + "-")
 	case 1:
-		o.what = "create with a finalizer"
+		o.name = "create with a finalizer"
 		object.SetFinalizers([]string{"example.com/a"})
 	case 2:
-		o.what = "create from a copy"
-		object = o.mine()
+		o.name = "create from a copy"
+		object = o.lastRead()
 	case 3:
-		o.what = "create without a name"
+		o.name = "create without a name"
 		object.SetName("")
 	case 4:
-		o.what = "create with system metadata"
+		o.name = "create with system metadata"
 		object.SetGeneration(7)
-		object.SetDeletionTimestamp(&one)
+		object.SetDeletionTimestamp(&time1)
 		object.SetUID("abc")
-		object.SetCreationTimestamp(one)
+		object.SetCreationTimestamp(time1)
 	}
 	err := o.Create(background, object)
 	if err == nil && object.GetGenerateName() != "" {
@@ -104,14 +104,14 @@ func (o *operation) create() string {
 }
 
 func (o *operation) get() string {
-	o.what = "get"
+	o.name = "get"
 	switch o.IntN(4) {
 	case 0:
-		o.what = "get metadata"
+		o.name = "get metadata"
 		object := o.metadataOnly()
 		return o.outcome(o.Get(background, o.key(), object), object)
 	case 1:
-		o.what = "get unstructured"
+		o.name = "get unstructured"
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(o.gvk())
 		return o.outcome(o.Get(background, o.key(), object), object)
@@ -119,15 +119,15 @@ func (o *operation) get() string {
 	return o.reread()
 }
 
-// reread brings the actor up to date.
+// reread reads the object again.
 func (o *operation) reread() string {
-	o.what = "get"
-	object := reflect.New(reflect.TypeOf(o.mine()).Elem()).Interface().(client.Object)
+	o.name = "get"
+	object := reflect.New(reflect.TypeOf(o.lastRead()).Elem()).Interface().(client.Object)
 	return o.done(object, o.Get(background, o.key(), object))
 }
 
 func (o *operation) gvk() schema.GroupVersionKind {
-	gvk, err := apiutil.GVKForObject(o.sample.fresh(rand.New(rand.NewPCG(1, 1))), o.Scheme())
+	gvk, err := apiutil.GVKForObject(o.sample.create(rand.New(rand.NewPCG(1, 1))), o.Scheme())
 	if err != nil {
 		panic(err)
 	}
@@ -142,7 +142,7 @@ func (o *operation) metadataOnly() *metav1.PartialObjectMetadata {
 }
 
 func (o *operation) list() string {
-	o.what = "list"
+	o.name = "list"
 	var options []client.ListOption
 	switch o.IntN(4) {
 	case 0:
@@ -152,7 +152,7 @@ func (o *operation) list() string {
 	case 2:
 		options = append(options, client.MatchingFields{"spec.nodeName": "some-node"})
 	}
-	o.what = fmt.Sprint("list ", options)
+	o.name = fmt.Sprint("list ", options)
 	return o.listed(options...)
 }
 
@@ -169,7 +169,7 @@ func (o *operation) listed(options ...client.ListOption) string {
 	var parts []string
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object := item.(client.Object)
-		// Nodes of other traces are none of ours.
+		// Ignore cluster-wide objects of other traces.
 		if object.GetGenerateName() == "" && (!o.sample.cluster || strings.HasPrefix(object.GetName(), o.namespace)) {
 			parts = append(parts, o.describe(object))
 		}
@@ -182,22 +182,22 @@ func (o *operation) listed(options ...client.ListOption) string {
 		strings.Join(parts, "\n"))
 }
 
-// from returns a patch from the copy, now and then bound to its version.
+// from returns a merge patch, sometimes with an optimistic lock.
 func (o *operation) from(before client.Object) client.Patch {
 	if o.IntN(2) == 0 {
-		o.what += " with lock"
+		o.name += " with lock"
 		return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	return client.MergeFrom(before)
 }
 
 func (o *operation) patch() string {
-	o.what = "patch"
-	object := o.mine()
+	o.name = "patch"
+	object := o.lastRead()
 	before := object.DeepCopyObject().(client.Object)
 	switch o.IntN(6) {
 	case 0:
-		o.what = "patch of nothing"
+		o.name = "patch without a change"
 	case 1:
 		object.SetLabels(map[string]string{"l": fmt.Sprint(o.IntN(2))})
 	case 2:
@@ -210,8 +210,8 @@ func (o *operation) patch() string {
 }
 
 func (o *operation) patchStatus() string {
-	o.what = "patch of status"
-	object := o.mine()
+	o.name = "patch of status"
+	object := o.lastRead()
 	before := object.DeepCopyObject().(client.Object)
 	if o.sample.status != nil {
 		o.sample.status(o.Rand, object)
@@ -224,26 +224,26 @@ func (o *operation) patchStatus() string {
 }
 
 func (o *operation) update() string {
-	o.what = "update"
-	object := o.mine()
+	o.name = "update"
+	object := o.lastRead()
 	o.sample.change(o.Rand, object)
 	switch o.IntN(6) {
 	case 0:
-		o.what = "update without a version"
+		o.name = "update without a version"
 		object.SetResourceVersion("")
 	case 1:
-		o.what = "update of another object"
+		o.name = "update of another object"
 		object.SetUID("abc")
 	case 2:
-		o.what = "update of nothing"
-		object = o.mine()
+		o.name = "update without a change"
+		object = o.lastRead()
 	}
 	return o.done(object, o.Update(background, object))
 }
 
 func (o *operation) updateStatus() string {
-	o.what = "update of status"
-	object := o.mine()
+	o.name = "update of status"
+	object := o.lastRead()
 	if o.sample.status != nil {
 		o.sample.status(o.Rand, object)
 	}
@@ -252,31 +252,31 @@ func (o *operation) updateStatus() string {
 }
 
 func (o *operation) delete() string {
-	object := o.mine()
+	object := o.lastRead()
 	var options []client.DeleteOption
-	o.what = "delete"
+	o.name = "delete"
 	switch o.IntN(9) {
 	case 0:
-		o.what = "delete this one"
+		o.name = "delete with the UID"
 		options = append(options, client.Preconditions{UID: ptr.To(object.GetUID())})
 	case 1:
-		o.what = "delete this version"
+		o.name = "delete with the resource version"
 		options = append(options, client.Preconditions{ResourceVersion: ptr.To(object.GetResourceVersion())})
 	case 2:
-		o.what = "delete another one"
+		o.name = "delete with another UID"
 		options = append(options, client.Preconditions{UID: ptr.To(types.UID("abc"))})
 	case 3:
-		o.what = "delete in foreground"
+		o.name = "delete in foreground"
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	case 4:
-		o.what = "delete without dependents"
+		o.name = "delete without dependents"
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	case 5, 6:
 		seconds := client.GracePeriodSeconds(o.IntN(3) * 10)
-		o.what = fmt.Sprintf("delete with a grace of %d", seconds)
+		o.name = fmt.Sprintf("delete with a grace period of %d", seconds)
 		options = append(options, seconds)
 	case 7:
-		o.what = "delete metadata"
+		o.name = "delete metadata"
 		object = o.metadataOnly()
 	}
 	if err := o.Delete(background, object, options...); err != nil {
@@ -286,8 +286,8 @@ func (o *operation) delete() string {
 }
 
 func (o *operation) finalizers() string {
-	o.what = "change of finalizers"
-	object := o.mine()
+	o.name = "change of finalizers"
+	object := o.lastRead()
 	before := object.DeepCopyObject().(client.Object)
 	switch o.IntN(4) {
 	case 0:
@@ -302,8 +302,8 @@ func (o *operation) finalizers() string {
 }
 
 func (o *operation) owner() string {
-	o.what = "patch of owners"
-	object := o.mine()
+	o.name = "patch of owners"
+	object := o.lastRead()
 	before := object.DeepCopyObject().(client.Object)
 	owner := metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "set-0", UID: "abc",
 		Controller: ptr.To(true)}
@@ -325,26 +325,26 @@ func (o *operation) owner() string {
 	return o.done(object, o.Patch(background, object, patch))
 }
 
-// applyEntries applies some of the labels and annotations that other operations write, as one of two managers.
+// applyEntries applies labels and annotations, which other operations write too, as one of two managers.
 func (o *operation) applyEntries() string {
-	object := o.mine()
+	object := o.lastRead()
 	if object.GetUID() == "" {
 		return o.reread()
 	}
 	entries := func(names ...string) map[string]string {
-		some := map[string]string{}
+		selected := map[string]string{}
 		for _, name := range names {
 			if o.IntN(2) == 0 {
-				some[name] = fmt.Sprint(o.IntN(2))
+				selected[name] = fmt.Sprint(o.IntN(2))
 			}
 		}
-		return some
+		return selected
 	}
 	applied := o.metadataOnly()
 	applied.UID = object.GetUID()
 	applied.Labels, applied.Annotations = entries("l"), entries("a", "b", "c")
 	metadata := map[string]any{"name": applied.Name, "namespace": applied.Namespace, "uid": applied.UID}
-	// An empty map is a field of its own that somebody owns.
+	// Omit empty maps, because an empty map would be a field with an owner.
 	if len(applied.Labels) > 0 {
 		metadata["labels"] = applied.Labels
 	}
@@ -359,7 +359,7 @@ func (o *operation) applyEntries() string {
 	if o.IntN(4) == 0 {
 		options = append(options, client.ForceOwnership)
 	}
-	o.what = fmt.Sprint("apply ", applied.Labels, applied.Annotations, " as ", options)
+	o.name = fmt.Sprint("apply ", applied.Labels, applied.Annotations, " as ", options)
 	return o.done(object, o.Patch(background, object, client.RawPatch(types.ApplyPatchType, data), options...))
 }
 
@@ -368,16 +368,17 @@ func (o *operation) raw() string {
 		return o.reread()
 	}
 	data := o.sample.raw[o.IntN(len(o.sample.raw))]
-	o.what = "patch " + data
-	object := o.mine()
+	o.name = "patch " + data
+	object := o.lastRead()
 	patch := client.RawPatch(types.MergePatchType, []byte(data))
-	// The schema of spec is not the status's business, but a wrong type there makes the real server write managedFields.
+	// Patch the status only with metadata: a wrong type in the spec is no error there, but causes the real server to write
+	// managedFields.
 	if o.IntN(4) == 0 && strings.HasPrefix(data, `{"metadata`) {
-		o.what += " of status"
+		o.name += " of status"
 		return o.done(object, o.Status().Patch(background, object, patch))
 	}
 	if o.IntN(4) == 0 {
-		o.what += " for metadata"
+		o.name += " for metadata"
 		object := o.metadataOnly()
 		return o.outcome(o.Patch(background, object, patch), object)
 	}
@@ -392,18 +393,18 @@ func (o *operation) jsonPatch() string {
 		`[{"op":"remove","path":"/metadata/annotations/a"}]`,
 		`[{"op":"remove"`,
 	}[o.IntN(5)]
-	o.what = "patch " + data
-	object := o.mine()
+	o.name = "patch " + data
+	object := o.lastRead()
 	return o.done(object, o.Patch(background, object, client.RawPatch(types.JSONPatchType, []byte(data))))
 }
 
 func (o *operation) rescale() string {
-	object := o.mine()
+	object := o.lastRead()
 	if !o.sample.scale && o.IntN(4) > 0 {
 		return o.reread()
 	}
 	scale := &autoscalingv1.Scale{}
-	// A write of the replicas that are there already is one to the managedFields at the real server, so there is none.
+	// Change the replicas in any case: without a change, the real server would write managedFields.
 	choice, replicas := o.IntN(3), int32(o.IntN(4))-1
 	if err := o.Get(background, o.key(), object); err == nil && choice > 0 {
 		if current := o.replicas(object); current != nil && *current == replicas {
@@ -415,17 +416,17 @@ func (o *operation) rescale() string {
 	}
 	switch choice {
 	case 0:
-		o.what = "read of the scale"
+		o.name = "read of the scale"
 		return o.outcome(o.SubResource("scale").Get(background, object, scale), scale)
 	case 1:
 		scale.Spec.Replicas = replicas
 		if o.IntN(2) == 0 {
 			scale.ResourceVersion = object.GetResourceVersion()
 		}
-		o.what = fmt.Sprint("update of the scale to ", scale.Spec.Replicas, " at ", scale.ResourceVersion != "")
+		o.name = fmt.Sprint("update of the scale to ", scale.Spec.Replicas, " at ", scale.ResourceVersion != "")
 		return o.outcome(o.SubResource("scale").Update(background, object, client.WithSubResourceBody(scale)), scale)
 	}
-	o.what = fmt.Sprint("patch of the scale to ", replicas)
+	o.name = fmt.Sprint("patch of the scale to ", replicas)
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
 	return o.outcome(o.SubResource("scale").Patch(background, object, patch, client.WithSubResourceBody(scale)), scale)
 }
@@ -441,11 +442,11 @@ func (o *operation) replicas(object client.Object) *int32 {
 }
 
 func (o *operation) evict() string {
-	pod, ok := o.mine().(*corev1.Pod)
+	pod, ok := o.lastRead().(*corev1.Pod)
 	if !ok {
 		return o.reread()
 	}
-	o.what = "eviction"
+	o.name = "eviction"
 	eviction := &policyv1.Eviction{}
 	if o.IntN(2) == 0 {
 		eviction.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}

@@ -22,35 +22,35 @@ import (
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
 var (
-	traces = flag.Int("traces", 200, "how many traces to compare")
-	first  = flag.Uint64("seed", 1, "the seed of the first trace")
+	traces = flag.Int("traces", 200, "number of traces to compare")
+	first  = flag.Uint64("seed", 1, "seed of the first trace")
 )
 
 const operations = 30
 
-// The store answers each request of a trace as the real server does.
-func TestSameAsRealServer(t *testing.T) {
-	real := env.Client(t)
+func TestTracesMatchRealServer(t *testing.T) {
+	kube := env.Client(t)
 	for i := range *traces {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
-			compare(t, real, seed)
+			compare(t, kube, seed)
 		})
 	}
 }
 
-func compare(t *testing.T, real client.Client, seed uint64) {
+// compare runs one trace on a real server and on the store.
+func compare(t *testing.T, kube client.Client, seed uint64) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "trace-"}}
-	if err := real.Create(background, ns); err != nil {
+	if err := kube.Create(background, ns); err != nil {
 		t.Fatalf("create a namespace: %v", err)
 	}
 	namespace := ns.Name
 	server := apiserver.New(env.Scheme(), time.Now)
-	worlds := []*world{newWorld(real, namespace), newWorld(server.Client("trace"), namespace)}
+	worlds := []*world{newWorld(kube, namespace), newWorld(server.Client("trace"), namespace)}
 	r := rand.New(rand.NewPCG(seed, 0))
 	var log []string
-	// Few kinds in one trace: so the requests meet each other.
+	// A trace has few kinds, so that its requests affect the same objects.
 	kinds := []sample{pick(r), pick(r)}
 	for range operations {
 		s := kinds[r.IntN(len(kinds))]
@@ -61,7 +61,7 @@ func compare(t *testing.T, real client.Client, seed uint64) {
 			o := &operation{Rand: rand.New(rand.NewPCG(choice, 0)), world: w, sample: s, actor: actor, slot: slot}
 			outcomes[i] = op(o)
 			if i == 0 {
-				log = append(log, fmt.Sprintf("actor %d, %s: %s", actor, slot, o.what))
+				log = append(log, fmt.Sprintf("actor %d, %s: %s", actor, slot, o.name))
 			}
 		}
 		if outcomes[0] != outcomes[1] {
@@ -76,7 +76,7 @@ func compare(t *testing.T, real client.Client, seed uint64) {
 			outcomes[i] = o.all()
 		}
 		if outcomes[0] != outcomes[1] {
-			t.Fatalf("seed %d:\n%s\nin the end:\nreal:  %s\nstore: %s", seed, strings.Join(log, "\n"), outcomes[0], outcomes[1])
+			t.Fatalf("seed %d:\n%s\nat the end:\nreal:  %s\nstore: %s", seed, strings.Join(log, "\n"), outcomes[0], outcomes[1])
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A watch has each change once, in the order of the resource versions, and a deletion has the last state with a
-// version of its own. What changes nothing is no change.
-func TestWatchesSeeTheSame(t *testing.T) {
+// A watch sends each change once, in the order of the resource versions. The event of a deletion contains the last state
+// with a new resource version. A write without a change sends no event.
+func TestWatchesMatchRealServer(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
 	c := env.Client(t)
@@ -33,47 +33,47 @@ func TestWatchesSeeTheSame(t *testing.T) {
 	}
 	defer events.Stop()
 	server := apiserver.New(env.Scheme(), time.Now)
-	for _, c := range []client.Client{c, server.Client("story")} {
-		change(t, c, namespace)
+	for _, c := range []client.Client{c, server.Client("test")} {
+		writeObjects(t, c, namespace)
 	}
-	var wanted []string
+	var expected []string
 	for _, change := range server.Changes(0) {
 		if change.GVK.Kind == "ConfigMap" && change.Key.Namespace == namespace {
-			wanted = append(wanted, seen(change.Type, change.New, len(wanted)))
+			expected = append(expected, describe(change.Type, change.New, len(expected)))
 		}
 	}
 	last := int64(0)
-	for i, want := range wanted {
+	for i, want := range expected {
 		select {
 		case e := <-events.ResultChan():
-			o, is := e.Object.(client.Object)
-			if !is {
-				t.Fatalf("event %v", e)
+			o, ok := e.Object.(client.Object)
+			if !ok {
+				t.Fatalf("got event %v", e)
 			}
-			if got := seen(e.Type, o, i); got != want {
+			if got := describe(e.Type, o, i); got != want {
 				t.Errorf("real:  %s\nstore: %s", got, want)
 			}
 			version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 			if err != nil || version <= last {
-				t.Errorf("event %d has version %s after %d", i, o.GetResourceVersion(), last)
+				t.Errorf("event %d: got version %s after %d", i, o.GetResourceVersion(), last)
 			}
 			last = version
 		case <-time.After(env.Patience):
-			t.Fatalf("no event %q", want)
+			t.Fatalf("got no event, want %q", want)
 		}
 	}
 }
 
-func seen(kind watch.EventType, o client.Object, i int) string {
+func describe(kind watch.EventType, o client.Object, i int) string {
 	data := map[string]string(nil)
-	if m, is := o.(*corev1.ConfigMap); is {
+	if m, ok := o.(*corev1.ConfigMap); ok {
 		data = m.Data
 	}
 	return fmt.Sprint(i, " ", kind, " ", o.GetName(), o.GetFinalizers(), o.GetDeletionTimestamp() != nil, data)
 }
 
-// change makes, changes and deletes objects.
-func change(t *testing.T, c client.Client, namespace string) {
+// writeObjects creates, changes and deletes objects.
+func writeObjects(t *testing.T, c client.Client, namespace string) {
 	ctx := context.Background()
 	must := func(err error) {
 		t.Helper()
@@ -88,9 +88,9 @@ func change(t *testing.T, c client.Client, namespace string) {
 	must(c.Create(ctx, b))
 	a.Data = map[string]string{"x": "1"}
 	must(c.Update(ctx, a))
-	must(c.Update(ctx, a)) // It changes nothing.
+	must(c.Update(ctx, a)) // no change
 	must(c.Delete(ctx, b))
-	must(c.Delete(ctx, b)) // Nor does this.
+	must(c.Delete(ctx, b)) // no change
 	must(c.Delete(ctx, a))
 	b.Finalizers = nil
 	must(c.Patch(ctx, b, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))

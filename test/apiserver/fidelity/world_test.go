@@ -18,16 +18,16 @@ import (
 
 const actors = 2
 
-// world is one of the two servers as one trace sees it.
+// world is a client of one of the two servers, and the state of one trace.
 type world struct {
 	client.Client
 	namespace string
-	// read are the copies of objects that each actor has: the last that it was given, stale or not.
+	// read contains the object that each actor last read, by slot. It may be stale.
 	read [actors]map[string]client.Object
-	// versions are the last resource versions that were seen of each object, newest that of any.
+	// versions contains the last resource version of each object, and newest is the highest of them.
 	versions map[string]int64
 	newest   int64
-	// owners are the names of objects by their UIDs.
+	// owners contains the slots of objects by UID.
 	owners map[types.UID]string
 }
 
@@ -39,7 +39,7 @@ func newWorld(c client.Client, namespace string) *world {
 	return w
 }
 
-// outcome describes the result of a request without what differs between any two servers.
+// outcome describes the result of a request, without values that differ between any two servers.
 func (w *world) outcome(err error, objects ...client.Object) string {
 	if err != nil {
 		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
@@ -68,28 +68,28 @@ func (w *world) outcome(err error, objects ...client.Object) string {
 	return strings.Join(parts, "\n")
 }
 
-// version says how the resource version of an object compares with those seen before.
+// version describes how the resource version of an object compares with earlier ones.
 func (w *world) version(o client.Object) string {
 	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return fmt.Sprintf("version %q", o.GetResourceVersion())
 	}
 	key := fmt.Sprintf("%T %s", o, o.GetName())
-	result := "older than seen"
+	result := "older than before"
 	switch last := w.versions[key]; {
 	case version > w.newest:
 		result = "newest"
 	case version == last:
 		result = "same as before"
 	case version > last:
-		result = "newer than seen"
+		result = "newer than before"
 	}
 	w.newest = max(w.newest, version)
 	w.versions[key] = version
 	return result
 }
 
-// describe returns an object as text.
+// describe returns an object as JSON.
 func (w *world) describe(o client.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -101,7 +101,7 @@ func (w *world) describe(o client.Object) string {
 	if content["kind"] == nil && strings.HasSuffix(fmt.Sprintf("%T", o), "Pod") || content["kind"] == "Pod" {
 		spec, _ := content["spec"].(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(spec)) {
-			if !slices.Contains(comparedOfPods, name) {
+			if !slices.Contains(podFields, name) {
 				delete(spec, name)
 			}
 		}
@@ -109,7 +109,7 @@ func (w *world) describe(o client.Object) string {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
 	for _, c := range list {
-		// The server's own condition, with its own time.
+		// The server sets this condition and its time.
 		if c := c.(map[string]any); c["type"] == "DisruptionTarget" {
 			c["lastTransitionTime"] = "set"
 		}
@@ -121,8 +121,8 @@ func (w *world) describe(o client.Object) string {
 	return string(text)
 }
 
-// comparedOfPods are the fields of a pod's spec that the store has as the real server has them.
-var comparedOfPods = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy",
+// podFields are the fields in the spec of a pod that must be equal on both servers.
+var podFields = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy",
 	"schedulerName", "tolerations", "priority"}
 
 func (w *world) normalize(metadata map[string]any) {
@@ -148,7 +148,7 @@ func (w *world) normalize(metadata map[string]any) {
 	}
 }
 
-// keep remembers what an actor was given.
+// keep stores the object that an actor read.
 func (w *world) keep(actor int, slot string, o client.Object) {
 	w.read[actor][slot] = o
 	if o.GetUID() != "" {

@@ -1,5 +1,5 @@
-// Package history reads what a fleet's databases tell of all that ever was, change by change, past the servers before
-// them: those may stop, forget, or be cut off.
+// Package history reads every change in the databases of a fleet: in etcd, and in the journal of the simulated cloud.
+// It bypasses the servers of these databases, which may stop, lose history, or be cut off.
 package history
 
 import (
@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// again is how long to wait for an etcd that is unreachable.
-const again = 100 * time.Millisecond
+// retryInterval is the time between two tries to watch an etcd that is unreachable.
+const retryInterval = 100 * time.Millisecond
 
 // Change is one revision of one key.
 type Change struct {
 	Key      string
 	Revision int64
-	// Read is when this program has heard of it, a moment after it came about unless the follower was cut off.
+	// Read is when this program received the change, shortly after the change unless etcd was unreachable.
 	Read time.Time
-	// Value is what the key has now; nil if it is deleted. Old is what it had before, nil if it is new.
+	// Value is the new value, nil if the key was deleted. Old is the old value, nil if the key is new.
 	Value, Old []byte
 }
 
-// Follow tells of every change of a key with a prefix from a revision on, in their order, until the context ends or a
-// revision cannot be had any more. It asks the etcd that listens on a socket, however often that ends and begins again.
+// Follow reports every change of the keys with a prefix, in order, from a revision on. It ends when the context ends,
+// and fails if etcd has compacted a revision that was not read yet. The etcd that listens on the socket may restart.
 func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
 	c := &http.Client{Transport: &http.Transport{
@@ -43,13 +43,13 @@ func Follow(ctx context.Context, socket, prefix string, from int64, report func(
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 	return nil
 }
 
-var errCompacted = errors.New("it was compacted, and what was before is lost")
+var errCompacted = errors.New("the revision was compacted, so older changes are lost")
 
 type follower struct {
 	client *http.Client
@@ -58,27 +58,28 @@ type follower struct {
 	report func(Change)
 }
 
-// pair is a key and what it has, as etcd's JSON says it.
-type pair struct {
+// keyValue is a key with its value in the JSON of etcd.
+type keyValue struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value"`
 	Revision int64  `json:"mod_revision,string"`
 }
 
-type watched struct {
+// watchResponse is a message of a watch in the JSON of etcd.
+type watchResponse struct {
 	Result struct {
 		Canceled     bool   `json:"canceled"`
 		CancelReason string `json:"cancel_reason"`
 		Compacted    int64  `json:"compact_revision,string"`
 		Events       []struct {
-			KV   pair `json:"kv"`
-			Prev pair `json:"prev_kv"`
+			KV   keyValue `json:"kv"`
+			Prev keyValue `json:"prev_kv"`
 		} `json:"events"`
 	} `json:"result"`
 	Error json.RawMessage `json:"error"`
 }
 
-// watch follows until the connection breaks.
+// watch reports changes until the connection breaks.
 func (f *follower) watch(ctx context.Context) error {
 	end := []byte(f.prefix)
 	end[len(end)-1]++
@@ -98,7 +99,7 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 	defer answer.Body.Close()
 	for decoder := json.NewDecoder(answer.Body); ; {
-		var w watched
+		var w watchResponse
 		if err := decoder.Decode(&w); err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (f *follower) watch(ctx context.Context) error {
 			if e.KV.Revision < f.next {
 				continue
 			}
-			// A key that is deleted comes without a value.
+			// The event of a deletion has no value.
 			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}

@@ -14,8 +14,9 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// Each version of an object is reported once and in order, though etcd dies between them and the API server forgets.
-func TestEveryRevisionIsDeliveredThoughEtcdDies(t *testing.T) {
+// Each version of an object is reported once and in order, although etcd is killed in between and the API server loses
+// its watch cache.
+func TestFollowReportsEveryRevisionAcrossRestarts(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,21 +31,21 @@ func TestEveryRevisionIsDeliveredThoughEtcdDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	changes, ended := make(chan Change, 1000), make(chan error, 1)
+	changes, result := make(chan Change, 1000), make(chan error, 1)
 	go func() {
-		ended <- Follow(ctx, filepath.Join(cp.Dir(), "etcd.sock:0"), "/registry/configmaps/default/", 1, func(c Change) {
+		result <- Follow(ctx, filepath.Join(cp.Dir(), "etcd.sock:0"), "/registry/configmaps/default/", 1, func(c Change) {
 			changes <- c
 		})
 	}()
 	maps := kube.CoreV1().ConfigMaps("default")
-	const lives, writes = 3, 5
+	const restarts, writes = 3, 5
 	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "reported"}},
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	versions := []string{m.ResourceVersion}
-	for range lives {
+	for range restarts {
 		for n := range writes {
 			m.Data = map[string]string{"write": fmt.Sprint(len(versions), n)}
 			if m, err = maps.Update(t.Context(), m, metav1.UpdateOptions{}); err != nil {
@@ -71,20 +72,20 @@ func TestEveryRevisionIsDeliveredThoughEtcdDies(t *testing.T) {
 					return c
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("nothing is reported for a minute")
+				t.Fatal("no change was reported for a minute")
 			}
 		}
 	}
 	for i, version := range versions {
 		if c := next(); fmt.Sprint(c.Revision) != version || c.Value == nil || (c.Old == nil) != (i == 0) {
-			t.Fatalf("reported %d (%d bytes, before %d), want revision %s", c.Revision, len(c.Value), len(c.Old), version)
+			t.Fatalf("got revision %d (%d bytes, before %d), want revision %s", c.Revision, len(c.Value), len(c.Old), version)
 		}
 	}
 	if c := next(); c.Value != nil || c.Old == nil {
-		t.Errorf("the end is reported as %d bytes, before %d", len(c.Value), len(c.Old))
+		t.Errorf("deletion: got %d bytes, before %d; want only a value before", len(c.Value), len(c.Old))
 	}
 	stop()
-	if err := <-ended; err != nil {
+	if err := <-result; err != nil {
 		t.Error(err)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Journal reads the journal of the simulated cloud while that writes it. It is for one goroutine at a time.
+// Journal reads the journal of the simulated cloud while the cloud writes it. Only one goroutine may use it at a time.
 type Journal struct {
 	path   string
 	file   *os.File
 	offset int64
 }
 
-// OpenJournal reads the journal in the cloud's state directory from its beginning on.
+// OpenJournal returns a Journal that reads the journal in the cloud's state directory from its beginning.
 func OpenJournal(dir string) *Journal { return &Journal{path: filepath.Join(dir, "journal.jsonl")} }
 
-// entry is a line of the journal, as far as it is about instances.
+// entry is a line of the journal with the state of an instance.
 type entry struct {
 	Key   string `json:"k"`
 	Value struct {
@@ -32,8 +32,9 @@ type entry struct {
 	More bool `json:"more"`
 }
 
-// Read tells of each state of each instance that was committed since it was last called. A journal that was written
-// anew meanwhile is read from its beginning: it has the last state of each.
+// Read reports each state of each instance that was committed since the last call. If the cloud has replaced the file
+// since then, Read reads the rest of the old file, and the new file from its beginning: it has the last state of each
+// instance.
 func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
 		if err := j.read(report); err != nil {
@@ -46,7 +47,7 @@ func (j *Journal) Read(report func(simcloud.Instance)) error {
 	}
 }
 
-// replaced lets go of a file that is not the journal any more, after it was read to its end.
+// replaced reports whether the cloud has replaced the file, and closes the old file.
 func (j *Journal) replaced() (bool, error) {
 	now, err := os.Stat(j.path)
 	if err != nil {
@@ -75,13 +76,13 @@ func (j *Journal) read(report func(simcloud.Instance)) (err error) {
 	for reader := bufio.NewReader(j.file); ; {
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // what is not complete yet is read the next time
+			return nil // An incomplete line or commit is read the next time.
 		}
 		if err != nil {
 			return err
 		}
 		var e entry
-		// Other keys have other values.
+		// Values of other keys have other types.
 		if key := struct {
 			Key  string `json:"k"`
 			More bool   `json:"more"`

@@ -15,11 +15,11 @@ type record struct {
 	Instance simcloud.Instance `json:"instance"`
 }
 
-func of(id string, state simcloud.InstanceState) journal.Op {
+func instanceOp(id string, state simcloud.InstanceState) journal.Op {
 	return journal.Op{Key: "instance/" + id, Value: record{simcloud.Instance{ID: id, State: state}}}
 }
 
-func TestEachCommittedStateIsReadOnce(t *testing.T) {
+func TestJournalReadsEachCommittedStateOnce(t *testing.T) {
 	dir := t.TempDir()
 	w, err := journal.Open(dir)
 	if err != nil {
@@ -33,27 +33,27 @@ func TestEachCommittedStateIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reads := func(want ...string) {
+	requireRead := func(want ...string) {
 		t.Helper()
 		var got []string
 		if err := j.Read(func(in simcloud.Instance) { got = append(got, fmt.Sprint(in.ID, " ", in.State)) }); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("read %q, want %q", got, want)
+			t.Fatalf("got %q, want %q", got, want)
 		}
 	}
 	commit(journal.Op{Key: "meta", Value: map[string]int{"created": 1}}, journal.Op{Key: "userdata/a", Value: []byte("x")},
-		of("a", simcloud.StatePending))
-	commit(of("b", simcloud.StatePending))
-	reads("a pending", "b pending")
-	reads()
-	commit(of("a", simcloud.StateRunning))
-	commit(of("a", simcloud.StateTerminated))
+		instanceOp("a", simcloud.StatePending))
+	commit(instanceOp("b", simcloud.StatePending))
+	requireRead("a pending", "b pending")
+	requireRead()
+	commit(instanceOp("a", simcloud.StateRunning))
+	commit(instanceOp("a", simcloud.StateTerminated))
 	commit(journal.Op{Key: "instance/b"})
-	reads("a running", "a terminated")
+	requireRead("a running", "a terminated")
 
-	// What is being written is none of our business yet, and comes when it is complete.
+	// An incomplete commit is not read before it is complete.
 	file, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +71,14 @@ func TestEachCommittedStateIsReadOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if part.read == "" {
-			reads()
+			requireRead()
 		} else {
-			reads(part.read)
+			requireRead(part.read)
 		}
 	}
 }
 
-func TestAJournalThatIsWrittenAnewIsReadAgainAfterItsEnd(t *testing.T) {
+func TestReplacedJournalIsReadFromItsBeginning(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journal.jsonl")
 	line := func(id, state string) string {
@@ -107,6 +107,6 @@ func TestAJournalThatIsWrittenAnewIsReadAgainAfterItsEnd(t *testing.T) {
 	}
 	read()
 	if want := []string{"a pending", "a running", "a running", "b pending"}; !slices.Equal(got, want) {
-		t.Errorf("read %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Instance is reported each state of each instance, as soon as the cloud has it.
+// Instance receives each state of each instance, in order.
 func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 	uid := types.UID(in.Tags[provider.TagMachineUID])
 	known := j.instances[in.ID]
@@ -19,7 +19,7 @@ func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 	} else {
 		j.Instances++
 		if uid == "" {
-			j.breach(at, "I2", "instance %s was made for no Machine", in.ID)
+			j.breach(at, "I2", "instance %s was created for no Machine", in.ID)
 		} else if m := j.machines[uid]; m != nil && m.gone {
 			j.Late++
 		}
@@ -33,26 +33,26 @@ func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 			}
 		}
 	}
-	if ends(now.state) && known != nil && !ends(was.state) && !j.others[in.ID] {
-		j.removals = append(j.removals, removal{at, uid, in.ID})
+	if terminating(now.state) && known != nil && !terminating(was.state) && !j.expected[in.ID] {
+		j.deletions = append(j.deletions, deletion{at, uid, in.ID})
 	}
 }
 
-func ends(s simcloud.InstanceState) bool {
+func terminating(s simcloud.InstanceState) bool {
 	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
 }
 
-// NodeGone gets each Node that is removed.
+// NodeGone receives each Node that is removed.
 func (j *Judge) NodeGone(at time.Time, name string) {
 	for id, in := range j.instances {
 		if in.hostname == name && in.live() {
-			j.breach(at, "I1", "node %s is gone, its instance %s is not", name, id)
+			j.breach(at, "I1", "node %s is gone, but its instance %s exists", name, id)
 		}
 	}
 }
 
-// living returns an instance of a Machine that is not gone.
-func (j *Judge) living(uid types.UID) (string, bool) {
+// liveInstance returns the ID of an instance of a Machine that is not terminated, and whether there is one.
+func (j *Judge) liveInstance(uid types.UID) (string, bool) {
 	for id, in := range j.instances {
 		if in.uid == uid && in.live() {
 			return id, true

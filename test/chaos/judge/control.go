@@ -12,58 +12,59 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// machine is what is known of a Machine.
+// machine is what the judge knows about a Machine.
 type machine struct {
 	name string
 	set  types.UID
 	gone bool
-	// unwantedSince is when it was asked to go, or was gone; zero while it is wanted.
+	// unwantedSince is when the deletion of the Machine was requested, or when the Machine was gone. It is zero while the
+	// Machine is wanted.
 	unwantedSince time.Time
 	versions      []version
 }
 
-// version is a Machine from a time on, until the next one.
+// version is the state of a Machine from a time until the next version.
 type version struct {
 	at        time.Time
 	available bool
 	deleting  bool
-	// others says that its deletion is another's.
-	others bool
+	// external means that something other than the processes requested the deletion.
+	external bool
 }
 
 func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 
-// owner is a set or a deployment: what was asked of it, version by version.
+// owner is a set or a deployment with the bounds of its versions.
 type owner struct {
 	invariants.Owner
 	name    string
-	leaving bool
+	deleted bool // or being deleted
 }
 
-// within returns the widest bounds of the versions that held at any time since one.
-func (o *owner) within(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
+// bounds returns the widest bounds of the versions that were in force at any time since then.
+func (o *owner) bounds(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
 
-// Object is reported each version of each object, in their order.
+// Object receives each version of each object, in order.
 func (j *Judge) Object(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
-		note(j.deployments, at, o, invariants.BoundsOfDeployment(o))
+		addVersion(j.deployments, at, o, invariants.BoundsOfDeployment(o))
 	case *v1beta1.MachineSet:
-		note(j.sets, at, o, invariants.BoundsOfSet(o))
+		addVersion(j.sets, at, o, invariants.BoundsOfSet(o))
 	case *v1beta1.Machine:
-		j.machine(at, o)
+		j.addMachineVersion(at, o)
 	}
 }
 
-// Gone gets each object that is removed, with its last version.
-func (j *Judge) Gone(at time.Time, object client.Object) {
+// ObjectGone receives each object that is removed, in its last version.
+func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
 		delete(j.deployments, o.UID)
 	case *v1beta1.MachineSet:
-		// Its machines may outlive it, and are those of its deployment still.
+		// The set's machines may outlive it, and still belong to its deployment.
 		if set := j.sets[o.UID]; set != nil {
-			set.leaving = true
+			set.deleted = true
 		}
 	case *v1beta1.Machine:
 		m := j.machines[o.UID]
@@ -74,26 +75,26 @@ func (j *Judge) Gone(at time.Time, object client.Object) {
 			o = o.DeepCopy()
 			now := metav1.NewTime(at)
 			o.DeletionTimestamp = &now
-			j.machine(at, o)
+			j.addMachineVersion(at, o)
 		}
 		m.gone = true
-		if id, living := j.living(o.UID); living {
-			j.breach(at, "I1", "machine %s (%s) is gone, its instance %s is not", o.Name, o.UID, id)
+		if id, live := j.liveInstance(o.UID); live {
+			j.breach(at, "I1", "machine %s (%s) is gone, but its instance %s exists", o.Name, o.UID, id)
 		}
 	}
 }
 
-func note(all map[types.UID]*owner, at time.Time, o client.Object, b invariants.Bounds) {
+func addVersion(all map[types.UID]*owner, at time.Time, o client.Object, b invariants.Bounds) {
 	known := all[o.GetUID()]
 	if known == nil {
 		known = &owner{name: o.GetName()}
 		all[o.GetUID()] = known
 	}
-	known.leaving = !o.GetDeletionTimestamp().IsZero()
+	known.deleted = !o.GetDeletionTimestamp().IsZero()
 	known.Note(at.UnixNano(), o, b)
 }
 
-func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
+func (j *Judge) addMachineVersion(at time.Time, o *v1beta1.Machine) {
 	m := j.machines[o.UID]
 	known := m != nil
 	if !known {
@@ -109,7 +110,7 @@ func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
 	}
 	now := version{at: at, available: available(o), deleting: !o.DeletionTimestamp.IsZero()}
 	if now.deleting {
-		now.others = j.others[string(o.UID)]
+		now.external = j.expected[string(o.UID)]
 		if m.unwantedSince.IsZero() {
 			m.unwantedSince = o.DeletionTimestamp.Time
 		}
@@ -117,67 +118,71 @@ func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
 	m.versions = append(m.versions, now)
 	switch {
 	case !known && !now.deleting:
-		j.made(at, m)
-	case wasLive && now.deleting && !now.others && wasAvailable:
-		j.deleted(at, m)
+		j.checkCreation(at, m)
+	case wasLive && now.deleting && !now.external && wasAvailable:
+		j.checkDeletion(at, m)
 	}
 }
 
-// made judges a Machine that has just come to be.
-func (j *Judge) made(at time.Time, m *machine) {
+// checkCreation checks the creation of a Machine against the bounds of its set and its deployment.
+func (j *Judge) checkCreation(at time.Time, m *machine) {
 	set := j.sets[m.set]
 	if set == nil {
 		return
 	}
 	since := at.Add(-j.Window)
-	if n, most := j.live(func(s types.UID) bool { return s == m.set }), first(set.within(since)); n > most {
-		j.excess(at, "machine %s was made: set %s has %d of at most %d", m.name, set.name, n, most)
+	most, _ := set.bounds(since)
+	if n := j.countLive(func(s types.UID) bool { return s == m.set }); n > most {
+		j.excess(at, "machine %s was created: set %s has %d machines, at most %d allowed", m.name, set.name, n, most)
 	}
 	deployment := j.deployments[set.Controller]
 	if deployment == nil {
 		return
 	}
-	if n, most := j.live(j.within(set.Controller)), first(deployment.within(since)); n > most {
-		j.excess(at, "machine %s was made: deployment %s has %d of at most %d", m.name, deployment.name, n, most)
+	most, _ = deployment.bounds(since)
+	if n := j.countLive(j.setsOf(set.Controller)); n > most {
+		j.excess(at, "machine %s was created: deployment %s has %d machines, at most %d allowed", m.name, deployment.name, n,
+			most)
 	}
 }
 
-// deleted judges the deletion of a Machine that was available. What goes with its owners is as people want it.
-func (j *Judge) deleted(at time.Time, m *machine) {
+// checkDeletion checks the deletion of an available Machine. A Machine may always be deleted together with its owner.
+func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	set := j.sets[m.set]
 	if set == nil {
 		return
 	}
-	who, members := set, func(s types.UID) bool { return s == m.set }
+	fleet, inFleet := set, func(s types.UID) bool { return s == m.set }
 	if set.Controller != "" {
-		who, members = j.deployments[set.Controller], j.within(set.Controller)
+		fleet, inFleet = j.deployments[set.Controller], j.setsOf(set.Controller)
 	}
-	if who == nil || who.leaving {
+	if fleet == nil || fleet.deleted {
 		return
 	}
 	since := at.Add(-j.Window)
 	n := 0
 	for _, other := range j.machines {
-		if other != m && members(other.set) && other.availableSince(since) {
+		if other != m && inFleet(other.set) && other.availableSince(since) {
 			n++
 		}
 	}
-	if _, least := who.within(since); n < least {
-		j.breach(at, "I3", "available machine %s of set %s was deleted: %s has %d available of at least %d", m.name, set.name,
-			who.name, n, least)
+	if _, least := fleet.bounds(since); n < least {
+		j.breach(at, "I3", "available machine %s of set %s was deleted: %s has %d available machines, at least %d required",
+			m.name, set.name, fleet.name, n, least)
 	}
 }
 
-// availableSince reports whether a Machine is available, or was at any time since one until something else than the
-// processes' own deletion ended that.
+// availableSince reports whether a Machine is available, or was available at any time since then and ceased to be for
+// another reason than a deletion by the processes.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
-		ends := v.deleting && (i == 0 || !m.versions[i-1].deleting)
-		return invariants.Version{Position: v.at.UnixNano(), Available: v.available, OwnEnd: ends && !v.others}
+		deleted := v.deleting && (i == 0 || !m.versions[i-1].deleting)
+		return invariants.Version{Position: v.at.UnixNano(), Available: v.available, OwnEnd: deleted && !v.external}
 	}, since.UnixNano())
 }
 
+// excess records a surplus Machine, which the end of a process may excuse.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)
@@ -185,21 +190,20 @@ func (j *Judge) excess(at time.Time, format string, args ...any) {
 	j.breaches = j.breaches[:n]
 }
 
-// within returns whether a set is one of a deployment.
-func (j *Judge) within(deployment types.UID) func(types.UID) bool {
+// setsOf returns a function that reports whether a set belongs to a deployment.
+func (j *Judge) setsOf(deployment types.UID) func(types.UID) bool {
 	return func(set types.UID) bool { return j.sets[set] != nil && j.sets[set].Controller == deployment }
 }
 
-func (j *Judge) live(of func(set types.UID) bool) (n int) {
+// countLive counts the live Machines of the selected sets.
+func (j *Judge) countLive(selected func(set types.UID) bool) (n int) {
 	for _, m := range j.machines {
-		if of(m.set) && m.live() {
+		if selected(m.set) && m.live() {
 			n++
 		}
 	}
 	return n
 }
-
-func first(a, _ int) int { return a }
 
 func available(m *v1beta1.Machine) bool {
 	return m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)

@@ -1,14 +1,13 @@
-// Package judge says of what a fleet's API server and cloud tell, change by change, whether the processes that keep the
-// fleet broke a promise:
+// Package judge checks the changes of a fleet's objects and instances against invariants of Machinist:
 //
-//   - I1: a Machine is gone only when its instance is, and so is its Node.
-//   - I2: a Machine has at most one instance at a time, and keeps it while it is wanted.
-//   - I3: no Machine is made beyond what its set and its deployment may have, and no available one is deleted if too
-//     few would be left.
+//   - I1: A Machine and its Node are removed only after the Machine's instance.
+//   - I2: A Machine has at most one instance at a time, and keeps it while the Machine is wanted.
+//   - I3: No Machine is created beyond the bounds of its set and its deployment. No available Machine is deleted if too
+//     few available ones would be left.
 //
-// Whoever decided may have seen an older state than the one that his write met: it counts what was asked, and what was
-// available, at any time within Judge.Window before. What the processes themselves did within that time does not excuse
-// them: they know of it.
+// A process may have decided on an older state than the one that its write met. The judge therefore uses the widest
+// bounds, and counts the Machines that were available, within Judge.Window before the write. What the processes
+// themselves did in this time does not excuse them, because they know it.
 package judge
 
 import (
@@ -20,10 +19,11 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Around is how near to the end of a process that made Machines one may come too many: it had been sent already.
-const Around = 15 * time.Second
+// excuseWindow is the maximum time between the end of a process and a surplus Machine that the end excuses. The process
+// had sent the creation before it ended.
+const excuseWindow = 15 * time.Second
 
-// Breach is a promise that was broken.
+// Breach is a breach of an invariant.
 type Breach struct {
 	At   time.Time
 	Rule string
@@ -34,79 +34,80 @@ func (b Breach) String() string {
 	return fmt.Sprintf("%s %s: %s", b.At.Format("15:04:05.000"), b.Rule, b.Text)
 }
 
-// Judge gets all changes. It is used by one goroutine at a time.
+// Judge receives all changes. Only one goroutine may use it at a time.
 type Judge struct {
-	// Window is how old what a process goes by may be.
+	// Window is the maximum age of the data on which a process decides.
 	Window time.Duration
 
 	machines    map[types.UID]*machine
 	sets        map[types.UID]*owner
 	deployments map[types.UID]*owner
 	instances   map[string]*instance
-	// others are the Machines and instances that somebody else deletes.
-	others   map[string]bool
-	ended    []time.Time
-	breaches []Breach
-	// excesses are excused where a process ended.
+	// expected are the Machines and instances that something other than the processes deletes.
+	expected    map[string]bool
+	processEnds []time.Time
+	breaches    []Breach
+	// excesses are breaches unless the end of a process excuses them.
 	excesses []Breach
-	// removals are judged when all is known of the Machine.
-	removals []removal
+	// deletions are judged in the end, when the judge knows the whole life of the Machines.
+	deletions []deletion
 
-	// Machines and Instances count those that ever were.
+	// Machines and Instances count all that ever existed.
 	Machines, Instances int
-	// Late counts instances that came after their Machine was gone.
+	// Late counts the instances that were created after their Machine was gone.
 	Late int
 }
 
-// removal is the deletion of an instance by the processes.
-type removal struct {
+// deletion is the deletion of an instance by the processes.
+type deletion struct {
 	at  time.Time
 	uid types.UID
 	id  string
 }
 
-// New makes a judge that knows of nothing yet.
+// New returns a judge that has received nothing yet.
 func New(window time.Duration) *Judge {
 	return &Judge{
 		Window:   window,
 		machines: map[types.UID]*machine{}, sets: map[types.UID]*owner{}, deployments: map[types.UID]*owner{},
-		instances: map[string]*instance{}, others: map[string]bool{},
+		instances: map[string]*instance{}, expected: map[string]bool{},
 	}
 }
 
-// Others says beforehand that somebody else deletes a Machine, by its UID, or an instance, by its ID.
-func (j *Judge) Others(id string) { j.others[id] = true }
+// ExpectDeletion records that something other than the processes is about to delete a Machine, given by its UID, or an
+// instance, given by its ID.
+func (j *Judge) ExpectDeletion(id string) { j.expected[id] = true }
 
-// Ended says that a process that makes and deletes Machines came to its end.
-func (j *Judge) Ended(at time.Time) { j.ended = append(j.ended, at) }
+// ProcessEnded records the end of a process that creates and deletes Machines.
+func (j *Judge) ProcessEnded(at time.Time) { j.processEnds = append(j.processEnds, at) }
 
-// Breaches returns what was broken, and what is excused by the end of a process, which the next one must have mended.
-func (j *Judge) Breaches() (broken, excused []Breach) {
-	broken = append(broken, j.breaches...)
-	for _, r := range j.removals {
-		m := j.machines[r.uid]
-		if m == nil || !m.unwantedSince.IsZero() && !m.unwantedSince.After(r.at) {
+// Breaches returns the breaches so far, and the surplus Machines that the end of a process excuses.
+func (j *Judge) Breaches() (breaches, excused []Breach) {
+	breaches = append(breaches, j.breaches...)
+	for _, d := range j.deletions {
+		m := j.machines[d.uid]
+		if m == nil || !m.unwantedSince.IsZero() && !m.unwantedSince.After(d.at) {
 			continue
 		}
-		broken = append(broken, Breach{r.at, "I2", fmt.Sprintf("instance %s was deleted, and its machine %s (%s) is wanted",
-			r.id, m.name, r.uid)})
+		breaches = append(breaches, Breach{d.at, "I2",
+			fmt.Sprintf("instance %s was deleted, but its machine %s (%s) is wanted", d.id, m.name, d.uid)})
 	}
 	for _, e := range j.excesses {
 		if j.excuses(e.At) {
 			excused = append(excused, e)
 		} else {
-			broken = append(broken, e)
+			breaches = append(breaches, e)
 		}
 	}
-	return broken, excused
+	return breaches, excused
 }
 
-// Found returns what is broken without uncertainty, so far.
-func (j *Judge) Found() []Breach { return j.breaches }
+// Certain returns the breaches so far that no later change can excuse.
+func (j *Judge) Certain() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {
-	for _, end := range j.ended {
-		if at.Sub(end).Abs() <= Around {
+	for _, end := range j.processEnds {
+		if at.Sub(end).Abs() <= excuseWindow {
 			return true
 		}
 	}
@@ -117,7 +118,7 @@ func (j *Judge) breach(at time.Time, rule, format string, args ...any) {
 	j.breaches = append(j.breaches, Breach{at, rule, fmt.Sprintf(format, args...)})
 }
 
-// instance is what is known of one.
+// instance is what the judge knows about an instance.
 type instance struct {
 	uid      types.UID
 	hostname string

@@ -1,4 +1,4 @@
-// Package fidelity compares the store's background controllers and those of test/controllermanager with a real
-// kube-controller-manager and kube-scheduler. A story is acted out at both, sentence by sentence; after each, both
-// clusters must come to show the same. It holds tests only.
+// Package fidelity compares the background controllers of the store and of test/controllermanager with a real
+// kube-controller-manager and kube-scheduler. Both clusters run the steps of a scenario, and must reach the same state after
+// each step. The package contains only tests.
 package fidelity

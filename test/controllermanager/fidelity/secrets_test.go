@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// asking returns a request for a certificate.
-func asking(t *testing.T, name, signer string,
+// newRequest returns a request for a certificate.
+func newRequest(t *testing.T, name, signer string,
 	template x509.CertificateRequest) *certificatesv1.CertificateSigningRequest {
 	der, err := x509.CreateCertificateRequest(nil, &template, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
@@ -33,51 +33,53 @@ func asking(t *testing.T, name, signer string,
 	return csr
 }
 
-func decide(name string, decision certificatesv1.RequestConditionType) sentence {
-	return sentence{what: name + " is " + string(decision), do: func(ctx context.Context, s *scene) error {
+func decide(name string, decision certificatesv1.RequestConditionType) step {
+	return step{name: name + " is " + string(decision), do: func(ctx context.Context, s *cluster) error {
 		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: s.name(name)}}
 		if err := s.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
 			return err
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: decision, Status: corev1.ConditionTrue, Reason: "Story"})
+			Type: decision, Status: corev1.ConditionTrue, Reason: "Test"})
 		return s.SubResource("approval").Update(ctx, csr)
 	}}
 }
 
 func TestCertificatesAreSigned(t *testing.T) {
-	of := func(organization, name string) x509.CertificateRequest {
+	template := func(organization, name string) x509.CertificateRequest {
 		return x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: []string{organization}}}
 	}
-	joining := of("system:nodes", "system:node:n")
+	joining := template("system:nodes", "system:node:n")
 	serving := joining
 	serving.DNSNames, serving.IPAddresses = []string{"n"}, []net.IP{net.IPv4(192, 0, 2, 1).To4()}
-	var story []sentence
+	var scenario []step
+	const clientSigner = certificatesv1.KubeAPIServerClientKubeletSignerName
+	const servingSigner = certificatesv1.KubeletServingSignerName
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
-		"joins":       asking(t, "joins", certificatesv1.KubeAPIServerClientKubeletSignerName, joining),
-		"serves":      asking(t, "serves", certificatesv1.KubeletServingSignerName, serving),
-		"nowhere":     asking(t, "nowhere", certificatesv1.KubeletServingSignerName, joining),
-		"stranger":    asking(t, "stranger", certificatesv1.KubeAPIServerClientKubeletSignerName, of("people", "system:node:n")),
-		"no-node":     asking(t, "no-node", certificatesv1.KubeAPIServerClientKubeletSignerName, of("system:nodes", "somebody")),
-		"with-hosts":  asking(t, "with-hosts", certificatesv1.KubeAPIServerClientKubeletSignerName, serving),
-		"of-others":   asking(t, "of-others", "example.com/signer", joining),
-		"denied":      asking(t, "denied", certificatesv1.KubeAPIServerClientKubeletSignerName, joining),
-		"not-decided": asking(t, "not-decided", certificatesv1.KubeAPIServerClientKubeletSignerName, joining),
+		"client":       newRequest(t, "client", clientSigner, joining),
+		"serving":      newRequest(t, "serving", servingSigner, serving),
+		"no-address":   newRequest(t, "no-address", servingSigner, joining),
+		"wrong-group":  newRequest(t, "wrong-group", clientSigner, template("people", "system:node:n")),
+		"no-node":      newRequest(t, "no-node", clientSigner, template("system:nodes", "someone")),
+		"with-address": newRequest(t, "with-address", clientSigner, serving),
+		"other-signer": newRequest(t, "other-signer", "example.com/signer", joining),
+		"denied":       newRequest(t, "denied", clientSigner, joining),
+		"not-decided":  newRequest(t, "not-decided", clientSigner, joining),
 	} {
-		story = append(story, create(csr))
+		scenario = append(scenario, create(csr))
 		if name == "denied" {
-			story = append(story, decide(name, certificatesv1.CertificateDenied))
+			scenario = append(scenario, decide(name, certificatesv1.CertificateDenied))
 		} else if name != "not-decided" {
-			story = append(story, decide(name, certificatesv1.CertificateApproved))
+			scenario = append(scenario, decide(name, certificatesv1.CertificateApproved))
 		}
 	}
-	compare(t, story...)
+	compare(t, scenario...)
 }
 
-// Tokens go when their time is over, others and those for ever stay.
-func TestTokensGoWhenTheyExpire(t *testing.T) {
-	token := func(id string, kind corev1.SecretType, in time.Duration) sentence {
-		return sentence{what: "make the token " + id, do: func(ctx context.Context, s *scene) error {
+// Tokens without an expiration and other Secrets are kept.
+func TestExpiredTokensAreDeleted(t *testing.T) {
+	token := func(id string, kind corev1.SecretType, in time.Duration) step {
+		return step{name: "create the token " + id, do: func(ctx context.Context, s *cluster) error {
 			secret := &corev1.Secret{Type: kind, ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
 				Name: "bootstrap-token-" + id + s.namespace}}
 			secret.StringData = map[string]string{"token-id": id, "token-secret": "0123456789abcdef"}

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// volume is the PersistentVolume of a claim.
-func (s *scene) volume(claim string) string { return s.name(claim) }
+// volume returns the name of the PersistentVolume of a claim.
+func (s *cluster) volume(claim string) string { return s.name(claim) }
 
-// volumesOf names the volumes of a story's pod.
+// volumesOf returns the names of the volumes of a pod.
 func volumesOf(p *corev1.Pod) (all []string) {
 	for _, v := range p.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
@@ -28,9 +28,9 @@ func volumesOf(p *corev1.Pod) (all []string) {
 	return all
 }
 
-// provided makes a volume and its claim, of which the double knows no more than the names.
-func provided(claim string) sentence {
-	return sentence{what: "provide " + claim, do: func(ctx context.Context, s *scene) error {
+// createVolume creates a volume and its claim. The double needs only their names.
+func createVolume(claim string) step {
+	return step{name: "create volume " + claim, do: func(ctx context.Context, s *cluster) error {
 		if s.double != nil {
 			return nil
 		}
@@ -51,8 +51,8 @@ func provided(claim string) sentence {
 	}}
 }
 
-// using returns a pod on a node that has the volume of a claim.
-func using(name, node, claim string) *corev1.Pod {
+// podWithVolume returns a pod on a node with the volume of a claim.
+func podWithVolume(name, node, claim string) *corev1.Pod {
 	p := pod(name)
 	p.Spec.NodeName = node
 	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -60,33 +60,34 @@ func using(name, node, claim string) *corev1.Pod {
 	return p
 }
 
-func managed(n *corev1.Node) {
+func setManaged(n *corev1.Node) {
 	n.Annotations = map[string]string{controllermanager.AnnotationManaged: "true"}
 }
 
-func outOfService(n *corev1.Node) {
+func addOutOfServiceTaint(n *corev1.Node) {
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
 		Effect: corev1.TaintEffectNoExecute})
 }
 
-// running is a pod whose container runs, stopped one whose container has ended.
-func running(p *corev1.Pod) {
-	ready(p)
+// setRunning sets the status of a pod whose container runs.
+func setRunning(p *corev1.Pod) {
+	setReady(p)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-func stopped(p *corev1.Pod) {
-	ended(p)
+// setStopped sets the status of a pod whose container has ended.
+func setStopped(p *corev1.Pod) {
+	setSucceeded(p)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}}}
 }
 
-// inUse has a kubelet report the volumes that it may have mounted.
-func inUse(name string, claims ...string) sentence {
-	return sentence{what: fmt.Sprint("the kubelet of ", name, " has in use ", claims),
-		do: func(ctx context.Context, s *scene) error {
-			return report(node(name), func(n *corev1.Node) {
+// reportInUse lets a kubelet report the volumes that it may have mounted.
+func reportInUse(name string, claims ...string) step {
+	return step{name: fmt.Sprint("the kubelet of ", name, " reports volumes in use: ", claims),
+		do: func(ctx context.Context, s *cluster) error {
+			return changeStatus(node(name), func(n *corev1.Node) {
 				n.Status.VolumesInUse = nil
 				for _, claim := range claims {
 					n.Status.VolumesInUse = append(n.Status.VolumesInUse, controllermanager.Reported(s.volume(claim)))
@@ -95,8 +96,8 @@ func inUse(name string, claims ...string) sentence {
 		}}
 }
 
-// attachment returns that of a claim's volume to a node.
-func (s *scene) attachment(ctx context.Context, claim, node string) (*storagev1.VolumeAttachment, error) {
+// attachment returns the VolumeAttachment of a claim and a node.
+func (s *cluster) attachment(ctx context.Context, claim, node string) (*storagev1.VolumeAttachment, error) {
 	list := &storagev1.VolumeAttachmentList{}
 	if err := s.List(ctx, list); err != nil {
 		return nil, err
@@ -107,18 +108,18 @@ func (s *scene) attachment(ctx context.Context, claim, node string) (*storagev1.
 			return va, nil
 		}
 	}
-	return nil, fmt.Errorf("nothing attaches %s to %s", claim, node)
+	return nil, fmt.Errorf("found no VolumeAttachment for claim %s and node %s", claim, node)
 }
 
-// attached is the storage driver's: the volume of a claim is attached to a node.
-func attached(claim, node string) sentence {
-	return sentence{what: "the driver attaches " + claim + " to " + node, do: func(ctx context.Context, s *scene) error {
+// attachVolume attaches the volume of a claim to a node, as the storage driver does.
+func attachVolume(claim, node string) step {
+	return step{name: "the driver attaches " + claim + " to " + node, do: func(ctx context.Context, s *cluster) error {
 		va, err := s.attachment(ctx, claim, node)
 		if err != nil {
 			return err
 		}
 		before := va.DeepCopy()
-		va.Finalizers = []string{protected}
+		va.Finalizers = []string{finalizer}
 		if err := s.Patch(ctx, va, client.MergeFrom(before)); err != nil {
 			return err
 		}
@@ -128,8 +129,9 @@ func attached(claim, node string) sentence {
 	}}
 }
 
-func detached(claim, node string) sentence {
-	return sentence{what: "the driver detaches " + claim + " from " + node, do: func(ctx context.Context, s *scene) error {
+// detachVolume detaches the volume of a claim from a node, as the storage driver does.
+func detachVolume(claim, node string) step {
+	return step{name: "the driver detaches " + claim + " from " + node, do: func(ctx context.Context, s *cluster) error {
 		va, err := s.attachment(ctx, claim, node)
 		if err != nil {
 			return err
@@ -140,75 +142,79 @@ func detached(claim, node string) sentence {
 	}}
 }
 
-// mounts is how a pod with a volume comes to run.
-func mounts(p *corev1.Pod, node, claim string) []sentence {
-	return []sentence{provided(claim), create(p), inUse(node, claim), attached(claim, node), report(p, running)}
+// runPodWithVolume creates a pod with a volume and lets it run.
+func runPodWithVolume(p *corev1.Pod, node, claim string) []step {
+	return []step{createVolume(claim), create(p), reportInUse(node, claim), attachVolume(claim, node), changeStatus(p,
+		setRunning)}
 }
 
-func hosts(name string) []sentence {
-	return []sentence{joins(name), change(node(name), managed)}
+// joinNodeWithVolumes creates a ready node for which the controller attaches volumes.
+func joinNodeWithVolumes(name string) []step {
+	return []step{joinNode(name), change(node(name), setManaged)}
 }
 
-func storyOf(parts ...any) (story []sentence) {
+// steps joins steps and lists of steps.
+func steps(parts ...any) (scenario []step) {
 	for _, part := range parts {
 		switch part := part.(type) {
-		case sentence:
-			story = append(story, part)
-		case []sentence:
-			story = append(story, part...)
+		case step:
+			scenario = append(scenario, part)
+		case []step:
+			scenario = append(scenario, part...)
 		}
 	}
-	return story
+	return scenario
 }
 
-// A volume is attached when its pod is bound, and detached when the pod has ended and the kubelet no longer has it in
-// use: first it is no longer reported, then the attachment is deleted, and the driver takes its time.
-func TestAVolumeComesAndGoesWithItsPod(t *testing.T) {
-	p := using("db", "n", "data")
-	compare(t, storyOf(hosts("n"), mounts(p, "n", "data"), remove(p), report(p, stopped),
-		remove(p, client.GracePeriodSeconds(0)), inUse("n"), detached("data", "n"))...)
+// The controller attaches a volume when its pod is bound. When the pod has ended and the kubelet no longer uses the volume,
+// the controller removes it from the status of the Node and deletes the attachment. The driver may take longer.
+func TestVolumeFollowsPod(t *testing.T) {
+	p := podWithVolume("db", "n", "data")
+	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), remove(p), changeStatus(p, setStopped),
+		remove(p, client.GracePeriodSeconds(0)), reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A pod that was deleted before anything of it ran needs no volume.
-func TestAVolumeOfAPodThatNeverRan(t *testing.T) {
-	p := using("db", "n", "data")
-	compare(t, storyOf(hosts("n"), provided("data"), create(p), remove(p), attached("data", "n"), inUse("n"),
-		detached("data", "n"))...)
+// A pod that was deleted before its containers started needs no volume.
+func TestVolumeOfPodThatNeverRan(t *testing.T) {
+	p := podWithVolume("db", "n", "data")
+	compare(t, steps(joinNodeWithVolumes("n"), createVolume("data"), create(p), remove(p), attachVolume("data", "n"),
+		reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A volume is attached to one node at a time: another one waits until the driver has detached it.
-func TestAVolumeIsAttachedToOneNode(t *testing.T) {
-	first, second := using("first", "n", "data"), using("second", "m", "data")
-	compare(t, storyOf(hosts("n"), hosts("m"), mounts(first, "n", "data"), create(second), inUse("m", "data"),
-		report(first, stopped), inUse("n"), remove(first, client.GracePeriodSeconds(0)), detached("data", "n"),
-		attached("data", "m"), report(second, running))...)
+// A second node has to wait until the driver has detached the volume from the first one.
+func TestVolumeIsAttachedToOneNode(t *testing.T) {
+	first, second := podWithVolume("first", "n", "data"), podWithVolume("second", "m", "data")
+	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"), create(second),
+		reportInUse("m", "data"), changeStatus(first, setStopped), reportInUse("n"), remove(first, client.GracePeriodSeconds(0)),
+		detachVolume("data", "n"), attachVolume("data", "m"), changeStatus(second, setRunning))...)
 }
 
-// Where a kubelet does not let volumes be attached for it, nobody attaches one.
-func TestVolumesOfAKubeletThatAttachesItself(t *testing.T) {
-	p, other := using("db", "n", "one"), using("other", "m", "two")
-	compare(t, storyOf(joins("n"), provided("one"), create(p), report(p, running), hosts("m"), mounts(other, "m", "two"))...)
+// The controller attaches volumes only to nodes with the annotation for it.
+func TestVolumesOfUnmanagedNode(t *testing.T) {
+	p, other := podWithVolume("db", "n", "one"), podWithVolume("other", "m", "two")
+	compare(t, steps(joinNode("n"), createVolume("one"), create(p), changeStatus(p, setRunning), joinNodeWithVolumes("m"),
+		runPodWithVolume(other, "m", "two"))...)
 }
 
-// A kubelet that is silent keeps its volumes, also when their pods are gone, until its node is out of service.
-func TestVolumesOfANodeOutOfService(t *testing.T) {
-	first, second := using("first", "n", "one"), using("second", "n", "two")
-	compare(t, storyOf(hosts("n"), mounts(first, "n", "one"), mounts(second, "n", "two"), inUse("n", "one", "two"),
-		lives("n", false), remove(first, client.GracePeriodSeconds(0)), remove(second), change(node("n"), outOfService),
-		detached("one", "n"), detached("two", "n"))...)
+// Volumes remain attached to a silent node after the deletion of their pods, until it gets the out-of-service taint.
+func TestVolumesOfOutOfServiceNode(t *testing.T) {
+	first, second := podWithVolume("first", "n", "one"), podWithVolume("second", "n", "two")
+	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(first, "n", "one"), runPodWithVolume(second, "n", "two"),
+		reportInUse("n", "one", "two"), setAlive("n", false), remove(first, client.GracePeriodSeconds(0)), remove(second),
+		change(node("n"), addOutOfServiceTaint), detachVolume("one", "n"), detachVolume("two", "n"))...)
 }
 
-// The taint also tears volumes from a node that is ready, once their pods are gone.
-func TestVolumesOfAReadyNodeOutOfService(t *testing.T) {
-	p := using("db", "n", "data")
-	compare(t, storyOf(hosts("n"), mounts(p, "n", "data"), change(node("n"), outOfService),
-		remove(p, client.GracePeriodSeconds(0)), detached("data", "n"))...)
+// With the taint, volumes are detached even from a ready node after the deletion of their pods.
+func TestVolumesOfReadyOutOfServiceNode(t *testing.T) {
+	p := podWithVolume("db", "n", "data")
+	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), change(node("n"), addOutOfServiceTaint),
+		remove(p, client.GracePeriodSeconds(0)), detachVolume("data", "n"))...)
 }
 
-// A volume that its kubelet had in use stays attached when the Node is deleted; one that it had not is detached.
-func TestVolumesOfANodeThatIsDeleted(t *testing.T) {
-	used, unused := using("used", "n", "one"), using("unused", "m", "two")
-	compare(t, storyOf(hosts("n"), hosts("m"), mounts(used, "n", "one"), mounts(unused, "m", "two"),
-		remove(used, client.GracePeriodSeconds(0)), remove(node("n")), inUse("m"),
-		remove(unused, client.GracePeriodSeconds(0)), remove(node("m")), detached("two", "m"))...)
+// When a Node is deleted, a volume that its kubelet used remains attached, and an unused one is detached.
+func TestVolumesOfDeletedNode(t *testing.T) {
+	used, unused := podWithVolume("used", "n", "one"), podWithVolume("unused", "m", "two")
+	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(used, "n", "one"),
+		runPodWithVolume(unused, "m", "two"), remove(used, client.GracePeriodSeconds(0)), remove(node("n")), reportInUse("m"),
+		remove(unused, client.GracePeriodSeconds(0)), remove(node("m")), detachVolume("two", "m"))...)
 }

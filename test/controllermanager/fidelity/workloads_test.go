@@ -15,12 +15,12 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// wanted makes a workload: in the real cluster its object, in the other one what stands for it.
-func wanted(kind, name string, replicas int32) sentence {
-	return sentence{what: fmt.Sprint("make ", kind, " ", name), do: func(ctx context.Context, s *scene) error {
+// createWorkload creates a workload: an object in the real cluster, and a Workload in the double.
+func createWorkload(kind, name string, replicas int32) step {
+	return step{name: fmt.Sprint("create ", kind, " ", name), do: func(ctx context.Context, s *cluster) error {
 		p := pod("")
 		p.Labels, p.Spec.NodeName = map[string]string{"app": name}, ""
-		p.Spec.NodeSelector = map[string]string{"story": s.namespace}
+		p.Spec.NodeSelector = map[string]string{"scenario": s.namespace}
 		meta := metav1.ObjectMeta{Namespace: s.namespace, Name: name}
 		if s.double == nil {
 			selector := &metav1.LabelSelector{MatchLabels: p.Labels}
@@ -38,7 +38,7 @@ func wanted(kind, name string, replicas int32) sentence {
 		}
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "uid-of-workload",
 			Controller: ptr.To(true)}}
-		if kind == "DaemonSet" { // The store knows this kind, so that its collector looks for the owner.
+		if kind == "DaemonSet" { // The garbage collector of the store checks owners of this kind.
 			set := &appsv1.DaemonSet{ObjectMeta: meta}
 			if err := s.Create(ctx, set); err != nil {
 				return err
@@ -52,22 +52,22 @@ func wanted(kind, name string, replicas int32) sentence {
 	}}
 }
 
-// roomy lets a node take pods of the story.
-func roomy(n *corev1.Node) {
+// setCapacity sets the capacity of a node.
+func setCapacity(n *corev1.Node) {
 	n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"),
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi")}
 	n.Status.Capacity = n.Status.Allocatable
 }
 
-func labelled(name string) sentence {
-	return sentence{what: "label node " + name, do: func(ctx context.Context, s *scene) error {
-		return change(node(name), func(n *corev1.Node) { n.Labels = map[string]string{"story": s.namespace} }).do(ctx, s)
+func labelNode(name string) step {
+	return step{name: "label node " + name, do: func(ctx context.Context, s *cluster) error {
+		return change(node(name), func(n *corev1.Node) { n.Labels = map[string]string{"scenario": s.namespace} }).do(ctx, s)
 	}}
 }
 
-// each does something to all pods of the story on a node.
-func each(what, node string, do func(context.Context, *scene, *corev1.Pod) error) sentence {
-	return sentence{what: what + " on " + node, do: func(ctx context.Context, s *scene) error {
+// forEachPod calls a function for all pods of the scenario on a node.
+func forEachPod(action, node string, do func(context.Context, *cluster, *corev1.Pod) error) step {
+	return step{name: action + " on " + node, do: func(ctx context.Context, s *cluster) error {
 		list := &corev1.PodList{}
 		if err := s.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 			return err
@@ -83,26 +83,26 @@ func each(what, node string, do func(context.Context, *scene, *corev1.Pod) error
 	}}
 }
 
-func start(node string) sentence {
-	return each("pods start", node, func(ctx context.Context, s *scene, p *corev1.Pod) error {
+func startPods(node string) step {
+	return forEachPod("start pods", node, func(ctx context.Context, s *cluster, p *corev1.Pod) error {
 		if !p.DeletionTimestamp.IsZero() {
 			return nil
 		}
 		started := p.DeepCopy()
-		ready(started)
+		setReady(started)
 		return s.Status().Patch(ctx, started, client.MergeFrom(p))
 	})
 }
 
-func ask(node string) sentence {
-	return each("pods are asked to end", node, func(ctx context.Context, s *scene, p *corev1.Pod) error {
+func deletePods(node string) step {
+	return forEachPod("delete pods", node, func(ctx context.Context, s *cluster, p *corev1.Pod) error {
 		return s.Delete(ctx, p)
 	})
 }
 
-// finish is a kubelet's: pods that were asked to end are gone.
-func finish(node string) sentence {
-	return each("pods end", node, func(ctx context.Context, s *scene, p *corev1.Pod) error {
+// finishPods removes pods that are being deleted, as the kubelet does.
+func finishPods(node string) step {
+	return forEachPod("finish pods", node, func(ctx context.Context, s *cluster, p *corev1.Pod) error {
 		if p.DeletionTimestamp.IsZero() {
 			return nil
 		}
@@ -110,29 +110,32 @@ func finish(node string) sentence {
 	})
 }
 
-func rather(n *corev1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/rather", Effect: corev1.TaintEffectPreferNoSchedule})
+func preferNoSchedule(n *corev1.Node) {
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/prefer-not",
+		Effect: corev1.TaintEffectPreferNoSchedule})
 }
 
-// A ReplicaSet replaces a pod as soon as it is asked to end, on a node that is not cordoned, and on one that rather
-// takes none only where there is no other.
-func TestAReplicaSetReplacesItsPods(t *testing.T) {
-	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("ReplicaSet", "web", 2), start("n"),
-		joins("m"), report(node("m"), roomy), labelled("m"), change(node("n"), cordon(true)), ask("n"), start("m"),
-		finish("n"), change(node("n"), cordon(false)), change(node("n"), rather), ask("m"), start("m"), finish("m"),
-		change(node("m"), cordon(true)), ask("m"), finish("m"), start("n"))
+// A ReplicaSet replaces a pod when its deletion begins. The scheduler ignores cordoned nodes, and uses a node with a
+// PreferNoSchedule taint only if there is no other.
+func TestReplicaSetReplacesPods(t *testing.T) {
+	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("ReplicaSet", "web", 2),
+		startPods("n"), joinNode("m"), changeStatus(node("m"), setCapacity), labelNode("m"), change(node("n"), cordon(true)),
+		deletePods("n"), startPods("m"), finishPods("n"), change(node("n"), cordon(false)), change(node("n"), preferNoSchedule),
+		deletePods("m"), startPods("m"), finishPods("m"), change(node("m"), cordon(true)), deletePods("m"), finishPods("m"),
+		startPods("n"))
 }
 
-// A StatefulSet makes its pods in order, and one anew only when the one before it is gone.
-func TestAStatefulSetWaitsForItsPods(t *testing.T) {
-	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("StatefulSet", "db", 2), start("n"), start("n"),
-		ask("n"), finish("n"), start("n"), start("n"))
+// A StatefulSet creates its pods in order, and replaces a pod only after it is removed.
+func TestStatefulSetReplacesPodsInOrder(t *testing.T) {
+	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("StatefulSet", "db", 2),
+		startPods("n"), startPods("n"), deletePods("n"), finishPods("n"), startPods("n"), startPods("n"))
 }
 
-// A DaemonSet has its pods on cordoned nodes as well, and on none with taints of others.
-func TestADaemonSetIsOnEveryNode(t *testing.T) {
-	compare(t, joins("n"), report(node("n"), roomy), labelled("n"), wanted("DaemonSet", "agent", 0), start("n"),
-		joins("m"), report(node("m"), roomy), change(node("m"), tainted("example.com/new", corev1.TaintEffectNoSchedule)),
-		labelled("m"), change(node("n"), cordon(true)), ask("n"), finish("n"),
-		change(node("m"), func(n *corev1.Node) { n.Spec.Taints = nil }), start("n"), start("m"), lives("n", false))
+// A DaemonSet has pods on cordoned nodes, but not on nodes with other taints.
+func TestDaemonSetRunsOnToleratedNodes(t *testing.T) {
+	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("DaemonSet", "agent", 0),
+		startPods("n"), joinNode("m"), changeStatus(node("m"), setCapacity),
+		change(node("m"), addTaint("example.com/new", corev1.TaintEffectNoSchedule)), labelNode("m"),
+		change(node("n"), cordon(true)), deletePods("n"), finishPods("n"),
+		change(node("m"), func(n *corev1.Node) { n.Spec.Taints = nil }), startPods("n"), startPods("m"), setAlive("n", false))
 }

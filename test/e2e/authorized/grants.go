@@ -1,8 +1,9 @@
-// Package authorized holds the roles in config/rbac against what the processes asked of real API servers, as their
-// audit logs tell: no request was refused, none was allowed by anything but the roles, and each verb that a role
-// gives was asked for.
+// Package authorized compares the roles in config/rbac with the requests of the processes in the audit logs of real API
+// servers. No request may be refused, the roles alone must allow every request, and some request must use each verb of
+// a role.
 //
-// Each test that runs the processes records what they used; when the whole suite has run, what nobody used is found.
+// Each test that runs the processes records the grants that they used. After the whole suite, Unused finds the grants
+// that no test used.
 package authorized
 
 import (
@@ -19,13 +20,13 @@ import (
 // Grant is the smallest part of a role: one verb on one resource.
 type Grant struct {
 	Role      manifests.Role
-	Namespace string // where it holds; "" is everywhere
+	Namespace string // the namespace of the role, "" for all namespaces
 	Verb      string
 	Group     string
 	Resource  string // with the subresource, such as "pods/eviction"
-	Name      string // the only object that it holds for; "" is any
+	Name      string // the only object of the grant, "" for any object
 
-	within string // the only namespace in which a role for all namespaces is bound; "" if it is bound for all
+	boundIn string // the only namespace in which a role for all namespaces is bound, "" if it is bound for all
 }
 
 // String returns for example "provider-target: create pods/eviction" or "manager-control in machinist-system: get
@@ -45,24 +46,24 @@ func (g Grant) String() string {
 	return s
 }
 
-// allows says whether the grant allows the request.
+// allows reports whether the grant allows the request.
 func (g Grant) allows(r auditlog.Request) bool {
 	resource := r.Resource
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
 	return g.Verb == r.Verb && g.Group == r.Group && g.Resource == resource &&
-		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.within == "" || g.within == r.Namespace) && g.names(r)
+		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.boundIn == "" || g.boundIn == r.Namespace) && g.matchesName(r)
 }
 
-// names says whether the grant is for the object of the request. The lease of a process for one namespace has that in
-// its name, as its role has.
-func (g Grant) names(r auditlog.Request) bool {
+// matchesName reports whether the grant is for the object of the request. The name of the Lease of a process for one
+// namespace ends with the namespace, and so does the name in its role.
+func (g Grant) matchesName(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }
 
-// precise is greater for a grant that holds for less.
-func (g Grant) precise() int {
+// specificity is greater for a grant that allows less.
+func (g Grant) specificity() int {
 	n := 0
 	if g.Namespace != "" {
 		n += 2
@@ -73,10 +74,10 @@ func (g Grant) precise() int {
 	return n
 }
 
-// of returns the grants of a role, whose cluster-wide ones are bound within a namespace only, if one is given.
-func of(role manifests.Role, within string) ([]Grant, error) {
+// grantsOf returns the grants of a role. If namespace is not empty, the cluster-wide grants are bound only in it.
+func grantsOf(role manifests.Role, namespace string) ([]Grant, error) {
 	var grants []Grant
-	for _, object := range role.For("sim", within) {
+	for _, object := range role.For("sim", namespace) {
 		var rules []rbacv1.PolicyRule
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole:
@@ -85,12 +86,12 @@ func of(role manifests.Role, within string) ([]Grant, error) {
 			rules = o.Rules
 		}
 		for _, rule := range rules {
-			if !certain(rule) {
-				return nil, fmt.Errorf("role %s has a rule that is not about certain verbs of certain resources: %+v", role, rule)
+			if !explicit(rule) {
+				return nil, fmt.Errorf("role %s has a rule that does not list its verbs, groups and resources: %+v", role, rule)
 			}
 			g := Grant{Role: role, Namespace: object.GetNamespace()}
 			if g.Namespace == "" {
-				g.within = within
+				g.boundIn = namespace
 			}
 			grants = append(grants, split(g, rule)...)
 		}
@@ -98,8 +99,8 @@ func of(role manifests.Role, within string) ([]Grant, error) {
 	return grants, nil
 }
 
-// certain says whether the rule names all that it allows.
-func certain(rule rbacv1.PolicyRule) bool {
+// explicit reports whether the rule lists its verbs, groups and resources without wildcards.
+func explicit(rule rbacv1.PolicyRule) bool {
 	for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources} {
 		if len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "*") }) {
 			return false

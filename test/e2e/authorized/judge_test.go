@@ -22,12 +22,12 @@ var (
 	evict   = Grant{Role: manifests.ProviderTarget, Verb: "create", Resource: "pods/eviction"}
 	record  = Grant{Role: manifests.ManagerControl, Namespace: "machinist-system", Verb: "get", Resource: "configmaps",
 		Name: "id"}
-	inside = Grant{Role: manifests.ProviderControl, Verb: "get", Resource: "secrets", within: "inside"}
+	inside = Grant{Role: manifests.ProviderControl, Verb: "get", Resource: "secrets", boundIn: "inside"}
 	all    = []Grant{control, tokens, evict, record}
 )
 
 // Rule: roles-are-minimal.
-func TestJudge(t *testing.T) {
+func TestCheckRequests(t *testing.T) {
 	get := func(ns string) auditlog.Request {
 		return auditlog.Request{User: "p", Verb: "get", Resource: "secrets", Namespace: ns, Name: "a", Code: 200}
 	}
@@ -43,50 +43,50 @@ func TestJudge(t *testing.T) {
 		used     []Grant
 		wrong    []string
 	}{
-		"a grant that is used": {all, []auditlog.Request{get("default")}, []Grant{control}, nil},
-		"also by a request that fails for another reason": {all,
+		"used grant": {all, []auditlog.Request{get("default")}, []Grant{control}, nil},
+		"grant used by a request that fails for another reason": {all,
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Code = 404 })}, []Grant{control}, nil},
-		"of two the one for less": {all, []auditlog.Request{get("kube-system")}, []Grant{tokens}, nil},
-		"a subresource": {all,
+		"more specific one of two grants": {all, []auditlog.Request{get("kube-system")}, []Grant{tokens}, nil},
+		"subresource": {all,
 			[]auditlog.Request{{User: "p", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "a", Name: "b",
 				Code: 201}}, []Grant{evict}, nil},
-		"not its resource": {all,
+		"resource of a granted subresource": {all,
 			[]auditlog.Request{{User: "p", Verb: "create", Resource: "pods", Namespace: "a", Code: 201}},
-			nil, []string{`create pods in namespace "a" by p is allowed by something else than the roles`}},
-		"an object of a name": {all,
+			nil, []string{`create pods in namespace "a" by p is allowed, but not by the roles`}},
+		"named object": {all,
 			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "id",
 				Code: 200}}, []Grant{record}, nil},
-		"not another object": {all,
+		"object with another name": {all,
 			[]auditlog.Request{{User: "p", Verb: "get", Resource: "configmaps", Namespace: "machinist-system", Name: "other",
 				Code: 200}},
-			nil, []string{`get configmaps in namespace "machinist-system" by p is allowed by something else than the roles`}},
-		"not another group": {all,
+			nil, []string{`get configmaps in namespace "machinist-system" by p is allowed, but not by the roles`}},
+		"resource of another group": {all,
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Group = "other" })},
-			nil, []string{`get secrets.other in namespace "default" by p is allowed by something else than the roles`}},
-		"a denial": {[]Grant{tokens},
+			nil, []string{`get secrets.other in namespace "default" by p is allowed, but not by the roles`}},
+		"denial": {[]Grant{tokens},
 			[]auditlog.Request{with(get("default"), denied)}, nil,
 			[]string{`get secrets in namespace "default" by p was refused`}},
-		"many denials of a kind are one": {[]Grant{tokens},
+		"several denials of a kind": {[]Grant{tokens},
 			[]auditlog.Request{with(get("default"), denied), with(get("default"), denied)}, nil,
 			[]string{`get secrets in namespace "default" by p was refused`}},
-		"a denial by an API server that has not read the roles yet": {all,
+		"denial by an API server that has not read the roles yet": {all,
 			[]auditlog.Request{with(get("default"), denied), with(auditlog.Request{User: "p", Verb: "get", Path: "/readyz"},
 				denied)}, nil, nil},
-		"a denial outside of the namespace for which the role is bound": {[]Grant{inside},
+		"denial outside of the namespace in which the role is bound": {[]Grant{inside},
 			[]auditlog.Request{get("inside"), with(get("outside"), denied)}, []Grant{inside},
 			[]string{`get secrets in namespace "outside" by p was refused`}},
-		"a rejection by admission, whatever was admitted before": {all,
+		"rejection by admission after an allowed request": {all,
 			[]auditlog.Request{get("default"), with(get("default"), refused)}, []Grant{control},
 			[]string{`get secrets in namespace "default" by p was refused`}},
-		"a rejection because the namespace is being deleted": {all,
+		"rejection because the namespace is being deleted": {all,
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) {
 				r.Code, r.NamespaceEnds = 403, true
 			})}, nil, nil},
-		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200},
+		"requests allowed for all users": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200},
 			{User: "p", Verb: "create", Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews", Code: 201}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			used, wrong := judge(test.requests, test.grants)
+			used, wrong := checkRequests(test.requests, test.grants)
 			got := slices.SortedFunc(maps.Keys(used), func(a, b Grant) int { return strings.Compare(a.String(), b.String()) })
 			if diff := cmp.Diff(test.used, got, cmp.AllowUnexported(Grant{})); diff != "" {
 				t.Errorf("used (-want +got):\n%s", diff)
@@ -99,9 +99,9 @@ func TestJudge(t *testing.T) {
 }
 
 // Rule: roles-are-minimal.
-func TestANeedlessVerbIsFound(t *testing.T) {
+func TestCompareFindsUnusedGrant(t *testing.T) {
 	folder := t.TempDir()
-	needless := Grant{Role: manifests.ProviderTarget, Verb: "delete", Resource: "persistentvolumes"}
+	unneeded := Grant{Role: manifests.ProviderTarget, Verb: "delete", Resource: "persistentvolumes"}
 	for _, lines := range [][]string{{control.String(), tokens.String()}, {evict.String()}} {
 		if err := write(folder, lines); err != nil {
 			t.Fatal(err)
@@ -113,21 +113,21 @@ func TestANeedlessVerbIsFound(t *testing.T) {
 	}
 	reasons := map[string]string{record.String(): "a reason"}
 	if err := compare(all, used, reasons); err != nil {
-		t.Errorf("all are used or have a reason: %v", err)
+		t.Errorf("all grants are used or have a reason: got error %v, want none", err)
 	}
-	err = compare(append(slices.Clone(all), needless), used, reasons)
+	err = compare(append(slices.Clone(all), unneeded), used, reasons)
 	if err == nil || !strings.Contains(err.Error(), `"provider-target: delete persistentvolumes"`) ||
 		strings.Contains(err.Error(), "\n") {
-		t.Errorf("with a needless verb: %v", err)
+		t.Errorf("unused grant: got error %v, want one that names it", err)
 	}
 	reasons["provider-target: get pods"] = "a reason"
 	if err := compare(all, used, reasons); err == nil ||
 		!strings.Contains(err.Error(), `there is a reason for "provider-target: get pods"`) {
-		t.Errorf("with a reason for what is not granted: %v", err)
+		t.Errorf("reason without a grant: got error %v, want one that names it", err)
 	}
 }
 
-// entry is a line of an audit log.
+// entry returns a line of an audit log.
 func entry(user, verb, resource, ns, name string) string {
 	return fmt.Sprintf(`{"kind":"Event","stage":"ResponseComplete","requestURI":"/x","verb":%q,"user":{"username":%q},`+
 		`"objectRef":{"resource":%q,"namespace":%q,"name":%q},"responseStatus":{"code":200}}`+"\n", verb, user,
@@ -148,19 +148,19 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 		"nodes", "", "a")
 	control, target := log("control", secret+entry("kubelet", "delete", "nodes", "", "a")), log("target", node)
 	if err := Record(folder, Clusters{Control: control, Target: target}); err != nil {
-		t.Errorf("each where it may: %v", err)
+		t.Errorf("separate clusters: got error %v, want none", err)
 	}
 	both := log("both", secret+node)
 	if err := Record(folder, Clusters{Control: both, Target: both}); err != nil {
-		t.Errorf("one cluster is both: %v", err)
+		t.Errorf("one cluster for both: got error %v, want none", err)
 	}
 	for name, c := range map[string]Clusters{
-		"a Node in the control cluster":     {Control: both, Target: target},
-		"a Secret in the target cluster":    {Control: control, Target: both},
-		"a Node without any target cluster": {Control: both},
+		"Node in the control cluster":   {Control: both, Target: target},
+		"Secret in the target cluster":  {Control: control, Target: both},
+		"Node without a target cluster": {Control: both},
 	} {
-		if err := Record(folder, c); err == nil || !strings.Contains(err.Error(), "allowed by something else") {
-			t.Errorf("%s: %v", name, err)
+		if err := Record(folder, c); err == nil || !strings.Contains(err.Error(), "is allowed, but not by the roles") {
+			t.Errorf("%s: got error %v, want a request that the roles do not allow", name, err)
 		}
 	}
 	used, err := read(folder)
@@ -169,16 +169,16 @@ func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	}
 	if got, want := slices.Sorted(maps.Keys(used)), []string{"manager-target: patch nodes",
 		"provider-control: get secrets"}; !slices.Equal(got, want) {
-		t.Errorf("used are %q, want %q", got, want)
+		t.Errorf("got used grants %q, want %q", got, want)
 	}
 }
 
 // Rule: roles-are-minimal.
-func TestRolesAreAboutCertainVerbsOfCertainResources(t *testing.T) {
+func TestRolesHaveNoWildcards(t *testing.T) {
 	for _, p := range processes() {
 		for _, role := range []manifests.Role{p.control, p.target} {
-			if grants, err := of(role, ""); err != nil || len(grants) == 0 {
-				t.Errorf("%s: %d grants, %v", role, len(grants), err)
+			if grants, err := grantsOf(role, ""); err != nil || len(grants) == 0 {
+				t.Errorf("%s: got %d grants, error %v; want some grants", role, len(grants), err)
 			}
 		}
 	}
@@ -187,10 +187,10 @@ func TestRolesAreAboutCertainVerbsOfCertainResources(t *testing.T) {
 		"any resource":    {Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"*"}},
 		"any subresource": {Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods/*"}},
 		"any group":       {Verbs: []string{"get"}, APIGroups: []string{"*"}, Resources: []string{"pods"}},
-		"a path":          {Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
+		"path":            {Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
 	} {
-		if certain(rule) {
-			t.Errorf("%s is taken for certain: %+v", name, rule)
+		if explicit(rule) {
+			t.Errorf("%s: rule counts as explicit: %+v", name, rule)
 		}
 	}
 }

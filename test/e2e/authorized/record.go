@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// process is one of ours: who it is to the API servers, and what it may do there.
+// process is a process of Machinist with its user name and its roles in both clusters.
 type process struct {
 	user            string
 	control, target manifests.Role
@@ -26,13 +26,13 @@ func processes() []process {
 	}
 }
 
-// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same, and Target is ""
-// where there is none. Namespace is the only one in which the roles for all of the control cluster are bound, "" if
-// they are bound for all.
+// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same. Target is "" if there
+// is no target cluster. Namespace is the only namespace in which the cluster-wide roles of the control cluster are
+// bound, "" if they are bound for all namespaces.
 type Clusters struct{ Control, Target, Namespace string }
 
-// Record adds what was used of the roles to the folder, and returns an error that names each request that was
-// refused, or that the roles do not allow.
+// Record writes the used grants into the folder. It returns an error that names each request that was refused or that
+// the roles do not allow.
 func Record(folder string, c Clusters) error {
 	var lines, wrong []string
 	for _, p := range processes() {
@@ -42,13 +42,13 @@ func Record(folder string, c Clusters) error {
 			}
 			var grants []Grant
 			for _, r := range []struct {
-				log, within string
-				role        manifests.Role
+				log, namespace string
+				role           manifests.Role
 			}{{c.Control, c.Namespace, p.control}, {c.Target, "", p.target}} {
 				if r.log != path {
 					continue
 				}
-				g, err := of(r.role, r.within)
+				g, err := grantsOf(r.role, r.namespace)
 				if err != nil {
 					return err
 				}
@@ -62,7 +62,7 @@ func Record(folder string, c Clusters) error {
 			if err != nil {
 				return err
 			}
-			used, w := judge(requests, grants)
+			used, w := checkRequests(requests, grants)
 			for grant := range used {
 				lines = append(lines, grant.String())
 			}
@@ -85,22 +85,22 @@ func write(folder string, lines []string) error {
 	slices.Sort(lines)
 	file, err := os.CreateTemp(folder, "*"+suffix)
 	if err != nil {
-		return fmt.Errorf("record what was used of the roles: %w", err)
+		return fmt.Errorf("record the used grants: %w", err)
 	}
 	_, err = file.WriteString(strings.Join(slices.Compact(lines), "\n") + "\n")
 	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("record what was used of the roles: %w", err)
+		return fmt.Errorf("record the used grants: %w", err)
 	}
 	return nil
 }
 
-// Unused returns an error that names each grant of the roles that no record in the folder has and that is not known
-// to be needed without being asked for.
+// Unused returns an error that names each grant of the roles that is in no record in the folder, and that is not known
+// to be needed without a request.
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
 		for _, role := range []manifests.Role{p.control, p.target} {
-			g, err := of(role, "")
+			g, err := grantsOf(role, "")
 			if err != nil {
 				return err
 			}
@@ -111,19 +111,19 @@ func Unused(folder string) error {
 	if err != nil {
 		return err
 	}
-	return compare(grants, used, unasked())
+	return compare(grants, used, neededWithoutRequest())
 }
 
 func read(folder string) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*"+suffix))
 	if err != nil {
-		return nil, fmt.Errorf("find the records of what was used in %s: %w", folder, err)
+		return nil, fmt.Errorf("find the records of used grants in %s: %w", folder, err)
 	}
 	used := map[string]bool{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("read what was used: %w", err)
+			return nil, fmt.Errorf("read the used grants: %w", err)
 		}
 		for line := range strings.Lines(string(content)) {
 			used[strings.TrimSpace(line)] = true
@@ -132,21 +132,21 @@ func read(folder string) (map[string]bool, error) {
 	return used, nil
 }
 
-// compare fails on a grant without use or reason, and on a reason without a grant.
+// compare returns an error if a grant has neither a use nor a reason, or if a reason has no grant.
 func compare(grants []Grant, used map[string]bool, reasons map[string]string) error {
 	var errs []error
-	given := map[string]bool{}
+	granted := map[string]bool{}
 	for _, g := range grants {
 		s := g.String()
-		given[s] = true
+		granted[s] = true
 		if !used[s] && reasons[s] == "" {
 			errs = append(errs,
-				fmt.Errorf("no request used %q: take it from the markers in internal/install/rbac, or test what needs it", s))
+				fmt.Errorf("no request used %q: remove it from the markers in internal/install/rbac, or add a test that needs it", s))
 		}
 	}
 	for s := range reasons {
-		if !given[s] {
-			errs = append(errs, fmt.Errorf("there is a reason for %q, which no role gives", s))
+		if !granted[s] {
+			errs = append(errs, fmt.Errorf("there is a reason for %q, which no role grants", s))
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

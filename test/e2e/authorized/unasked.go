@@ -1,12 +1,12 @@
 package authorized
 
-// unasked are grants that no request needs to show, each with the reason why it is there nevertheless.
-func unasked() map[string]string {
+// neededWithoutRequest returns the grants that are needed although no request may use them, each with the reason.
+func neededWithoutRequest() map[string]string {
 	const (
-		blocking = "not asked for by a request: where OwnerReferencesPermissionEnforcement is on, as in every test of the suite, " +
-			"admission asks it of whoever makes an object that blocks its owner's deletion"
-		signer = "not asked for by a request: admission asks it of whoever approves a certificate of that signer"
-		series = "an event that comes again within minutes is counted by a patch: whether one does is up to chance"
+		blocking = "no request uses it: the admission plugin OwnerReferencesPermissionEnforcement, which every test enables, " +
+			"requires it of a user that creates an object which blocks the deletion of its owner"
+		signer = "no request uses it: admission requires it of a user that approves a certificate of this signer"
+		series = "the patch counts an event that occurs again within minutes, which happens only in some runs"
 		extend = "a token is extended only after hours, for a machine with a longer timeouts.creation"
 	)
 	return map[string]string{

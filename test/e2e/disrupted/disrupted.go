@@ -1,5 +1,5 @@
-// Package disrupted tells from what a control cluster's database keeps of Machines when each was taken out of service,
-// and holds that against what was allowed then. It counts by itself: it knows nothing of how the controllers count.
+// Package disrupted finds the disruptions of Machines in the history of a control cluster's etcd, and compares them
+// with what budgets allowed. It counts independently of the controllers.
 package disrupted
 
 import (
@@ -17,31 +17,33 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-// Machines is where the database keeps Machines, and Ours where it keeps all of Machinist's objects.
+// Machines is the prefix of the keys of Machines in etcd, and Ours is the prefix of the keys of all Machinist's
+// objects.
 const (
 	Ours     = "/registry/" + v1beta1.GroupName + "/"
 	Machines = Ours + "machines/"
 )
 
-// Begin is a write that took a machine with a Node out of service, or began to change its instance.
+// Begin is a write that began a disruption: it took a machine with a Node out of service, or began to change its
+// instance.
 type Begin struct {
-	// Machine is as it was written, and At when, to the second.
+	// Machine is the machine as it was written. At is the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
 	At       time.Time
 	Revision int64
-	// All are the machines that there were then, this one among them.
+	// All are the machines that existed then, including this one.
 	All []*v1beta1.Machine
 }
 
-// History follows the changes of a database, in their order. The zero History is before the first.
+// History receives the changes in etcd, in order. The zero History has received none.
 type History struct {
-	// Begins are the writes that began a disruption, so far.
+	// Begins are the writes that began a disruption so far.
 	Begins []Begin
 
 	machines map[string]*v1beta1.Machine
 }
 
-// Add takes the next change. It leaves out objects other than Machines.
+// Add adds the next change. It ignores objects other than Machines.
 func (h *History) Add(c history.Change) error {
 	if !strings.HasPrefix(c.Key, Machines) {
 		return nil
@@ -60,26 +62,26 @@ func (h *History) Add(c history.Change) error {
 	before := h.machines[c.Key]
 	h.machines[c.Key] = m
 	if (before == nil || !Is(before)) && Is(m) {
-		h.Begins = append(h.Begins, Begin{Machine: m, At: written(m, c.Read), Revision: c.Revision,
+		h.Begins = append(h.Begins, Begin{Machine: m, At: writtenAt(m, c.Read), Revision: c.Revision,
 			All: slices.Collect(maps.Values(h.machines))})
 	}
 	return nil
 }
 
-// Is reports whether a machine is out of service, or about to be, although pods may run on it.
+// Is reports whether a machine is disrupted: it is out of service, or about to be, although it has a Node.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
 
-// changing reports whether the machine's instance is of another class than it must be, or not known to be as it must.
+// changing reports whether the machine's instance has another class than its specification, or is not up to date.
 func changing(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Spec.ClassRef != nil && (m.Status.Applied.ClassName != m.Spec.ClassRef.Name ||
 		meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate))
 }
 
-// written returns when a machine that is disrupted was written so: by its metadata, or else, as that of a set's machine
-// does not say it, when it was read.
-func written(m *v1beta1.Machine, read time.Time) time.Time {
+// writtenAt returns when the disruption of a machine was written, according to its metadata. If its metadata contain no
+// time, which is possible for a machine of a set, it returns the time of the read.
+func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time
 	}
@@ -95,14 +97,14 @@ func written(m *v1beta1.Machine, read time.Time) time.Time {
 	return last.Time
 }
 
-// Budget is what a test allows.
+// Budget is a budget for disruptions that a test checks.
 type Budget struct {
 	Name string
-	// Selects reports whether the budget is about a machine with these labels. Nil stands for all machines.
+	// Selects reports whether the budget selects a machine with these labels. Nil means that it selects all machines.
 	Selects func(map[string]string) bool
-	// Allowed returns how many of a number of selected machines may be disrupted at a time.
+	// Allowed returns how many of the selected machines may be disrupted at the same time.
 	Allowed func(selected int) int
-	// InForce reports whether the budget is in force for a write. Nil stands for always.
+	// InForce reports whether the budget is in force for a write. Nil means always.
 	InForce func(Begin) bool
 }
 
@@ -120,7 +122,7 @@ func (b Budget) Use(at Begin) (selected, disrupted int) {
 	return selected, disrupted
 }
 
-// Applies reports whether a write has to keep to the budget.
+// Applies reports whether the budget applies to a write.
 func (b Budget) Applies(at Begin) bool {
 	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.InForce == nil || b.InForce(at))
 }
@@ -132,7 +134,7 @@ func (b Budget) Check(at Begin) error {
 	}
 	selected, disrupted := b.Use(at)
 	if allowed := b.Allowed(selected); disrupted > allowed {
-		return fmt.Errorf("revision %d, %s: with machine %s %d of %d machines are disrupted, and budget %s allows %d",
+		return fmt.Errorf("revision %d, %s: including machine %s, %d of %d machines are disrupted, but budget %s allows %d",
 			at.Revision, at.At.UTC().Format(time.TimeOnly), at.Machine.Name, disrupted, selected, b.Name, allowed)
 	}
 	return nil

@@ -14,17 +14,17 @@ import (
 
 var (
 	noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	// read is when the follower heard of all that a test writes.
+	// read is when all changes of a test were read.
 	read = noon.Add(time.Minute)
 )
 
-// tale is a history that a test writes.
-type tale struct {
+// changeLog collects the changes that a test writes.
+type changeLog struct {
 	t       *testing.T
 	changes []history.Change
 }
 
-func (s *tale) write(name string, changes ...func(*v1beta1.Machine)) {
+func (s *changeLog) write(name string, changes ...func(*v1beta1.Machine)) {
 	s.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": name[:1]}}}
 	m.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
@@ -39,13 +39,13 @@ func (s *tale) write(name string, changes ...func(*v1beta1.Machine)) {
 	s.add(Machines+"default/"+name, value)
 }
 
-func (s *tale) gone(name string) { s.add(Machines+"default/"+name, nil) }
+func (s *changeLog) gone(name string) { s.add(Machines+"default/"+name, nil) }
 
-func (s *tale) add(key string, value []byte) {
+func (s *changeLog) add(key string, value []byte) {
 	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), Read: read, Value: value})
 }
 
-func (s *tale) begins() []Begin {
+func (s *changeLog) begins() []Begin {
 	s.t.Helper()
 	var h History
 	for _, c := range s.changes {
@@ -72,8 +72,8 @@ func refused(m *v1beta1.Machine) {
 
 func withoutNode(m *v1beta1.Machine) { m.Status.NodeRef = nil }
 
-func TestEachWriteThatBeginsADisruptionIsFoundOnce(t *testing.T) {
-	s := &tale{t: t}
+func TestHistoryFindsEachDisruptionOnce(t *testing.T) {
+	s := &changeLog{t: t}
 	s.write("a-1")
 	s.write("b-1")
 	s.add(Ours+"machinesets/default/a", []byte(`{"metadata":{"deletionTimestamp":"2026-05-04T12:00:00Z"}}`))
@@ -95,31 +95,31 @@ func TestEachWriteThatBeginsADisruptionIsFoundOnce(t *testing.T) {
 	}
 	want := []found{{"a-1", 6, 3}, {"b-1", 8, 3}, {"b-1", 13, 2}}
 	if len(begins) != len(want) {
-		t.Fatalf("%d writes are found, want %d: %+v", len(begins), len(want), begins)
+		t.Fatalf("got %d disruptions, want %d: %+v", len(begins), len(want), begins)
 	}
 	for i, b := range begins {
 		if got := (found{b.Machine.Name, b.Revision, len(b.All)}); got != want[i] || !b.At.Equal(noon) {
-			t.Errorf("found %+v at %s, want %+v at %s", got, b.At, want[i], noon)
+			t.Errorf("got %+v at %s, want %+v at %s", got, b.At, want[i], noon)
 		}
 	}
 	s.add(Machines+"default/broken", []byte("{"))
 	var h History
 	if err := h.Add(s.changes[13]); err == nil || !strings.Contains(err.Error(), "broken at revision 14") {
-		t.Errorf("what is no Machine is reported as %v", err)
+		t.Errorf("invalid Machine: got error %v, want one that names the key and the revision", err)
 	}
 }
 
-func TestAWriteThatDoesNotSayItsTimeIsAsOldAsItsReading(t *testing.T) {
-	s := &tale{t: t}
+func TestDisruptionWithoutTimeHasTimeOfRead(t *testing.T) {
+	s := &changeLog{t: t}
 	s.write("a-1")
 	s.write("a-1", large, func(m *v1beta1.Machine) { m.ManagedFields = nil })
 	if begins := s.begins(); len(begins) != 1 || !begins[0].At.Equal(read) {
-		t.Errorf("found %+v, want one at %s", begins, read)
+		t.Errorf("got %+v, want one at %s", begins, read)
 	}
 }
 
-func TestWhatABudgetDoesNotAllowIsFound(t *testing.T) {
-	s := &tale{t: t}
+func TestBudgetCheckFindsTooManyDisruptions(t *testing.T) {
+	s := &changeLog{t: t}
 	for _, name := range []string{"a-1", "a-2", "b-1", "b-2"} {
 		s.write(name)
 	}
@@ -151,11 +151,11 @@ func TestWhatABudgetDoesNotAllowIsFound(t *testing.T) {
 				}
 			}
 			if len(found) != len(test.exceeds) {
-				t.Fatalf("found %q, want %q", found, test.exceeds)
+				t.Fatalf("got %q, want %q", found, test.exceeds)
 			}
 			for i, text := range test.exceeds {
 				if !strings.Contains(found[i], text+" machines") {
-					t.Errorf("found %q, want %q", found[i], text)
+					t.Errorf("got %q, want %q", found[i], text)
 				}
 			}
 		})

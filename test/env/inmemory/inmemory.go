@@ -1,10 +1,10 @@
-// Package inmemory gives tests the API server of test/apiserver in place of a real control plane, which costs 10 to 20
-// seconds of processor time for each test binary. The functions of test/env work with it as they do with a real one:
+// Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost 10 to
+// 20 seconds of processor time. The functions of test/env work with both:
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //
-// Machinist's kinds are served. There are no admission policies and no authorization. Tests of what only a real API
-// server does use env.Main.
+// The server serves the kinds of Machinist, without admission policies and authorization. Tests that need a real API server
+// use env.Main.
 package inmemory
 
 import (
@@ -30,15 +30,15 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// front serves the tests of this binary, set by Main.
+// front is the server of this test binary. Main sets it.
 var front *apiserver.Front
 
-// Main starts a server, runs the tests and stops it.
+// Main starts a server, runs the tests and stops the server.
 func Main(m *testing.M) int {
 	logf.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "apiserver-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "make a folder for the tests:", err)
+		fmt.Fprintln(os.Stderr, "create a directory for the tests:", err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
@@ -57,7 +57,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// fronts counts the servers of this binary.
+// fronts is the number of servers in this binary. Each gets its own range of UIDs.
 var fronts atomic.Int64
 
 func newFront() *apiserver.Front {
@@ -68,11 +68,11 @@ func newFront() *apiserver.Front {
 	return apiserver.NewFront(server)
 }
 
-// Another returns an administrator's client of another, empty cluster.
+// Another returns a client of an administrator for another, empty cluster.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
-// WithoutMachinist starts a cluster without Machinist's kinds for the time of a test, and returns the path of a
-// kubeconfig file for it.
+// WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the path of
+// a kubeconfig file.
 func WithoutMachinist(t testing.TB) string {
 	t.Helper()
 	other := newFront()
@@ -87,5 +87,5 @@ func WithoutMachinist(t testing.TB) string {
 	return file
 }
 
-// Client returns an administrator's client that calls the server without HTTP.
+// Client returns a client of an administrator that calls the server without HTTP.
 func Client() client.WithWatch { return front.Client(apiserver.Administrator) }

@@ -1,6 +1,6 @@
-// Package sources has the CustomResourceDefinitions of the systems whose fleets Machinist takes over, and samples of
-// their objects. They have the names, scopes and subresources of the real ones. Those of Gardener and OpenShift have
-// the types of the fields as well; the others accept any field, as the real ones nearly do.
+// Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples of
+// their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
+// OpenShift also have the types of the fields. The others accept any field, as the originals do with few exceptions.
 package sources
 
 import (
@@ -23,13 +23,13 @@ var files embed.FS
 
 const crds = "crds.yaml"
 
-// CRDs returns the CustomResourceDefinitions of the old system with the API group. It panics if there are none.
+// CRDs returns the CustomResourceDefinitions of an API group of an old system. It panics if there are none.
 func CRDs(group string) []*unstructured.Unstructured {
 	return objects(path.Join(group, crds))
 }
 
-// Samples returns objects of the old system with the API group, by the names of their files without .yaml. It panics
-// if there are none.
+// Samples returns objects of an API group of an old system, by the names of their files without .yaml. It panics if there
+// are none.
 func Samples(group string) map[string][]*unstructured.Unstructured {
 	entries, err := files.ReadDir(group)
 	if err != nil {
@@ -66,7 +66,7 @@ func objects(name string) (all []*unstructured.Unstructured) {
 			err = object.UnmarshalJSON(document)
 		}
 		if err != nil {
-			panic(fmt.Errorf("reading %s: %w", name, err))
+			panic(fmt.Errorf("read %s: %w", name, err))
 		}
 		all = append(all, object)
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestTheDefinitionsAreValidAndServeTheSamples lets tests install the one and create the other.
-func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
+// Other tests install the definitions and create the samples.
+func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 			}
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(&crd)
 			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
-			// The API server sets it when it stores a definition.
+			// The API server sets the stored versions when it stores a definition.
 			crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 			var internal apiextensions.CustomResourceDefinition
 			convert := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
@@ -46,19 +46,19 @@ func TestTheDefinitionsAreValidAndServeTheSamples(t *testing.T) {
 			for _, object := range objects {
 				inNamespace, served := namespaced[object.GroupVersionKind()]
 				if !served {
-					t.Errorf("%s/%s: no definition serves %s", group.Name(), name, object.GroupVersionKind())
+					t.Errorf("%s/%s: no definition serves the kind %s", group.Name(), name, object.GroupVersionKind())
 				}
 				if inNamespace != (object.GetNamespace() != "") {
-					t.Errorf("%s/%s: %s has the namespace %q", group.Name(), name, object.GetName(), object.GetNamespace())
+					t.Errorf("%s/%s: the namespace %q of %s does not match the scope of its definition", group.Name(), name,
+						object.GetNamespace(), object.GetName())
 				}
 			}
 		}
 	}
 }
 
-// TestTheDefinitionsKeepEveryFieldOfWholeSamples is about definitions with the types of fields: what an API server
-// would refuse or remove of a sample would be tested nowhere but in memory.
-func TestTheDefinitionsKeepEveryFieldOfWholeSamples(t *testing.T) {
+// If an API server with the definitions refused a sample or removed a field, only tests in memory would cover that part.
+func TestDefinitionsKeepFieldsOfCompleteSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestTheDefinitionsKeepEveryFieldOfWholeSamples(t *testing.T) {
 				}
 				for _, path := range pruning.PruneWithOptions(object.DeepCopy().Object, structural, true,
 					structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-					t.Errorf("%s: the definition does not know %s", id, path)
+					t.Errorf("%s: the definition does not contain %s", id, path)
 				}
 				validator, _, err := apivalidation.NewSchemaValidator(schemas[object.GetKind()])
 				if err != nil {

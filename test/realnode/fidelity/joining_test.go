@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// asked describes a node's requests for certificates of a signer.
-func asked(name, signer string) func(client.Object) string {
+// certificateRequest returns a function that describes the certificate requests of a node to a signer.
+func certificateRequest(name, signer string) func(client.Object) string {
 	return func(o client.Object) string {
-		csr, is := o.(*certificatesv1.CertificateSigningRequest)
-		if !is || csr.Spec.SignerName != signer {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		if !ok || csr.Spec.SignerName != signer {
 			return ""
 		}
 		block, _ := pem.Decode(csr.Spec.Request)
@@ -41,25 +41,26 @@ func asked(name, signer string) func(client.Object) string {
 	}
 }
 
-// A kubelet asks for its certificate by its token.
-func TestAKubeletAsksForItsCertificate(t *testing.T) {
+func TestKubeletRequestsClientCertificate(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return c.record.shows(t, 0, asked(n.name, certificatesv1.KubeAPIServerClientKubeletSignerName), "certificate true")
+		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+		return c.record.states(t, 0, certificateRequest(n.name, signer), "certificate true")
 	})
 }
 
-// It asks for the certificate that it serves with as its node, and waits for who approves it.
-func TestAKubeletAsksForACertificateToServeWith(t *testing.T) {
+// The kubelet requests its serving certificate as the node, and waits for the approval.
+func TestKubeletRequestsServingCertificate(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return c.record.shows(t, 0, asked(n.name, certificatesv1.KubeletServingSignerName), "certificate false")
+		return c.record.states(t, 0, certificateRequest(n.name, certificatesv1.KubeletServingSignerName), "certificate false")
 	})
 }
 
-// registered describes what a kubelet says of its node, without what differs between any two machines.
-func registered(name string) func(client.Object) string {
+// nodeState returns a function that describes a Node as its kubelet reports it, without values that differ between any two
+// machines.
+func nodeState(name string) func(client.Object) string {
 	return func(o client.Object) string {
-		n, is := o.(*corev1.Node)
-		if !is || n.Name != name {
+		n, ok := o.(*corev1.Node)
+		if !ok || n.Name != name {
 			return ""
 		}
 		var conditions, labels, annotations, taints, addresses, resources, handlers []string
@@ -70,12 +71,12 @@ func registered(name string) func(client.Object) string {
 			labels = append(labels, key+"="+value)
 		}
 		for key, value := range n.Annotations {
-			if key != "node.alpha.kubernetes.io/ttl" { // It is kube-controller-manager's.
+			if key != "node.alpha.kubernetes.io/ttl" { // kube-controller-manager sets it.
 				annotations = append(annotations, key+"="+value)
 			}
 		}
 		for _, taint := range n.Spec.Taints {
-			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") { // So are these.
+			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") { // kube-controller-manager sets them.
 				taints = append(taints, taint.ToString())
 			}
 		}
@@ -83,7 +84,7 @@ func registered(name string) func(client.Object) string {
 			addresses = append(addresses, string(a.Type))
 		}
 		for _, kind := range slices.Sorted(maps.Keys(n.Status.Capacity)) {
-			// Huge pages are as the machine has them, and the real node does not share out a disk.
+			// Huge pages depend on the host, and the real node does not manage local storage.
 			if !strings.HasPrefix(string(kind), corev1.ResourceHugePagesPrefix) && kind != corev1.ResourceEphemeralStorage {
 				resources = append(resources, string(kind))
 			}
@@ -102,24 +103,24 @@ func registered(name string) func(client.Object) string {
 	}
 }
 
-// A kubelet registers its node as not ready, with its labels and taints, and is ready next.
-func TestAKubeletRegistersItsNode(t *testing.T) {
+// The kubelet registers a Node that is not Ready, with labels and taints. Next, the Node becomes Ready.
+func TestKubeletRegistersNode(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return c.record.shows(t, 0, registered(n.name), "Ready=True")
+		return c.record.states(t, 0, nodeState(n.name), "Ready=True")
 	})
 }
 
-// A Node has a CSINode and a Lease. Which comes first, and whether the Node is ready before, is chance.
-func TestWhatComesWithANode(t *testing.T) {
+// The order of the CSINode, the Lease and the Ready condition is random.
+func TestKubeletCreatesCSINodeAndLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		csi := c.record.order(t, func(o client.Object) string {
-			if x, is := o.(*storagev1.CSINode); is && x.Name == n.name {
+		csi := c.record.distinctStates(t, func(o client.Object) string {
+			if x, ok := o.(*storagev1.CSINode); ok && x.Name == n.name {
 				return line("CSINode", slices.Collect(maps.Keys(x.Annotations)), len(x.Spec.Drivers), owners(x))
 			}
 			return ""
 		}, "CSINode")
-		return append(csi, c.record.order(t, func(o client.Object) string {
-			if x, is := o.(*coordinationv1.Lease); is && x.Name == n.name {
+		return append(csi, c.record.distinctStates(t, func(o client.Object) string {
+			if x, ok := o.(*coordinationv1.Lease); ok && x.Name == n.name {
 				return line("Lease", *x.Spec.HolderIdentity, *x.Spec.LeaseDurationSeconds, owners(x))
 			}
 			return ""

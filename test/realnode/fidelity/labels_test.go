@@ -15,20 +15,20 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// listener passes on what a machine reports first.
-type listener chan simcloud.HostStatus
+// firstReport receives the first report of a machine.
+type firstReport chan simcloud.HostStatus
 
-func (l listener) Save(host.Disk) error { return nil }
-func (l listener) Print(string)         {}
-func (l listener) Report(s simcloud.HostStatus) {
+func (l firstReport) Save(host.Disk) error { return nil }
+func (l firstReport) Print(string)         {}
+func (l firstReport) Report(s simcloud.HostStatus) {
 	select {
 	case l <- s:
 	default:
 	}
 }
 
-// A kubelet does not start with labels of Kubernetes that are not its own to set.
-func TestWhichLabelsAKubeletStartsWith(t *testing.T) {
+// The kubelet does not start with labels of Kubernetes that it must not set.
+func TestKubeletRejectsReservedLabels(t *testing.T) {
 	kubelet, err := controlplane.Locate("kubelet")
 	if err != nil {
 		t.Fatal(err)
@@ -44,25 +44,25 @@ func TestWhichLabelsAKubeletStartsWith(t *testing.T) {
 		"failure-domain.beta.kubernetes.io/zone", "notkubernetes.io/pool"} {
 		t.Run(strings.ReplaceAll(key, "/", " "), func(t *testing.T) {
 			t.Parallel()
-			// A configuration that is not there ends the ones that are content with their labels.
-			said, err := exec.CommandContext(t.Context(), kubelet, "--node-labels="+key+"=x", "--config=/none").CombinedOutput()
+			// If the kubelet accepts the label, it exits because the configuration file does not exist.
+			output, err := exec.CommandContext(t.Context(), kubelet, "--node-labels="+key+"=x", "--config=/none").CombinedOutput()
 			if err == nil {
-				t.Fatal("the kubelet has run to its end")
+				t.Fatal("the kubelet exited without an error")
 			}
-			refused := strings.Contains(string(said), "labels specified with --node-labels")
-			if !refused && !strings.Contains(string(said), "/none") {
-				t.Fatalf("the kubelet ended for another reason: %s", said)
+			refused := strings.Contains(string(output), "labels specified with --node-labels")
+			if !refused && !strings.Contains(string(output), "/none") {
+				t.Fatalf("the kubelet exited for another reason: %s", output)
 			}
 			s := c.simulated
 			s.ID, s.Address = key, netip.MustParseAddr("192.0.2.21")
 			s.Hostname = "labels"
 			s.UserData = userData(c.endpoint, c.authority, key+"=x")
-			first := make(listener, 1)
+			first := make(firstReport, 1)
 			fleet := host.NewFleet(clock.RealClock{})
 			defer fleet.Close()
 			fleet.Start(s, first)
 			if status := <-first; (status.Phase == simcloud.HostIdle) != refused {
-				t.Errorf("the kubelet refuses it: %t; the machine: %+v", refused, status)
+				t.Errorf("the kubelet refuses the label: %t, but the simulated machine reports %+v", refused, status)
 			}
 		})
 	}

@@ -34,31 +34,31 @@ func TestMain(m *testing.M) {
 
 const (
 	token = "abcdef.0123456789abcdef"
-	// settings are those of both kubelets: they are often heard of, so that nobody waits for long.
+	// settings is the configuration of both kubelets. They report often, so that tests are fast.
 	settings = "rotateCertificates: true\nregisterWithTaints: [{key: example.com/new, effect: NoSchedule}]\n" +
 		"nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 5m\n"
 	labels = "example.com/pool=a,node.kubernetes.io/kind=b"
 )
 
-// cluster is that of this test binary, with its two nodes.
+// cluster is the cluster that all tests of this binary share. It has two nodes.
 type cluster struct {
 	client.Client
 	record record
 	audit  *auditlog.Log
 	nodes  []node
-	// simulated is the second of them, endpoint and authority are those of the API server.
+	// simulated is the specification of the second node. endpoint and authority belong to the API server.
 	simulated host.Spec
 	endpoint  string
 	authority []byte
 }
 
-// node is one of the two.
+// node is one of the two nodes.
 type node struct {
 	name    string
 	restart func() error
 }
 
-// running starts the cluster at the first call. It ends with the process.
+// running returns the shared cluster. The first call starts it. It runs until the process ends.
 var running = sync.OnceValues(func() (*cluster, error) {
 	c := &cluster{record: record{changed: make(chan struct{})}}
 	cp := controlplane.Options{ApproveNodeClientCSRs: true, Audit: true,
@@ -92,7 +92,7 @@ type simulated struct {
 	fleet *host.Fleet
 }
 
-// start switches it on, or off and on again.
+// start starts or restarts the machine.
 func (s *simulated) start() error {
 	s.fleet.Stop(s.spec.ID)
 	s.fleet.Start(s.spec, s)
@@ -107,8 +107,8 @@ func (s *simulated) Save(d host.Disk) error {
 func (s *simulated) Report(simcloud.HostStatus) {}
 func (s *simulated) Print(string)               {}
 
-// spec is a machine that joins as the real kubelet does. Nobody plays a cloud controller manager, as nobody does for
-// the real one.
+// spec returns the specification of a machine that joins in the same way as the real kubelet. Neither node has a cloud
+// controller manager.
 func spec(cp *controlplane.ControlPlane) host.Spec {
 	return host.Spec{ID: "i-1", Hostname: "simulated", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Boots: 1,
 		Image: simcloud.Image{Name: "debian-12"}, Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 2,
@@ -119,7 +119,7 @@ func spec(cp *controlplane.ControlPlane) host.Spec {
 			PodStopTime: simcloud.Duration(100 * time.Millisecond)}}
 }
 
-// userData has a machine join as a kubelet with some labels.
+// userData returns user data with which the kubelet of a machine joins with labels.
 func userData(endpoint string, authority []byte, labels string) []byte {
 	kubeconfig := fmt.Sprintf("{kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], "+
 		"clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}",
@@ -137,27 +137,27 @@ func userData(endpoint string, authority []byte, labels string) []byte {
 	return []byte(data)
 }
 
-// compare does the same to both nodes at a time, and compares what they show.
-func compare(t *testing.T, story func(*testing.T, *cluster, node) []string) {
+// compare runs a test for both nodes at the same time, and compares the results. It runs in parallel with other tests.
+func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	t.Parallel()
-	alone(t, story)
+	compareAlone(t, test)
 }
 
-// alone compares while no other test does anything to the nodes.
-func alone(t *testing.T, story func(*testing.T, *cluster, node) []string) {
+// compareAlone is compare without parallel tests, for tests that change the nodes.
+func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := make([][]string, len(c.nodes))
+	results := make([][]string, len(c.nodes))
 	t.Run("both", func(t *testing.T) {
 		for i, n := range c.nodes {
 			t.Run(n.name, func(t *testing.T) {
 				t.Parallel()
-				for _, text := range story(t, c, n) {
-					shown[i] = append(shown[i], strings.ReplaceAll(text, n.name, "NODE"))
+				for _, text := range test(t, c, n) {
+					results[i] = append(results[i], strings.ReplaceAll(text, n.name, "NODE"))
 				}
 			})
 		}
@@ -165,8 +165,8 @@ func alone(t *testing.T, story func(*testing.T, *cluster, node) []string) {
 	if t.Failed() {
 		return
 	}
-	t.Logf("%s", strings.Join(shown[0], "\n"))
-	if diff := cmp.Diff(shown[0], shown[1]); diff != "" {
-		t.Errorf("they differ (-real +double):\n%s", diff)
+	t.Logf("%s", strings.Join(results[0], "\n"))
+	if diff := cmp.Diff(results[0], results[1]); diff != "" {
+		t.Errorf("the nodes differ (-real +simulated):\n%s", diff)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// answered returns the requests about nodes and Leases that a node's kubelet has had answers to since some time.
-func (c *cluster) answered(t *testing.T, n node, since time.Time) []auditlog.Request {
+// requests returns the answered requests of a node's kubelet for Nodes and Leases since a time.
+func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Request {
 	t.Helper()
 	found, err := c.audit.Requests(auditlog.Filter{Users: []string{"system:node:" + n.name},
 		Match: func(r auditlog.Request) bool {
@@ -29,44 +29,44 @@ func (c *cluster) answered(t *testing.T, n node, since time.Time) []auditlog.Req
 	return found
 }
 
-// asks waits until a kubelet has had some answers since some time.
-func (c *cluster) asks(t *testing.T, n node, since time.Time, times int, match func(auditlog.Request) bool) {
+// awaitRequests waits until a kubelet has had a number of matching answers since a time.
+func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int, match func(auditlog.Request) bool) {
 	t.Helper()
 	limit, tick := time.NewTimer(patience), time.NewTicker(100*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
-		seen := 0
-		for _, r := range c.answered(t, n, since) {
+		count := 0
+		for _, r := range c.requests(t, n, since) {
 			if match(r) {
-				seen++
+				count++
 			}
 		}
-		if seen >= times {
+		if count >= times {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			t.Fatalf("the kubelet of %s has had such an answer only %d times", n.name, seen)
+			t.Fatalf("the kubelet of %s: got %d matching answers, want %d", n.name, count, times)
 		}
 	}
 }
 
-// renews is that a kubelet has renewed its Lease. It compares its Node with itself more often.
-func renews(r auditlog.Request) bool {
+// renewsLease matches a renewal of the Lease. The kubelet checks its Node more often than that.
+func renewsLease(r auditlog.Request) bool {
 	return r.Verb == "update" && r.Resource == "leases" && r.Code == 200
 }
 
-// change patches a Node, or its status.
-func (c *cluster) change(t *testing.T, n node, how func(*corev1.Node)) {
+// change patches a Node and its status.
+func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	t.Helper()
 	o := &corev1.Node{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: n.name}, o); err != nil {
 		t.Fatal(err)
 	}
 	before, changed := o.DeepCopy(), o.DeepCopy()
-	how(changed)
+	edit(changed)
 	for _, err := range []error{c.Patch(t.Context(), changed.DeepCopy(), client.MergeFrom(before)),
 		c.Status().Patch(t.Context(), changed.DeepCopy(), client.MergeFrom(before))} {
 		if err != nil {
@@ -75,8 +75,8 @@ func (c *cluster) change(t *testing.T, n node, how func(*corev1.Node)) {
 	}
 }
 
-// others change whatever a kubelet has said, in two steps, and add something of their own.
-var others = []func(*corev1.Node){
+// foreignChanges are two changes by another client: they change and delete what the kubelet wrote, and add other values.
+var foreignChanges = []func(*corev1.Node){
 	func(o *corev1.Node) {
 		for key := range o.Labels {
 			o.Labels[key] = "changed"
@@ -100,79 +100,79 @@ var others = []func(*corev1.Node){
 	},
 }
 
-// A kubelet that runs says again what its node is, but not all of it, and leaves the rest to others. When it is started
-// anew it says more.
-func TestWhatOthersWriteOnANode(t *testing.T) {
-	alone(t, func(t *testing.T, c *cluster, n node) (all []string) {
-		c.record.shows(t, 0, registered(n.name), "Ready=True")
-		shows := func(since time.Time) {
-			c.asks(t, n, since, 2, renews)
+// A running kubelet restores a part of its Node after a change by another client, and keeps the rest of the change. After a
+// restart, it restores more.
+func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
+	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
+		c.record.states(t, 0, nodeState(n.name), "Ready=True")
+		addState := func(since time.Time) {
+			c.awaitRequests(t, n, since, 2, renewsLease)
 			o := &corev1.Node{}
 			if err := c.Get(t.Context(), client.ObjectKey{Name: n.name}, o); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, registered(n.name)(o)+fmt.Sprint(" attached ", o.Status.VolumesAttached, " in use ",
+			all = append(all, nodeState(n.name)(o)+fmt.Sprint(" attached ", o.Status.VolumesAttached, " in use ",
 				o.Status.VolumesInUse))
 		}
-		for _, write := range others {
+		for _, write := range foreignChanges {
 			at := time.Now()
 			c.change(t, n, write)
-			shows(at)
+			addState(at)
 			if at = time.Now(); n.restart() != nil {
-				t.Fatal("it does not start again")
+				t.Fatal("the kubelet does not restart")
 			}
-			shows(at)
+			addState(at)
 		}
 		return all
 	})
 }
 
-// A kubelet whose Node was deleted does not make another one while it runs, and no Lease either. Once it is started
-// anew it registers as the first time.
-func TestANodeThatIsDeleted(t *testing.T) {
-	alone(t, func(t *testing.T, c *cluster, n node) []string {
-		c.record.shows(t, 0, lease(n.name), "Lease")
-		from, at := c.record.now(), time.Now()
+// A kubelet whose Node was deleted creates neither a Node nor a Lease while it runs. After a restart, it registers in the
+// same way as the first time.
+func TestKubeletOfDeletedNode(t *testing.T) {
+	compareAlone(t, func(t *testing.T, c *cluster, n node) []string {
+		c.record.states(t, 0, lease(n.name), "Lease")
+		from, at := c.record.count(), time.Now()
 		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
 		if err := c.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		all := c.record.shows(t, from, lease(n.name), "gone") // Its owner's end takes it along.
-		c.asks(t, n, at, 1, func(r auditlog.Request) bool { return r.Resource == "leases" && r.Code >= 400 })
-		c.asks(t, n, time.Now(), 3, func(r auditlog.Request) bool { return r.Resource == "nodes" && r.Code == 404 })
-		for _, r := range c.answered(t, n, at) {
+		all := c.record.states(t, from, lease(n.name), "gone") // The Lease is deleted with its owner, the Node.
+		c.awaitRequests(t, n, at, 1, func(r auditlog.Request) bool { return r.Resource == "leases" && r.Code >= 400 })
+		c.awaitRequests(t, n, time.Now(), 3, func(r auditlog.Request) bool { return r.Resource == "nodes" && r.Code == 404 })
+		for _, r := range c.requests(t, n, at) {
 			if text := line(r.Verb, r.Resource, r.Subresource, r.Code); r.Verb != "get" && !slices.Contains(all, text) {
 				all = append(all, text)
 			}
 		}
-		from = c.record.now()
+		from = c.record.count()
 		if err := n.restart(); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, c.record.shows(t, from, registered(n.name), "Ready=True")...)
-		return append(all, c.record.shows(t, from, lease(n.name), "Lease")...)
+		all = append(all, c.record.states(t, from, nodeState(n.name), "Ready=True")...)
+		return append(all, c.record.states(t, from, lease(n.name), "Lease")...)
 	})
 }
 
-// lease describes that of a node, without when it was renewed.
+// lease returns a function that describes the Lease of a node without its renewal time.
 func lease(name string) func(client.Object) string {
 	return func(o client.Object) string {
-		x, is := o.(*coordinationv1.Lease)
-		if !is || x.Name != name {
+		x, ok := o.(*coordinationv1.Lease)
+		if !ok || x.Name != name {
 			return ""
 		}
 		return line("Lease of", *x.Spec.HolderIdentity, *x.Spec.LeaseDurationSeconds, owners(x))
 	}
 }
 
-// A Lease is renewed each quarter of its duration, here every two seconds and a bit. Where the machine is busy one
-// renewal is late, and the next one comes soon after it, so the middle one of the intervals counts.
-func TestHowOftenALeaseIsRenewed(t *testing.T) {
+// The kubelet renews its Lease after each quarter of its duration, here after a little more than two seconds. On a busy
+// host, a renewal may be late, and the next interval is then shorter. So the test compares the median interval.
+func TestKubeletRenewsLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		var times []time.Time
-		c.record.order(t, func(o client.Object) string {
-			x, is := o.(*coordinationv1.Lease)
-			if !is || x.Name != n.name {
+		c.record.distinctStates(t, func(o client.Object) string {
+			x, ok := o.(*coordinationv1.Lease)
+			if !ok || x.Name != n.name {
 				return ""
 			}
 			if at := x.Spec.RenewTime.Time; !slices.Contains(times, at) {

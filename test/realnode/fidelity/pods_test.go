@@ -15,16 +15,16 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// play is a pod that does something: in the real container by a script, in the other one by an annotation.
-type play struct {
+// scenario is a pod with a behaviour. A script causes it in the real container, an annotation in the simulated one.
+type scenario struct {
 	name, script      string
 	annotation, value string
 	restart           corev1.RestartPolicy
 	grace             int64
 }
 
-// pod is the play on a node. Its container has the shell of this machine.
-func (p play) pod(node string) *corev1.Pod {
+// pod returns the pod of the scenario on a node. Its container uses the shell of the host.
+func (p scenario) pod(node string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.name + "-on-" + node,
 		Annotations: map[string]string{p.annotation: p.value}}}
 	container := corev1.Container{Name: "c", Image: "registry.test/pause:1", Command: []string{"/bin/sh", "-c", p.script}}
@@ -39,11 +39,11 @@ func (p play) pod(node string) *corev1.Pod {
 	return pod
 }
 
-// shown describes what a kubelet reports of a pod.
-func (p play) shown(node string) func(client.Object) string {
+// podState returns a function that describes the pod as the kubelet reports it.
+func (p scenario) podState(node string) func(client.Object) string {
 	return func(o client.Object) string {
-		pod, is := o.(*corev1.Pod)
-		if !is || pod.Name != p.name+"-on-"+node {
+		pod, ok := o.(*corev1.Pod)
+		if !ok || pod.Name != p.name+"-on-"+node {
 			return ""
 		}
 		ready, containers := "", ""
@@ -75,8 +75,8 @@ func (p play) shown(node string) func(client.Object) string {
 	}
 }
 
-// make creates the pod on a node, and returns what it shows until the wanted state.
-func (p play) make(t *testing.T, c *cluster, n node, wanted string, finalizers ...string) []string {
+// create creates the pod on a node, and returns its states up to the wanted one.
+func (p scenario) create(t *testing.T, c *cluster, n node, wanted string, finalizers ...string) []string {
 	t.Helper()
 	pod := p.pod(n.name)
 	pod.Finalizers = finalizers
@@ -84,78 +84,78 @@ func (p play) make(t *testing.T, c *cluster, n node, wanted string, finalizers .
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Delete(context.Background(), p.pod(n.name), client.GracePeriodSeconds(0)) })
-	return c.record.shows(t, 0, p.shown(n.name), wanted)
+	return c.record.states(t, 0, p.podState(n.name), wanted)
 }
 
-// end deletes it, and returns what it shows until the wanted state.
-func (p play) end(t *testing.T, c *cluster, n node, wanted string) []string {
+// delete deletes the pod, and returns its states up to the wanted one.
+func (p scenario) delete(t *testing.T, c *cluster, n node, wanted string) []string {
 	t.Helper()
-	from := c.record.now()
+	from := c.record.count()
 	if err := c.Delete(t.Context(), p.pod(n.name)); err != nil {
 		t.Fatal(err)
 	}
-	return c.record.shows(t, from, p.shown(n.name), wanted)
+	return c.record.states(t, from, p.podState(n.name), wanted)
 }
 
 const (
 	takesTwoSeconds = "trap 'sleep 2; exit 0' TERM; while :; do sleep 0.1; done"
-	never           = "trap '' TERM; while :; do sleep 0.1; done"
+	neverEnds       = "trap '' TERM; while :; do sleep 0.1; done"
 )
 
-// A pod is reported when it is bound, when it runs and when it is ready. Its deletion is acknowledged, its end is
-// reported, and then it is removed.
-func TestAPodRunsAndIsDeleted(t *testing.T) {
-	p := play{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
+// The kubelet reports a pod when it is bound, runs and is ready. Then it acknowledges the deletion, reports the end of the
+// containers, and removes the pod.
+func TestPodRunsAndIsDeleted(t *testing.T) {
+	p := scenario{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return append(p.make(t, c, n, "ready True"), p.end(t, c, n, "gone")...)
+		return append(p.create(t, c, n, "ready True"), p.delete(t, c, n, "gone")...)
 	})
 }
 
-// A pod that does not end by itself is killed when its grace is over, which counts as a failure.
-func TestAPodThatIsKilled(t *testing.T) {
-	p := play{"stubborn", never, simcloud.AnnotationStopAfter, "never", corev1.RestartPolicyAlways, 2}
+// A pod that is killed after its grace period counts as failed.
+func TestPodIsKilledAfterGracePeriod(t *testing.T) {
+	p := scenario{"stubborn", neverEnds, simcloud.AnnotationStopAfter, "never", corev1.RestartPolicyAlways, 2}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		return append(p.make(t, c, n, "ready True"), p.end(t, c, n, "gone")...)
+		return append(p.create(t, c, n, "ready True"), p.delete(t, c, n, "gone")...)
 	})
 }
 
-// A pod that somebody protects by a finalizer stays when it has ended, without any grace.
-func TestAPodWithAFinalizer(t *testing.T) {
-	p := play{"protected", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
+// A pod with a finalizer remains after its end, with a grace period of 0.
+func TestPodWithFinalizer(t *testing.T) {
+	p := scenario{"protected", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
-		all := append(p.make(t, c, n, "ready True", "example.com/protected"), p.end(t, c, n, "ending in 0")...)
+		all := append(p.create(t, c, n, "ready True", "example.com/protected"), p.delete(t, c, n, "ending in 0")...)
 		pod := p.pod(n.name)
 		if err := c.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json",
 			[]byte(`{"metadata": {"finalizers": null}}`))); err != nil {
 			t.Fatal(err)
 		}
-		return append(all, c.record.shows(t, 0, p.shown(n.name), "gone")...)
+		return append(all, c.record.states(t, 0, p.podState(n.name), "gone")...)
 	})
 }
 
-// Pods that end by themselves stay, and are removed at once when they are deleted.
-func TestPodsThatEnd(t *testing.T) {
-	for wanted, p := range map[string]play{
+// Pods that ended remain. When they are deleted, they are removed at once.
+func TestPodsEnd(t *testing.T) {
+	for wanted, p := range map[string]scenario{
 		"Succeeded ready": {"completes", "sleep 1", simcloud.AnnotationCompleteAfter, "1s", corev1.RestartPolicyNever, 30},
 		"Failed ready":    {"fails", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s", corev1.RestartPolicyNever, 30},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			compare(t, func(t *testing.T, c *cluster, n node) []string {
-				return append(p.make(t, c, n, wanted), p.end(t, c, n, "gone")...)
+				return append(p.create(t, c, n, wanted), p.delete(t, c, n, "gone")...)
 			})
 		})
 	}
 }
 
-// Containers that exit are restarted, at once the first time and later after a while.
-func TestPodsThatRestart(t *testing.T) {
-	p := play{"crashes", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s", corev1.RestartPolicyAlways, 30}
-	compare(t, func(t *testing.T, c *cluster, n node) []string { return p.make(t, c, n, "restarts 2") })
+// The first restart of a container happens at once. The following restarts are delayed.
+func TestPodsRestart(t *testing.T) {
+	p := scenario{"crashes", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s", corev1.RestartPolicyAlways, 30}
+	compare(t, func(t *testing.T, c *cluster, n node) []string { return p.create(t, c, n, "restarts 2") })
 }
 
-// A pod whose containers wait to be restarted ends as they did last.
-func TestPodsThatAreDeletedBeforeARestart(t *testing.T) {
-	for waits, p := range map[string]play{
+// A pod whose containers wait for a restart ends with their last state.
+func TestPodsAreDeletedBeforeRestart(t *testing.T) {
+	for waits, p := range map[string]scenario{
 		"exited 0 Completed after 0": {"repeats", "sleep 1", simcloud.AnnotationCompleteAfter, "1s",
 			corev1.RestartPolicyAlways, 30},
 		"exited 1 Error after 1": {"retries", "sleep 1; exit 1", simcloud.AnnotationCrashAfter, "1s",
@@ -163,7 +163,7 @@ func TestPodsThatAreDeletedBeforeARestart(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			compare(t, func(t *testing.T, c *cluster, n node) []string {
-				return append(p.make(t, c, n, waits), p.end(t, c, n, "gone")...)
+				return append(p.create(t, c, n, waits), p.delete(t, c, n, "gone")...)
 			})
 		})
 	}

@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// record is all that has happened in the cluster to what kubelets write.
+// record contains the events of all objects that kubelets write.
 type record struct {
 	lock    sync.Mutex
 	events  []watch.Event
 	changed chan struct{}
 }
 
-// follow records from before the first node joins.
+// follow starts to record events. It must be called before the first node joins.
 func (r *record) follow(ctx context.Context, config *rest.Config) error {
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
@@ -56,32 +56,32 @@ func (r *record) add(event watch.Event) {
 	r.changed = make(chan struct{})
 }
 
-// since returns what has happened from some event on, and a channel that is closed at the next one.
+// since returns the events after the first n, and a channel that is closed at the next event.
 func (r *record) since(n int) ([]watch.Event, <-chan struct{}) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return slices.Clone(r.events[n:]), r.changed
 }
 
-// now is how much has happened.
-func (r *record) now() int {
+// count returns the number of events.
+func (r *record) count() int {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return len(r.events)
 }
 
-// patience only bounds a failing test.
+// patience is the maximum time to wait for a state.
 const patience = 90 * time.Second
 
-// shows returns what the states of objects look like one after the other, from some event on, until the last is as
-// wanted. describe returns "" for an object that does not matter. States that look alike count as one.
-func (r *record) shows(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
+// states returns the descriptions of objects after the first events, up to the first description that contains the wanted
+// text. describe returns "" for objects that must be ignored. Equal consecutive descriptions count as one.
+func (r *record) states(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })
 }
 
-// order returns what objects look like in the order in which they first looked so.
-func (r *record) order(t *testing.T, describe func(client.Object) string, wanted string) []string {
+// distinctStates returns the different descriptions of objects in the order of their first occurrence.
+func (r *record) distinctStates(t *testing.T, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, 0, describe, wanted, func(all []string, text string) bool { return !slices.Contains(all, text) })
 }
@@ -95,8 +95,8 @@ func (r *record) until(t *testing.T, from int, describe func(client.Object) stri
 		events, changed := r.since(from)
 		all = nil
 		for _, e := range events {
-			o, is := e.Object.(client.Object)
-			if !is {
+			o, ok := e.Object.(client.Object)
+			if !ok {
 				continue
 			}
 			text := describe(o)
@@ -113,12 +113,12 @@ func (r *record) until(t *testing.T, from int, describe func(client.Object) stri
 		select {
 		case <-changed:
 		case <-limit.C:
-			t.Fatalf("nothing shows %q: %s", wanted, strings.Join(all, "\n"))
+			t.Fatalf("no state contains %q, got %s", wanted, strings.Join(all, "\n"))
 		}
 	}
 }
 
-// line joins what is not empty.
+// line joins the parts that are not empty.
 func line(parts ...any) string {
 	var all []string
 	for _, p := range parts {

@@ -1,6 +1,6 @@
-// Command kubeadm makes a cluster by the unmodified kubeadm, in namespaces of this machine, and keeps it until it is
-// interrupted. It needs root, and what hack/node/build.sh makes ready. The flag -layout, which may be given several
-// times, names an OCI layout with images that pods can use.
+// Command kubeadm creates a cluster with the unmodified kubeadm, in separate namespaces of this host. The cluster runs until
+// the command is interrupted. The command requires root and the programs that hack/node/build.sh prepares. The flag -layout,
+// which may be repeated, is the folder of an OCI layout with images for pods.
 package main
 
 import (
@@ -29,7 +29,7 @@ func (cluster) Run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, layouts); err != nil {
-		fmt.Fprintln(os.Stderr, "kubeadm cluster:", err)
+		fmt.Fprintln(os.Stderr, "run kubeadm cluster:", err)
 		return 1
 	}
 	return 0
@@ -42,7 +42,7 @@ func run(ctx context.Context, layouts []string) error {
 	}
 	pid, err := c.PID()
 	if err == nil {
-		fmt.Printf("The cluster runs until you interrupt this. Use it from a shell in its namespaces:\n"+
+		fmt.Printf("The cluster runs until you interrupt this command. To use the cluster, start a shell in its namespaces:\n"+
 			"  nsenter --target %s --mount --net --pid --uts env KUBECONFIG=%s bash\n", pid, c.Kubeconfig())
 		<-ctx.Done()
 	}

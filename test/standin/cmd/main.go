@@ -1,4 +1,4 @@
-// The program runs a stand-in for an old controller, for the end-to-end tests.
+// The program runs a stand-in for an old controller in end-to-end tests.
 package main
 
 import (
@@ -30,9 +30,9 @@ func main() {
 func run(ctx context.Context) error {
 	o := standin.Options{Log: slog.New(slog.NewTextHandler(os.Stdout, nil))}
 	flag.StringVar(&o.Group, "group", "", "API group of the old system")
-	flag.StringVar(&o.Namespace, "namespace", "", "namespace of its objects; empty where they have none")
-	flag.DurationVar(&o.LeaseDuration, "lease-duration", 15*time.Second, "how long a Lease is valid")
-	flag.Func("lease", "a Lease of the old system, in the namespace of the workload; may be repeated",
+	flag.StringVar(&o.Namespace, "namespace", "", "namespace of its objects, or empty for cluster-wide objects")
+	flag.DurationVar(&o.LeaseDuration, "lease-duration", 15*time.Second, "time after which a Lease that is not renewed expires")
+	flag.Func("lease", "name of a Lease of the old system in the namespace of the workload; may be repeated",
 		func(name string) error {
 			o.Leases = append(o.Leases, name)
 			return nil

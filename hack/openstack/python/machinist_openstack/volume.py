@@ -6,7 +6,7 @@ from cinder.volume import driver
 
 @interface.volumedriver
 class Driver(driver.VolumeDriver):
-    """Does at once and without effect what it is asked for."""
+    """Accepts every request without an effect."""
 
     VERSION = "1.0.0"
     CI_WIKI_NAME = "none"
@@ -24,7 +24,7 @@ class Driver(driver.VolumeDriver):
         pass
 
     def clone_image(self, context, volume, image_location, image_meta, image_service):
-        # True: the volume has the image now, and cinder need not download it.
+        # True means that the volume contains the image, so cinder does not download it.
         return {}, True
 
     def copy_image_to_volume(self, context, volume, image_service, image_id, disable_sparse=False):

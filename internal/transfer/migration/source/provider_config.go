@@ -69,7 +69,7 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 		}
 	}
 	if userData != nil {
-		f.report(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is taken over, "+
+		f.report(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is copied, "+
 			"but its token expires. Give the class another userDataRef in spec.overrides of the Migration.",
 			userData.Namespace, userData.Name)
 	}

@@ -1,5 +1,5 @@
-// Command fakeazure serves an Azure in memory on loopback, for trying the Azure provider without an account: see
-// package fakeazure. What is made there is gone when it ends.
+// Command fakeazure serves a fake Azure on the loopback interface, to try the Azure provider without an account; see
+// package fakeazure. It keeps all resources in memory, so they are lost when it ends.
 package main
 
 import (
@@ -44,7 +44,7 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "fakeazure",
 		Version:       version.String(),
-		Short:         "Serve an Azure in memory on loopback",
+		Short:         "Serve a fake Azure on the loopback interface",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -60,12 +60,12 @@ func command() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&dir, "dir", "",
-		"folder that gets ca.pem and, once Azure is served, endpoint.json with the address and credentials. Required")
-	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address of loopback to serve on; port 0 takes a free one")
+		"folder for ca.pem and, once Azure is served, endpoint.json with the address and credentials. Required")
+	flags.StringVar(&listen, "listen", "127.0.0.1:0", "loopback address to serve on; port 0 selects a free port")
 	flags.DurationVar(&o.Boot, "boot-time", 500*time.Millisecond, "how long a machine takes to boot")
-	flags.DurationVar(&o.Stop, "stop-time", 300*time.Millisecond, "how long a machine takes to go")
+	flags.DurationVar(&o.Stop, "stop-time", 300*time.Millisecond, "how long a machine takes to stop")
 	flags.DurationVar(&o.Change, "change-time", 100*time.Millisecond, "how long other operations take")
-	flags.DurationVar(&o.ListLag, "list-lag", 0, "how long lists show what was before")
+	flags.DurationVar(&o.ListLag, "list-lag", 0, "how long lists show the previous state")
 	flags.IntVar(&o.CoreQuota, "core-quota", 1000, "how many virtual CPUs the subscription may have")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
 		panic(err) // the flag is defined above
@@ -73,23 +73,24 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// onLoopback keeps the cloud from being reachable by mistake.
+// onLoopback returns an error for an address that other hosts could reach.
 func onLoopback(listen string) error {
 	name, _, err := net.SplitHostPort(listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	if ip := net.ParseIP(name); ip == nil || !ip.IsLoopback() {
-		return fmt.Errorf("--listen: %q is not an address of loopback", listen)
+		return fmt.Errorf("--listen: %q is not a loopback address", listen)
 	}
 	return nil
 }
 
 func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err error) {
-	klog.SetLogger(logr.Discard()) // What client-go logs is what machines meet, and that is on their consoles.
+	// The logs of client-go are about the machines, and the machines' consoles contain them.
+	klog.SetLogger(logr.Discard())
 	endpointFile := filepath.Join(dir, "endpoint.json")
 	if err := os.Remove(endpointFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err // Whoever waits for the file must not find the one of another life.
+		return err // A process that waits for the file must not read the file of a previous run.
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command machinist-demo-azure-fake is machinist-demo with the Azure provider on an Azure in memory.
+// Command machinist-demo-azure-fake runs machinist-demo with the Azure provider on a fake Azure.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command machinist-provider-azure is the provider process of Microsoft Azure.
+// Command machinist-provider-azure is the provider process for Microsoft Azure.
 package main
 
 import (

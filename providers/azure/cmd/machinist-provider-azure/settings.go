@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
-// settings are the flags of this provider. None of them is a secret.
+// settings contains the flags of this provider. None of them is a secret.
 type settings struct {
 	cloud              string
 	authority          string
@@ -29,25 +29,25 @@ type settings struct {
 	createSettle       time.Duration
 }
 
-// private is the name of a cloud that is none of Azure's own.
+// private is the name of a cloud that Microsoft does not operate.
 const private = "Private"
 
 func cloudNames() []string { return append(slices.Sorted(maps.Keys(driver.Clouds())), private) }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "which Azure: "+strings.Join(cloudNames(), ", "))
+	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "Azure cloud to use: "+strings.Join(cloudNames(), ", "))
 	fs.StringVar(&s.authority, "azure-authority-host", "", "URL of the identity platform of a Private cloud")
 	fs.StringVar(&s.resourceManager, "azure-resource-manager", "", "URL of the Resource Manager of a Private cloud")
 	fs.StringVar(&s.audience, "azure-resource-manager-audience", "",
-		"audience of the tokens of a Private cloud; by default --azure-resource-manager")
+		"audience of the access tokens of a Private cloud; by default the value of --azure-resource-manager")
 	fs.StringVar(&s.caFile, "azure-ca-file", "",
-		"certificate authorities (PEM) to trust for Azure, in place of the system's")
+		"file with the certificate authorities (PEM) to trust for Azure, instead of the system's")
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
-		"file with the token of this process's workload identity, which credentials without a secret and a certificate use; by default $AZURE_FEDERATED_TOKEN_FILE")
+		"file with the token of this process's workload identity, for credentials without a secret and a certificate; by default $AZURE_FEDERATED_TOKEN_FILE")
 	fs.StringSliceVar(&s.identityFor, "azure-workload-identity-for", nil,
-		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in that namespace that name that application; may be repeated. By default nobody may")
+		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in the namespace that name the application; can be repeated; by default none")
 	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute,
-		"how long a creation whose answer was lost can still take effect at Azure")
+		"how long a creation whose answer was lost can still take effect in Azure")
 }
 
 func (s *settings) options() (driver.Options, error) {
@@ -56,11 +56,11 @@ func (s *settings) options() (driver.Options, error) {
 	switch known, ok := driver.Clouds()[s.cloud]; {
 	case ok && (s.authority != "" || s.resourceManager != "" || s.audience != ""):
 		return o,
-			fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are for --azure-cloud=%s", private)
+			fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are only for --azure-cloud=%s", private)
 	case ok:
 		o.Cloud = known
 	case !o.PrivateCloud:
-		return o, fmt.Errorf("--azure-cloud is %q, not one of %s", s.cloud, strings.Join(cloudNames(), ", "))
+		return o, fmt.Errorf("--azure-cloud is %q, must be one of %s", s.cloud, strings.Join(cloudNames(), ", "))
 	case s.authority == "" || s.resourceManager == "":
 		return o, fmt.Errorf("--azure-cloud=%s needs --azure-authority-host and --azure-resource-manager", private)
 	default:
@@ -85,7 +85,7 @@ func (s *settings) options() (driver.Options, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return o, errors.New("--azure-ca-file has no certificate")
+		return o, errors.New("--azure-ca-file contains no certificate")
 	}
 	transport := httpapi.Transport()
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+func TestOptionsErrorsNameFlag(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -24,9 +24,9 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--azure-cloud=Azure":                                                       `--azure-cloud is "Azure"`,
 		"--azure-cloud=Private":                                                     "needs --azure-authority-host",
 		endpoints + "--azure-cloud=Private":                                         "",
-		endpoints:                                                                   "are for --azure-cloud=Private",
+		endpoints:                                                                   "are only for --azure-cloud=Private",
 		"--azure-create-settle=0s":                                                  "--azure-create-settle is 0s",
-		"--azure-ca-file=" + empty:                                                  "--azure-ca-file has no certificate",
+		"--azure-ca-file=" + empty:                                                  "--azure-ca-file contains no certificate",
 		"--azure-ca-file=/nowhere":                                                  "--azure-ca-file: open /nowhere",
 	} {
 		var s settings
@@ -37,7 +37,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		}
 		_, err := s.options()
 		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
-			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
+			t.Errorf("%q: got %v, want an error with %q", flags, err, message)
 		}
 	}
 }

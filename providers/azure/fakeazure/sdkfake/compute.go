@@ -9,16 +9,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
 )
 
-// compute are the servers of Microsoft.Compute.
-func (s *served) compute() policy.Transporter {
+// compute returns the fake servers of Microsoft.Compute.
+func (s *handler) compute() policy.Transporter {
 	return fake.NewServerFactoryTransport(&fake.ServerFactory{
 		VirtualMachinesServer: fake.VirtualMachinesServer{
 			BeginCreateOrUpdate: s.putVM, BeginUpdate: s.patchVM, Get: s.getVM,
-			BeginDelete: begins[compute.VirtualMachinesClientDeleteResponse,
+			BeginDelete: startsWithoutBody[compute.VirtualMachinesClientDeleteResponse,
 				compute.VirtualMachinesClientBeginDeleteOptions](s, "VirtualMachines_Delete"),
-			BeginDeallocate: begins[compute.VirtualMachinesClientDeallocateResponse,
+			BeginDeallocate: startsWithoutBody[compute.VirtualMachinesClientDeallocateResponse,
 				compute.VirtualMachinesClientBeginDeallocateOptions](s, "VirtualMachines_Deallocate"),
-			BeginStart: begins[compute.VirtualMachinesClientStartResponse,
+			BeginStart: startsWithoutBody[compute.VirtualMachinesClientStartResponse,
 				compute.VirtualMachinesClientBeginStartOptions](s, "VirtualMachines_Start"),
 			NewListPager: lists[compute.VirtualMachinesClientListResponse, compute.VirtualMachinesClientListOptions](s,
 				"VirtualMachines_List"),
@@ -27,9 +27,9 @@ func (s *served) compute() policy.Transporter {
 		},
 		DisksServer: fake.DisksServer{
 			Get: reads[compute.DisksClientGetResponse, compute.DisksClientGetOptions](s, "Disks_Get"),
-			BeginUpdate: puts[compute.DisksClientUpdateResponse, compute.DiskUpdate,
+			BeginUpdate: startsWithBody[compute.DisksClientUpdateResponse, compute.DiskUpdate,
 				compute.DisksClientBeginUpdateOptions](s, "Disks_Update"),
-			BeginDelete: begins[compute.DisksClientDeleteResponse, compute.DisksClientBeginDeleteOptions](s,
+			BeginDelete: startsWithoutBody[compute.DisksClientDeleteResponse, compute.DisksClientBeginDeleteOptions](s,
 				"Disks_Delete"),
 			NewListByResourceGroupPager: lists[compute.DisksClientListByResourceGroupResponse,
 				compute.DisksClientListByResourceGroupOptions](s, "Disks_ListByResourceGroup"),
@@ -40,45 +40,45 @@ func (s *served) compute() policy.Transporter {
 	})
 }
 
-func (s *served) putVM(_ context.Context, group, name string, vm compute.VirtualMachine,
+func (s *handler) putVM(_ context.Context, group, name string, vm compute.VirtualMachine,
 	o *compute.VirtualMachinesClientBeginCreateOrUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse], azfake.ErrorResponder,
 ) {
 	c, err := s.with(vm, s.call("VirtualMachines_CreateOrUpdate", group, name))
 	if err != nil {
-		return azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse]{}, unserved(err)
+		return azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse]{}, notServed(err)
 	}
 	if o != nil {
 		c.IfMatch, c.IfNoneMatch = text(o.IfMatch), text(o.IfNoneMatch)
 	}
-	return long[compute.VirtualMachinesClientCreateOrUpdateResponse](s, c)
+	return respondLong[compute.VirtualMachinesClientCreateOrUpdateResponse](s, c)
 }
 
-func (s *served) patchVM(_ context.Context, group, name string, vm compute.VirtualMachineUpdate,
+func (s *handler) patchVM(_ context.Context, group, name string, vm compute.VirtualMachineUpdate,
 	o *compute.VirtualMachinesClientBeginUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse], azfake.ErrorResponder,
 ) {
 	c, err := s.with(vm, s.call("VirtualMachines_Update", group, name))
 	if err != nil {
-		return azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse]{}, unserved(err)
+		return azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse]{}, notServed(err)
 	}
 	if o != nil {
 		c.IfMatch, c.IfNoneMatch = text(o.IfMatch), text(o.IfNoneMatch)
 	}
-	return long[compute.VirtualMachinesClientUpdateResponse](s, c)
+	return respondLong[compute.VirtualMachinesClientUpdateResponse](s, c)
 }
 
-func (s *served) getVM(_ context.Context, group, name string, o *compute.VirtualMachinesClientGetOptions) (
+func (s *handler) getVM(_ context.Context, group, name string, o *compute.VirtualMachinesClientGetOptions) (
 	azfake.Responder[compute.VirtualMachinesClientGetResponse], azfake.ErrorResponder,
 ) {
 	c := s.call("VirtualMachines_Get", group, name)
 	if o != nil {
 		c.Expand = text(o.Expand)
 	}
-	return once[compute.VirtualMachinesClientGetResponse](s, c)
+	return respond[compute.VirtualMachinesClientGetResponse](s, c)
 }
 
-func (s *served) listSKUs(
+func (s *handler) listSKUs(
 	o *compute.ResourceSKUsClientListOptions,
 ) azfake.PagerResponder[compute.ResourceSKUsClientListResponse] {
 	c := s.call("ResourceSkus_List", "")

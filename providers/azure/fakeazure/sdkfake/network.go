@@ -6,17 +6,17 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7/fake"
 )
 
-// network are the servers of Microsoft.Network.
-func (s *served) network() policy.Transporter {
+// network returns the fake servers of Microsoft.Network.
+func (s *handler) network() policy.Transporter {
 	return fake.NewServerFactoryTransport(&fake.ServerFactory{
 		InterfacesServer: fake.InterfacesServer{
-			BeginCreateOrUpdate: puts[network.InterfacesClientCreateOrUpdateResponse, network.Interface,
+			BeginCreateOrUpdate: startsWithBody[network.InterfacesClientCreateOrUpdateResponse, network.Interface,
 				network.InterfacesClientBeginCreateOrUpdateOptions](s, "NetworkInterfaces_CreateOrUpdate"),
 			UpdateTags: changes[network.InterfacesClientUpdateTagsResponse, network.TagsObject,
 				network.InterfacesClientUpdateTagsOptions](s, "NetworkInterfaces_UpdateTags"),
 			Get: reads[network.InterfacesClientGetResponse, network.InterfacesClientGetOptions](s,
 				"NetworkInterfaces_Get"),
-			BeginDelete: begins[network.InterfacesClientDeleteResponse, network.InterfacesClientBeginDeleteOptions](s,
+			BeginDelete: startsWithoutBody[network.InterfacesClientDeleteResponse, network.InterfacesClientBeginDeleteOptions](s,
 				"NetworkInterfaces_Delete"),
 			NewListPager: lists[network.InterfacesClientListResponse, network.InterfacesClientListOptions](s,
 				"NetworkInterfaces_List"),
@@ -24,13 +24,13 @@ func (s *served) network() policy.Transporter {
 				"NetworkInterfaces_ListAll"),
 		},
 		PublicIPAddressesServer: fake.PublicIPAddressesServer{
-			BeginCreateOrUpdate: puts[network.PublicIPAddressesClientCreateOrUpdateResponse, network.PublicIPAddress,
+			BeginCreateOrUpdate: startsWithBody[network.PublicIPAddressesClientCreateOrUpdateResponse, network.PublicIPAddress,
 				network.PublicIPAddressesClientBeginCreateOrUpdateOptions](s, "PublicIPAddresses_CreateOrUpdate"),
 			UpdateTags: changes[network.PublicIPAddressesClientUpdateTagsResponse, network.TagsObject,
 				network.PublicIPAddressesClientUpdateTagsOptions](s, "PublicIPAddresses_UpdateTags"),
 			Get: reads[network.PublicIPAddressesClientGetResponse, network.PublicIPAddressesClientGetOptions](s,
 				"PublicIPAddresses_Get"),
-			BeginDelete: begins[network.PublicIPAddressesClientDeleteResponse,
+			BeginDelete: startsWithoutBody[network.PublicIPAddressesClientDeleteResponse,
 				network.PublicIPAddressesClientBeginDeleteOptions](s, "PublicIPAddresses_Delete"),
 			NewListPager: lists[network.PublicIPAddressesClientListResponse,
 				network.PublicIPAddressesClientListOptions](s, "PublicIPAddresses_List"),

@@ -11,12 +11,12 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// operationParam is the parameter that clients have of the links by which they follow an operation.
+// operationParam is the query parameter with the operation in the links that clients poll.
 const operationParam = "operation"
 
-// once answers a call that is done when it is answered.
-func once[T any](s *served, c fakeazure.Call) (answer azfake.Responder[T], refused azfake.ErrorResponder) {
-	out, typed, err := asked[T](s, c)
+// respond responds to a call that is complete with its response.
+func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], refused azfake.ErrorResponder) {
+	out, typed, err := ask[T](s, c)
 	if err != nil {
 		refused.SetError(err)
 		return answer, refused
@@ -25,15 +25,15 @@ func once[T any](s *served, c fakeazure.Call) (answer azfake.Responder[T], refus
 	return answer, refused
 }
 
-// long answers a call that begins an operation, and each later one that asks how that stands.
-func long[T any](s *served, c fakeazure.Call) (answer azfake.PollerResponder[T], refused azfake.ErrorResponder) {
+// respondLong responds to a call that starts an operation, and to the later calls that poll it.
+func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerResponder[T], refused azfake.ErrorResponder) {
 	if at := s.request.URL.Query().Get(operationParam); at != "" {
 		if err := follow(s, c, at, &answer); err != nil {
 			refused.SetError(err)
 		}
 		return answer, refused
 	}
-	out, typed, err := asked[T](s, c)
+	out, typed, err := ask[T](s, c)
 	switch {
 	case err != nil:
 		refused.SetError(err)
@@ -54,10 +54,10 @@ func long[T any](s *served, c fakeazure.Call) (answer azfake.PollerResponder[T],
 	return answer, refused
 }
 
-// follow tells how an operation stands that a call has begun. What it has made or changed is read at its end.
+// follow returns the status of an operation that a call has started. After its end, the changed resource is read.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
-func follow[T any](s *served, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
-	// "", subscriptions, one, providers, Microsoft.Compute, locations, one, operations, one
+func follow[T any](s *handler, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
+	// The path has the segments "", subscriptions, *, providers, Microsoft.Compute, locations, *, operations, *.
 	parts := strings.Split(at, "/")
 	_, namespace, _ := strings.Cut(parts[4], ".")
 	out, err := s.do(s.call(namespace+"Operations_Get", "", parts[6], parts[8]))
@@ -71,22 +71,22 @@ func follow[T any](s *served, c fakeazure.Call, at string, answer *azfake.Poller
 		failure, _ := out.Body["error"].(map[string]any)
 		answer.SetTerminalError(http.StatusConflict, fmt.Sprint(failure["code"]))
 	case "Succeeded":
-		var made T
+		var changed T
 		if kind, verb, _ := strings.Cut(c.Operation, "_"); verb == "CreateOrUpdate" || verb == "Update" {
-			if _, made, err = asked[T](s, s.call(kind+"_Get", c.Group, c.Names...)); err != nil {
+			if _, changed, err = ask[T](s, s.call(kind+"_Get", c.Group, c.Names...)); err != nil {
 				return err
 			}
 		}
-		answer.SetTerminalResponse(http.StatusOK, made, nil)
+		answer.SetTerminalResponse(http.StatusOK, changed, nil)
 	default:
-		return fmt.Errorf("the operation %s is %v", at, status)
+		return fmt.Errorf("operation %s has the unknown status %v", at, status)
 	}
 	return nil
 }
 
-// pages answers with one page of a list and, where there are more, a link to the next one.
-func pages[T any](s *served, c fakeazure.Call) (answer azfake.PagerResponder[T]) {
-	out, page, err := asked[T](s, c)
+// pages responds with one page of a list and, if there are more pages, a link to the next one.
+func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]) {
+	out, page, err := ask[T](s, c)
 	if err != nil {
 		answer.AddError(err)
 		return answer
@@ -96,7 +96,8 @@ func pages[T any](s *served, c fakeazure.Call) (answer azfake.PagerResponder[T])
 		query := s.request.URL.Query()
 		query.Set("$skiptoken", out.SkipToken)
 		s.request.URL.RawQuery = query.Encode()
-		answer.AddPage(out.Status, page, nil) // For the link to it: it is read when that is followed.
+		// The SDK needs a second page to create the link. When the client follows the link, that page is read again.
+		answer.AddPage(out.Status, page, nil)
 	}
 	return answer
 }

@@ -29,7 +29,7 @@ const (
 	endpoint = "https://management.example.com"
 )
 
-// azure is one with clients of the SDK that have its transport.
+// azure is a fake Azure with clients of the SDK that use the transport.
 type azure struct {
 	*testing.T
 	*fakeazure.Azure
@@ -82,16 +82,16 @@ func (a *azure) begin(name string) (*runtime.Poller[armnetwork.InterfacesClientC
 	}, nil)
 }
 
-func (a *azure) make(name string) armnetwork.Interface {
+func (a *azure) create(name string) armnetwork.Interface {
 	a.Helper()
 	poller, err := a.begin(name)
 	a.must(err)
-	made, err := poller.PollUntilDone(a.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Millisecond})
+	created, err := poller.PollUntilDone(a.Context(), &runtime.PollUntilDoneOptions{Frequency: time.Millisecond})
 	a.must(err)
-	return made.Interface
+	return created.Interface
 }
 
-// refused checks an error that Azure answered with.
+// refused checks an error that Azure returned.
 func (a *azure) refused(err error, status int, code string) *azcore.ResponseError {
 	a.Helper()
 	e, ok := errors.AsType[*azcore.ResponseError](err)
@@ -101,20 +101,20 @@ func (a *azure) refused(err error, status int, code string) *azcore.ResponseErro
 	return e
 }
 
-// What begins an operation answers with what it makes; how it stands is what is true when that is asked.
-func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
+// A call that starts an operation returns the changed resource. Each poll returns the current status.
+func TestPollerFollowsOperation(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = 300 * time.Millisecond })
 	poller, err := a.begin("n")
 	a.must(err)
 	response, err := poller.Poll(t.Context())
 	a.must(err)
 	if poller.Done() || response.StatusCode != http.StatusOK {
-		t.Errorf("it is done at once, with %s", response.Status)
+		t.Errorf("the first poll reports the end, with status %s", response.Status)
 	}
-	made, err := poller.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: 5 * time.Millisecond})
+	created, err := poller.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: 5 * time.Millisecond})
 	a.must(err)
-	if *made.Name != "n" || *made.Properties.ProvisioningState != armnetwork.ProvisioningStateSucceeded {
-		t.Errorf("it ends with %+v", made.Interface)
+	if *created.Name != "n" || *created.Properties.ProvisioningState != armnetwork.ProvisioningStateSucceeded {
+		t.Errorf("got the result %+v, want n in state Succeeded", created.Interface)
 	}
 
 	end := a.Inject(fakeazure.Fault{Operation: "NetworkInterfaces_CreateOrUpdate", AsyncCode: "SubnetIsFull"})
@@ -125,29 +125,29 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	a.refused(err, http.StatusConflict, "SubnetIsFull")
 }
 
-// A second request for what is under way is one of its own, and not a check the first.
-func TestEachRequestReachesTheState(t *testing.T) {
+// A second request for the same resource is executed and is not answered as a poll of the first one.
+func TestEachRequestIsExecuted(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = time.Hour })
 	for range 2 {
 		_, err := a.begin("n")
 		a.must(err)
 	}
 	if n := a.Calls()["NetworkInterfaces_CreateOrUpdate"]; n != 2 {
-		t.Errorf("%d of 2 requests arrived", n)
+		t.Errorf("got %d requests, want 2", n)
 	}
 }
 
-func TestListsThatAreReadAtATimeDoNotMeet(t *testing.T) {
+func TestParallelListsAreIndependent(t *testing.T) {
 	a := start(t, nil)
 	want := []string{"1", "2", "3", "4", "5"}
 	for _, name := range want {
-		a.make(name)
+		a.create(name)
 	}
 	first, second := a.interfaces.NewListPager("machines", nil), a.interfaces.NewListPager("machines", nil)
 	var found [2][]string
 	for pages := 0; first.More() || second.More(); pages++ {
 		if pages == 3 {
-			t.Fatal("the lists do not end after three pages")
+			t.Fatal("the lists have more than three pages")
 		}
 		for i, pager := range []*runtime.Pager[armnetwork.InterfacesClientListResponse]{first, second} {
 			page, err := pager.NextPage(t.Context())
@@ -159,13 +159,13 @@ func TestListsThatAreReadAtATimeDoNotMeet(t *testing.T) {
 	}
 	for _, names := range found {
 		if !slices.Equal(names, want) {
-			t.Errorf("a list has %v", names)
+			t.Errorf("got the list %v, want %v", names, want)
 		}
 	}
 }
 
-// An error is what Azure answers, with its header and message.
-func TestErrorsAreAzures(t *testing.T) {
+// The error contains the code, the headers and the message of Azure's response.
+func TestErrorsContainResponse(t *testing.T) {
 	a := start(t, nil)
 	_, err := a.interfaces.Get(t.Context(), "machines", "n", nil)
 	a.refused(err, http.StatusNotFound, "ResourceNotFound")
@@ -177,46 +177,46 @@ func TestErrorsAreAzures(t *testing.T) {
 	_, err = a.begin("n")
 	e := a.refused(err, http.StatusTooManyRequests, "TooManyRequests")
 	if e.RawResponse.Header.Get("Retry-After") != "7" || !strings.Contains(e.Error(), "not so fast") {
-		t.Errorf("the header is %v, the error %v", e.RawResponse.Header, e)
+		t.Errorf("got the header %v and the error %v, want Retry-After 7 and the message", e.RawResponse.Header, e)
 	}
 }
 
-func TestWhatIsNotServedFails(t *testing.T) {
+func TestUnsupportedRequestsFail(t *testing.T) {
 	a := start(t, nil)
 	_, err := a.vms.BeginRestart(t.Context(), "machines", "m", nil)
 	if err == nil || !strings.Contains(err.Error(), "not implemented") {
-		t.Errorf("an operation without a handler: %v", err)
+		t.Errorf("operation without a handler: got %v", err)
 	}
 	_, err = a.vms.BeginDelete(t.Context(), "machines", "m",
 		&armcompute.VirtualMachinesClientBeginDeleteOptions{ForceDeletion: new(true)})
 	if err == nil || !strings.Contains(err.Error(), "not served") {
-		t.Errorf("an option that nothing heeds: %v", err)
+		t.Errorf("option that is not supported: got %v", err)
 	}
 	a.Inject(fakeazure.Fault{Operation: "VirtualMachines_Get", LoseAnswer: true})
 	if _, err = a.vms.Get(t.Context(), "machines", "m", nil); !errors.Is(err, fakeazure.ErrNoAnswer) {
-		t.Errorf("an answer that is lost: %v", err)
+		t.Errorf("lost answer: got %v, want ErrNoAnswer", err)
 	}
 }
 
-// What the published API's code cannot read does not reach the state.
-func TestTheApisOwnCodeReadsRequests(t *testing.T) {
+// A request that the published API's code cannot parse is not executed.
+func TestSDKParsesRequests(t *testing.T) {
 	a := start(t, nil)
 	ctx := context.WithValue(t.Context(), runtime.CtxAPINameKey{}, "InterfacesClient.BeginCreateOrUpdate")
 	const in = "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Network/"
-	for name, wrong := range map[string]struct{ path, body string }{
-		"a body":             {in + "networkInterfaces/n", `{"location": 1}`},
-		"a path":             {in + "interfaces/n", "{}"},
-		"a letter of it":     {in + "networkinterfaces/n", "{}"},
-		"a path with no end": {in + "networkInterfaces/", "{}"},
+	for name, invalid := range map[string]struct{ path, body string }{
+		"body":                {in + "networkInterfaces/n", `{"location": 1}`},
+		"path":                {in + "interfaces/n", "{}"},
+		"case of the path":    {in + "networkinterfaces/n", "{}"},
+		"path without a name": {in + "networkInterfaces/", "{}"},
 	} {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPut, endpoint+wrong.path+"?api-version=2025-01-01",
-			strings.NewReader(wrong.body))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPut, endpoint+invalid.path+"?api-version=2025-01-01",
+			strings.NewReader(invalid.body))
 		a.must(err)
 		if response, err := sdkfake.New(a.Azure).Do(request); err == nil {
-			t.Errorf("%s that is wrong is answered: %s", name, response.Status)
+			t.Errorf("invalid %s: got status %s, want an error", name, response.Status)
 		}
 	}
 	if n := a.Calls()["NetworkInterfaces_CreateOrUpdate"]; n != 0 {
-		t.Errorf("%d of them reached the state", n)
+		t.Errorf("%d invalid requests were executed", n)
 	}
 }

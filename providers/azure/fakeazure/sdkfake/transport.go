@@ -1,11 +1,10 @@
-// Package sdkfake puts the fake servers that are generated with Azure's SDK in front of an Azure in memory: a
-// transport that clients of the SDK are made with. The published API's own code so reads each path, parameter and
-// body that a client sends, and what that code does not know fails; what the request then does is up to package
-// fakeazure.
+// Package sdkfake connects clients of Azure's SDK to a fake Azure through the fake servers that are generated with
+// the SDK. It is the transport of these clients. The published API's own code parses each path, parameter and body
+// that a client sends, and refuses unknown ones. Package fakeazure executes the requests.
 //
-// A fake server of the SDK replays answers that were given beforehand, to whoever asks next at the same path. Here
-// there is a server for each request, which is asked anew at each page and each check an operation, so that all
-// answers are what is true by then and several clients do not get in each other's way.
+// A fake server of the SDK replays prepared responses to the next request with the same path. Therefore each request
+// here has its own server, also for each page of a list and each poll of an operation. All responses then show the
+// current state, and clients do not affect each other.
 package sdkfake
 
 import (
@@ -28,20 +27,20 @@ import (
 // Transport is a policy.Transporter and an http.RoundTripper. It is safe for concurrent use.
 type Transport struct{ azure *fakeazure.Azure }
 
-// New returns one for an Azure.
+// New returns a transport for a fake Azure.
 func New(a *fakeazure.Azure) *Transport { return &Transport{azure: a} }
 
-// Do implements policy.Transporter. What comes from no client that has a fake server, such as a request for a token, is
-// served as by HTTP.
+// Do implements policy.Transporter. Requests for which the SDK has no fake server, such as one for a token, are
+// served over HTTP without a network.
 func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
 	}
 	if name, _ := r.Context().Value(runtime.CtxAPINameKey{}).(string); name == "" {
-		return t.plain(r)
+		return t.serveHTTP(r)
 	}
-	// A fake server must not see the end of its context: it gives up then, and breaks when its handler comes back.
-	s := &served{azure: t.azure, ctx: r.Context(), request: r.Clone(context.WithoutCancel(r.Context()))}
+	// A fake server must not see the end of its context: it would return early and break when its handler returns.
+	s := &handler{azure: t.azure, ctx: r.Context(), request: r.Clone(context.WithoutCancel(r.Context()))}
 	s.request.URL.Path = server.SanitizePagerPollerPath(r.URL.Path)
 	servers := s.compute()
 	if strings.Contains(r.URL.Path, "/Microsoft.Network/") {
@@ -58,7 +57,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if s.body != nil {
-		// Azure sends what it makes or changes before it is done with it; the SDK's fakes cannot.
+		// Azure sends the resource before the operation ends, which the SDK's fake servers cannot do.
 		response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(s.body)), int64(len(s.body))
 		response.Header.Set("Content-Type", "application/json")
 	}
@@ -68,7 +67,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.Do(r) }
 
-func (t *Transport) plain(r *http.Request) (response *http.Response, err error) {
+func (t *Transport) serveHTTP(r *http.Request) (response *http.Response, err error) {
 	in := r.Clone(r.Context())
 	in.TLS = &tls.ConnectionState{}
 	if in.Body == nil {
@@ -76,11 +75,11 @@ func (t *Transport) plain(r *http.Request) (response *http.Response, err error) 
 	}
 	recorder := httptest.NewRecorder()
 	defer func() {
-		gone := recover()
-		if failure, ok := gone.(error); ok && errors.Is(failure, http.ErrAbortHandler) {
+		recovered := recover()
+		if failure, ok := recovered.(error); ok && errors.Is(failure, http.ErrAbortHandler) {
 			err = errors.Join(r.Context().Err(), fakeazure.ErrNoAnswer)
-		} else if gone != nil {
-			panic(gone)
+		} else if recovered != nil {
+			panic(recovered)
 		}
 	}()
 	t.azure.ServeHTTP(recorder, in)
@@ -89,22 +88,22 @@ func (t *Transport) plain(r *http.Request) (response *http.Response, err error) 
 	return response, nil
 }
 
-// served is one request. The servers that it is for have handlers of its own.
-type served struct {
+// handler contains the handlers of the fake servers for one request.
+type handler struct {
 	azure   *fakeazure.Azure
 	ctx     context.Context
-	request *http.Request // Links in the answer are made of its URL.
-	body    []byte        // of an answer that the SDK's fakes give none
+	request *http.Request // The links in the response are based on its URL.
+	body    []byte        // the body of a response that the SDK's fake servers leave empty
 }
 
-// answerError is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and
-// message.
+// answerError is an error response of Azure. It goes through the SDK's servers as an error, because they would drop
+// its header and message.
 type answerError struct{ answer fakeazure.Answer }
 
-func (r *answerError) Error() string { return "Azure answers " + r.answer.Code }
+func (r *answerError) Error() string { return "Azure returned " + r.answer.Code }
 
-// call is one with what the SDK's servers do not read.
-func (s *served) call(operation, group string, names ...string) fakeazure.Call {
+// call returns a call with the values that the SDK's servers do not parse.
+func (s *handler) call(operation, group string, names ...string) fakeazure.Call {
 	query, header := s.request.URL.Query(), s.request.Header
 	subscription, _, _ := strings.Cut(strings.TrimPrefix(s.request.URL.Path, "/subscriptions/"), "/")
 	return fakeazure.Call{
@@ -114,7 +113,7 @@ func (s *served) call(operation, group string, names ...string) fakeazure.Call {
 	}
 }
 
-func (s *served) do(c fakeazure.Call) (fakeazure.Answer, error) {
+func (s *handler) do(c fakeazure.Call) (fakeazure.Answer, error) {
 	out, err := s.azure.Do(s.ctx, c)
 	if err == nil && out.Code != "" {
 		err = &answerError{answer: out}
@@ -122,7 +121,8 @@ func (s *served) do(c fakeazure.Call) (fakeazure.Answer, error) {
 	return out, err
 }
 
-// decode makes the SDK's answer of Azure's. What the SDK does not know is lost, as it is to who uses the SDK.
+// decode converts Azure's response into the SDK's type. Properties that the SDK does not know are lost, as in every
+// use of the SDK.
 func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	if out.Body == nil {
 		return typed, nil
@@ -134,8 +134,8 @@ func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	return typed, err
 }
 
-// asked is Azure's answer as the SDK has it.
-func asked[T any](s *served, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
+// ask executes a call and returns the response, also in the SDK's type.
+func ask[T any](s *handler, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
 	if out, err = s.do(c); err == nil {
 		typed, err = decode[T](out)
 	}

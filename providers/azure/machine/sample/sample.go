@@ -1,4 +1,4 @@
-// Package sample has a providerSpec for tests, and what it refers to.
+// Package sample contains a providerSpec for tests, and the IDs that it refers to.
 package sample
 
 import (
@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// What the providerSpec refers to.
+// These are the subscription, subnet and SSH key of the providerSpec.
 const (
 	Subscription = "22222222-2222-4222-8222-222222222222"
 	Subnet       = "/subscriptions/" + Subscription +
@@ -17,7 +17,7 @@ const (
 	SSHKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
 )
 
-// base is a providerSpec that works.
+// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind,
@@ -33,7 +33,8 @@ func base() map[string]any {
 	}
 }
 
-// Spec is a providerSpec that works, with changes: dotted paths and values, nil to leave something out.
+// Spec returns a valid providerSpec with changes, which are pairs of a dotted path and a value. The value nil removes
+// a field.
 func Spec(changes ...any) []byte {
 	all := base()
 	for i := 0; i < len(changes); i += 2 {

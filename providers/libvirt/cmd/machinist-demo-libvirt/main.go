@@ -1,5 +1,6 @@
-// Command machinist-demo-libvirt is machinist-demo with the libvirt provider: its machines are virtual machines of QEMU
-// on this machine, which boot Debian and run a real kubelet. It needs Linux, root, and the disk image of hack/guest.
+// Command machinist-demo-libvirt is machinist-demo with the libvirt provider. Its machines are virtual machines of
+// QEMU on this host, which boot Debian and run a real kubelet. It requires Linux, root, and the disk image of
+// hack/guest.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command machinist-provider-libvirt is the provider process of libvirt.
+// Command machinist-provider-libvirt is the process of the libvirt provider.
 package main
 
 import (

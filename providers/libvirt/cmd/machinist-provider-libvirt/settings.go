@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/driver"
 )
 
-// settings are the flags of this provider. None of them is a secret.
+// settings contains the flags of this provider. None of them is secret.
 type settings struct {
 	sockets      []string
 	hosts        []string
@@ -19,13 +19,13 @@ type settings struct {
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.sockets, "libvirt-socket", nil,
-		"path of a unix socket of libvirtd that credentials may name; may be repeated. By default they may name none")
+		"path of a Unix socket of libvirtd that credentials may name; can be repeated. By default, none is allowed")
 	fs.StringSliceVar(&s.hosts, "libvirt-host", nil,
-		"host of a hypervisor that credentials may name; may be repeated. By default they may name any")
+		"host of a hypervisor that credentials may name; can be repeated. By default, all are allowed")
 	fs.BoolVar(&s.plainTCP, "libvirt-plain-tcp", false,
-		"allow hypervisors without TLS: user data is readable on the network, and nobody proves who he is")
+		"allow hypervisors without TLS; user data is then readable on the network, and neither side is authenticated")
 	fs.DurationVar(&s.createSettle, "libvirt-create-settle", time.Minute,
-		"how long a creation whose answer was lost can still take effect at libvirt")
+		"how long a creation can still take effect in libvirt after its answer was lost")
 }
 
 func (s *settings) options() (driver.Options, error) {

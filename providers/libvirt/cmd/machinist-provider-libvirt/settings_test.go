@@ -9,12 +9,12 @@ import (
 	"machinist.dev/machinist/providers/libvirt/driver"
 )
 
-func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+func TestInvalidFlagsAreRefusedWithName(t *testing.T) {
 	for flags, message := range map[string]string{
 		"": "",
 		"--libvirt-socket=/run/libvirt/libvirt-sock":                       "",
-		"--libvirt-socket=run/libvirt-sock":                                `"run/libvirt-sock" is no absolute path`,
-		"--libvirt-socket=/a,/b --libvirt-socket=c":                        `"c" is no absolute path`,
+		"--libvirt-socket=run/libvirt-sock":                                `"run/libvirt-sock" is not an absolute path`,
+		"--libvirt-socket=/a,/b --libvirt-socket=c":                        `"c" is not an absolute path`,
 		"--libvirt-create-settle=0s":                                       "--libvirt-create-settle is 0s",
 		"--libvirt-plain-tcp --libvirt-host=h --libvirt-create-settle=30s": "",
 	} {
@@ -29,7 +29,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 			_, err = driver.New(o)
 		}
 		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
-			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
+			t.Errorf("%q: got %v, want an error with %q", flags, err, message)
 		}
 	}
 }

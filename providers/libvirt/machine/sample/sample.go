@@ -1,4 +1,4 @@
-// Package sample has a providerSpec for tests.
+// Package sample provides a valid providerSpec for tests.
 package sample
 
 import (
@@ -10,14 +10,14 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// What the providerSpec refers to by name.
+// Names to which the providerSpec refers.
 const (
 	Pool    = "machines"
 	Base    = "debian-12"
 	Network = "nodes"
 )
 
-// base is a providerSpec that works.
+// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind, "vcpus": 1, "memoryMiB": 128, "domainType": "qemu",
@@ -27,8 +27,9 @@ func base() map[string]any {
 	}
 }
 
-// Spec is a providerSpec that works, with changes: dotted paths and values, nil to leave something out. A path may have
-// an index, such as "ports[0].network"; the index after the last one adds an entry.
+// Spec returns a valid providerSpec with changes, which are pairs of a dotted path and a value. The value nil removes
+// the field. A path may contain an index, such as "networks[0].network". The index after the last entry adds an
+// entry.
 func Spec(changes ...any) []byte {
 	var all any = base()
 	for i := 0; i < len(changes); i += 2 {
@@ -42,7 +43,7 @@ func Spec(changes ...any) []byte {
 	return raw
 }
 
-// with returns in with another value at the path.
+// with returns a copy of the value in which the path has another value.
 func with(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
@@ -51,7 +52,7 @@ func with(in any, path []string, value any) any {
 		list, _ := in.([]any)
 		i, err := strconv.Atoi(strings.TrimSuffix(text, "]"))
 		if err != nil || i > len(list) {
-			panic(fmt.Sprintf("%s is no index of %d entries", path[0], len(list)))
+			panic(fmt.Sprintf("%s is not an index of %d entries", path[0], len(list)))
 		}
 		if i == len(list) {
 			list = append(list, nil)

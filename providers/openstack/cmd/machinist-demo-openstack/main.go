@@ -1,5 +1,5 @@
-// Command machinist-demo-openstack is machinist-demo with the OpenStack provider on a real OpenStack, which it unpacks
-// from Debian's packages if need be and runs on loopback.
+// Command machinist-demo-openstack is machinist-demo with the OpenStack provider and a real OpenStack. It unpacks
+// OpenStack from Debian's packages if necessary, and runs it on loopback.
 package main
 
 import (

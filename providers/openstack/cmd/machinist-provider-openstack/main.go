@@ -1,4 +1,4 @@
-// Command machinist-provider-openstack is the provider process of OpenStack.
+// Command machinist-provider-openstack is the process of the OpenStack provider.
 package main
 
 import (

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
-// settings are the flags of this provider. None of them is a secret.
+// settings contains the flags of this provider. None of them is secret.
 type settings struct {
 	authURLs     []string
 	plainHTTP    bool
@@ -19,13 +19,13 @@ type settings struct {
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&s.authURLs, "openstack-auth-url", nil,
-		"URL of an identity service that credentials may name; may be repeated. By default they may name any")
+		"URL of an identity service that credentials may name; can be repeated. By default, all are allowed")
 	fs.BoolVar(&s.plainHTTP, "openstack-plain-http", false,
-		"allow identity services and endpoints without TLS: tokens and user data are readable on the network")
+		"allow identity services and endpoints without TLS; tokens and user data are then readable on the network")
 	fs.BoolVar(&s.regional, "openstack-regional-provider-ids", false,
-		"write provider IDs as openstack://REGION/UUID, as a cloud controller manager with OS_CCM_REGIONAL=true does")
+		"write provider IDs as openstack://REGION/UUID, like a cloud controller manager with OS_CCM_REGIONAL=true")
 	fs.DurationVar(&s.createSettle, "openstack-create-settle", time.Minute,
-		"how long a creation whose answer was lost can still take effect at OpenStack")
+		"how long a creation can still take effect in OpenStack after its answer was lost")
 }
 
 func (s *settings) options() (driver.Options, error) {

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
-func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+func TestInvalidFlagsAreRefusedWithName(t *testing.T) {
 	for flags, message := range map[string]string{
 		"": "",
 		"--openstack-auth-url=https://identity.example/v3":                        "",
@@ -32,7 +32,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 			_, err = driver.New(o)
 		}
 		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
-			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
+			t.Errorf("%q: got %v, want an error with %q", flags, err, message)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package sample has a providerSpec for tests.
+// Package sample provides a valid providerSpec for tests.
 package sample
 
 import (
@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// What the providerSpec refers to by name.
+// Names to which the providerSpec refers.
 const (
 	Region        = "RegionOne"
 	Flavor        = "m1.small"
@@ -21,7 +21,7 @@ const (
 	KeyPair       = "machinist"
 )
 
-// base is a providerSpec that works.
+// base returns a valid providerSpec.
 func base() map[string]any {
 	return map[string]any{
 		"apiVersion": machine.APIVersion, "kind": machine.Kind,
@@ -33,8 +33,8 @@ func base() map[string]any {
 	}
 }
 
-// Spec is a providerSpec that works, with changes: dotted paths and values, nil to leave something out. A path may have
-// an index, such as "ports[0].network"; the index after the last one adds an entry.
+// Spec returns a valid providerSpec with changes, which are pairs of a dotted path and a value. The value nil removes
+// the field. A path may contain an index, such as "ports[0].network". The index after the last entry adds an entry.
 func Spec(changes ...any) []byte {
 	var all any = base()
 	for i := 0; i < len(changes); i += 2 {
@@ -48,7 +48,7 @@ func Spec(changes ...any) []byte {
 	return raw
 }
 
-// with returns in with another value at the path.
+// with returns a copy of the value in which the path has another value.
 func with(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
@@ -57,7 +57,7 @@ func with(in any, path []string, value any) any {
 		list, _ := in.([]any)
 		i, err := strconv.Atoi(strings.TrimSuffix(text, "]"))
 		if err != nil || i > len(list) {
-			panic(fmt.Sprintf("%s is no index of %d entries", path[0], len(list)))
+			panic(fmt.Sprintf("%s is not an index of %d entries", path[0], len(list)))
 		}
 		if i == len(list) {
 			list = append(list, nil)

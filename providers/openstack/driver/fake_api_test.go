@@ -11,32 +11,32 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// script is the few answers of Keystone and Nova that a test needs. What OpenStack really does is for the end-to-end
-// tests: here it is decided what follows from an answer.
-type script struct {
+// fakeAPI is a server with the few endpoints of Keystone and Nova that tests need. It only tests how the driver
+// reacts to answers. End-to-end tests show what OpenStack really does.
+type fakeAPI struct {
 	*httptest.Server
 	mu sync.Mutex
-	// servers are Nova's, by ID.
+	// servers contains the servers of Nova, by ID.
 	servers map[string]map[string]any
-	// regions are those of the catalog.
+	// regions contains the regions of the catalog.
 	regions []string
-	// tokens is how many were asked for; those before the last one are not accepted.
+	// tokens is the number of tokens that were requested. Only the last one is valid.
 	tokens int
-	// refuses is what Keystone answers with instead of a token, 0 for a token.
-	refuses int
-	calls   []string
+	// tokenStatus is the error status with which Keystone answers. If it is 0, Keystone returns a token.
+	tokenStatus int
+	calls       []string
 }
 
-func newScript(t *testing.T) *script {
+func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
-	s := &script{servers: map[string]map[string]any{}, regions: []string{"one"}}
+	s := &fakeAPI{servers: map[string]map[string]any{}, regions: []string{"one"}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
 }
 
-// driver is one whose credentials are for the script.
-func (s *script) driver(t *testing.T) (*Driver, provider.Credentials) {
+// driver returns a driver, and credentials for the fake API.
+func (s *fakeAPI) driver(t *testing.T) (*Driver, provider.Credentials) {
 	t.Helper()
 	d, err := New(Options{PlainHTTP: true})
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *script) driver(t *testing.T) (*Driver, provider.Credentials) {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
@@ -79,10 +79,10 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token answers with one, and the catalog.
-func (s *script) token(w http.ResponseWriter) {
-	if s.refuses != 0 {
-		w.WriteHeader(s.refuses)
+// token answers with a token and the catalog.
+func (s *fakeAPI) token(w http.ResponseWriter) {
+	if s.tokenStatus != 0 {
+		w.WriteHeader(s.tokenStatus)
 		return
 	}
 	s.tokens++

@@ -28,15 +28,15 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// grace is for how long the real controllers take a kubelet for alive that they do not hear of, beat how often one that
-// is alive renews its Lease.
 const (
-	grace = 6 * time.Second
-	beat  = time.Second
+	// gracePeriod is how long the real controllers consider a silent kubelet alive.
+	gracePeriod = 6 * time.Second
+	// leaseInterval is how often a kubelet renews its Lease.
+	leaseInterval = time.Second
 )
 
 func TestMain(m *testing.M) {
-	// Stories wait for the real controllers most of the time.
+	// The tests wait for the real controllers most of the time.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
@@ -44,21 +44,21 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{
 		WithControllerManager: true, WithScheduler: true, Prepare: install.Install,
 		ExtraControllerManagerArgs: []string{
-			fmt.Sprint("--node-monitor-grace-period=", grace), fmt.Sprint("--node-startup-grace-period=", grace),
+			fmt.Sprint("--node-monitor-grace-period=", gracePeriod), fmt.Sprint("--node-startup-grace-period=", gracePeriod),
 			"--node-monitor-period=500ms", "--node-eviction-rate=100", "--secondary-node-eviction-rate=100",
-			// Else it would take so few nodes for a network that is broken, and end nothing.
+			// Otherwise the controller would suspect a network failure, because there are few nodes, and evict no pods.
 			"--unhealthy-zone-threshold=1",
-			// It would approve what an administrator asks for.
+			// The approver would approve requests of an administrator.
 			"--controllers=*,bootstrapsigner,tokencleaner,-csrapproving",
 		},
 	}))
 }
 
-// scene is one of the two clusters as a story sees it.
-type scene struct {
+// cluster is one of the two clusters in a scenario.
+type cluster struct {
 	client.Client
 	namespace string
-	// double is nil in the real cluster, and kubelets in the other one.
+	// double is nil in the real cluster, and kubelets is nil in the other one.
 	double   *double
 	kubelets *kubelets
 }
@@ -69,7 +69,7 @@ type double struct {
 	now    time.Time
 	random *rand.Rand
 	silent map[string]bool
-	// workloads are those that somebody made.
+	// workloads are the workloads of the scenario.
 	workloads []controllermanager.Workload
 	volumes   *controllermanager.Volumes
 }
@@ -79,12 +79,12 @@ func (d *double) manager() controllermanager.Manager {
 		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
-// choices are what the controllers may do.
+// choices returns the actions that the controllers may take now.
 func (d *double) choices() []controllermanager.Choice {
 	out := d.manager().Choices()
 	for _, w := range d.workloads {
 		for _, p := range d.manager().Missing(w) {
-			out = append(out, controllermanager.Choice{Name: "a pod is made", Do: func() error {
+			out = append(out, controllermanager.Choice{Name: "create a pod", Do: func() error {
 				return d.server.Client(w.Kind).Create(context.Background(), p)
 			}})
 		}
@@ -92,8 +92,9 @@ func (d *double) choices() []controllermanager.Choice {
 	return out
 }
 
-// settle lets the controllers act in any order until there is nothing left to do.
-func (d *double) settle(takes time.Duration) error {
+// runControllers runs the controllers in random order until there is nothing to do. It advances the clock for actions that
+// become due within the given time or a minute.
+func (d *double) runControllers(wait time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
 		n := d.server.Pending()
@@ -105,15 +106,14 @@ func (d *double) settle(takes time.Duration) error {
 				return fmt.Errorf("%s: %w", choices[i-n].Name, err)
 			}
 		default:
-			at, any := d.manager().Due()
-			// Times beyond are those that a story does not wait for.
-			if !any || at.Sub(d.now) > max(takes, time.Minute) {
+			at, ok := d.manager().Due()
+			if !ok || at.Sub(d.now) > max(wait, time.Minute) {
 				return nil
 			}
 			d.now = at
 		}
 	}
-	return fmt.Errorf("the controllers never come to an end")
+	return fmt.Errorf("the controllers do not stop")
 }
 
 // kubelets renew the Leases of nodes in the real cluster.
@@ -122,8 +122,8 @@ type kubelets struct {
 	stops map[string]context.CancelFunc
 }
 
-// lives says whether a Node's kubelet is heard of from now on.
-func (s *scene) lives(ctx context.Context, node string, alive bool) error {
+// setAlive starts or silences the kubelet of a Node.
+func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	if s.double != nil {
 		s.double.silent[node] = !alive
 		return nil
@@ -152,7 +152,7 @@ func (s *scene) lives(ctx context.Context, node string, alive bool) error {
 	}
 	ctx, s.kubelets.stops[node] = context.WithCancel(context.Background())
 	go func() {
-		for ticker := time.NewTicker(beat); ; {
+		for ticker := time.NewTicker(leaseInterval); ; {
 			select {
 			case <-ticker.C:
 				_ = renew(ctx)
@@ -165,70 +165,70 @@ func (s *scene) lives(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// bystander makes a node of no story, once. While one is ready, silent nodes are not taken for a network that is
-// broken.
-var bystander = sync.OnceValue(func() error {
+// createExtraNode creates a ready node that belongs to no scenario. As long as one node is ready, the real controller does
+// not suspect a network failure.
+var createExtraNode = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
 		return err
 	}
-	s := &scene{Client: c, namespace: "bystander", kubelets: &kubelets{stops: map[string]context.CancelFunc{}}}
-	return joins("n").do(context.Background(), s)
+	s := &cluster{Client: c, namespace: "extra", kubelets: &kubelets{stops: map[string]context.CancelFunc{}}}
+	return joinNode("n").do(context.Background(), s)
 })
 
-// name is that of an object without a namespace, of which each story has its own.
-func (s *scene) name(short string) string { return s.namespace + "-" + short }
+// name returns the name of a cluster-wide object, which is unique for each scenario.
+func (s *cluster) name(short string) string { return s.namespace + "-" + short }
 
-// sentence is what somebody does in a story.
-type sentence struct {
-	what string
-	do   func(context.Context, *scene) error
-	// refused says that the API server refuses it.
+// step is a step of a scenario.
+type step struct {
+	name string
+	do   func(context.Context, *cluster) error
+	// refused is set if the API server must refuse the request.
 	refused bool
-	// takes is for how long it waits for what becomes due; stories wait a minute at most otherwise.
-	takes time.Duration
+	// wait is how long the step waits for actions that become due. The default is a minute.
+	wait time.Duration
 }
 
-// compare acts a story out in both clusters, and compares what they show after each sentence.
-func compare(t *testing.T, story ...sentence) {
+// compare runs a scenario in both clusters, and compares their states after each step.
+func compare(t *testing.T, scenario ...step) {
 	t.Parallel()
 	ctx := t.Context()
 	c := env.Client(t)
-	real := &scene{Client: c, namespace: env.Namespace(t), kubelets: &kubelets{stops: map[string]context.CancelFunc{}}}
-	t.Cleanup(func() { real.end(t) })
-	if err := bystander(); err != nil {
+	kube := &cluster{Client: c, namespace: env.Namespace(t), kubelets: &kubelets{stops: map[string]context.CancelFunc{}}}
+	t.Cleanup(func() { kube.cleanUp(t) })
+	if err := createExtraNode(); err != nil {
 		t.Fatal(err)
 	}
-	env.Await(t, c, &corev1.ServiceAccountList{}, "the namespace's service account",
-		func(l *corev1.ServiceAccountList) (bool, string) { return len(l.Items) > 0, "" }, client.InNamespace(real.namespace))
+	env.Await(t, c, &corev1.ServiceAccountList{}, "the service account of the namespace",
+		func(l *corev1.ServiceAccountList) (bool, string) { return len(l.Items) > 0, "" }, client.InNamespace(kube.namespace))
 	d := &double{now: time.Now(), random: rand.New(rand.NewPCG(uint64(len(t.Name())), 1)), silent: map[string]bool{},
 		volumes: &controllermanager.Volumes{Of: volumesOf}}
 	d.server = apiserver.New(env.Scheme(), func() time.Time { return d.now })
-	imitated := &scene{Client: d.server.Client("story"), namespace: real.namespace, double: d}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: real.namespace}}
-	if err := imitated.Create(ctx, ns); err != nil {
+	store := &cluster{Client: d.server.Client("test"), namespace: kube.namespace, double: d}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.namespace}}
+	if err := store.Create(ctx, ns); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range story {
+	for _, s := range scenario {
 		d.now = time.Now()
-		answer, wanted := s.do(ctx, real), s.do(ctx, imitated)
-		if s.refused == (answer == nil) || said(answer) != said(wanted) {
-			t.Fatalf("%s:\nreal:   %v\ndouble: %v", s.what, answer, wanted)
+		got, want := s.do(ctx, kube), s.do(ctx, store)
+		if s.refused == (got == nil) || summary(got) != summary(want) {
+			t.Fatalf("%s:\nreal:   %v\ndouble: %v", s.name, got, want)
 		}
-		if err := d.settle(s.takes); err != nil {
-			t.Fatalf("%s, in the double: %v", s.what, err)
+		if err := d.runControllers(s.wait); err != nil {
+			t.Fatalf("%s: run the controllers of the double: %v", s.name, err)
 		}
-		shown, err := imitated.shows(ctx)
+		state, err := store.state(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %s\n  %s", s.what, said(wanted), strings.Join(shown, "\n  "))
-		real.comesTo(t, s, shown)
+		t.Logf("%s: %s\n  %s", s.name, summary(want), strings.Join(state, "\n  "))
+		kube.awaitState(t, s, state)
 	}
 }
 
-// said is what a client learns from an error.
-func said(err error) string {
+// summary returns the parts of an error that clients use.
+func summary(err error) string {
 	if err == nil {
 		return "done"
 	}
@@ -242,31 +242,31 @@ func said(err error) string {
 	return fmt.Sprint(apierrors.ReasonForError(err), seconds, after, causes)
 }
 
-// comesTo waits until the real cluster shows what the double does.
-func (s *scene) comesTo(t *testing.T, after sentence, wanted []string) {
+// awaitState waits until the real cluster reaches the state of the double.
+func (s *cluster) awaitState(t *testing.T, after step, want []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience+after.takes)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+after.wait)
 	defer cancel()
 	events, err := s.watchAll(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seen []string
+	var got []string
 	for {
-		if seen, err = s.shows(ctx); err != nil && ctx.Err() == nil {
+		if got, err = s.state(ctx); err != nil && ctx.Err() == nil {
 			t.Fatal(err)
 		}
-		if err == nil && slices.Equal(seen, wanted) {
+		if err == nil && slices.Equal(got, want) {
 			return
 		}
 		select {
 		case <-events:
 		case <-ctx.Done():
-			t.Fatalf("%s: the real cluster does not come to show what the double does (-real +double):\n%s", after.what,
-				cmp.Diff(seen, wanted))
+			t.Fatalf("%s: the real cluster does not reach the state of the double (-real +double):\n%s", after.name,
+				cmp.Diff(got, want))
 		}
 	}
 }
 
-// patience only bounds a failing test.
+// patience is the timeout of a failing test.
 const patience = 150 * time.Second

@@ -20,42 +20,42 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// settle ends all that is wrong with the world, and looks whether the fleet becomes what was asked for, stays so, and
-// goes.
-func (w *world) settle(ctx context.Context) {
+// verify ends all disturbances. It then checks that the fleet becomes as requested, stays without writes, and leaves
+// nothing behind when it is deleted.
+func (w *world) verify(ctx context.Context) {
 	if ctx.Err() != nil {
-		w.breach("it was broken off")
+		w.breach("the run was interrupted")
 		return
 	}
-	if err := w.heal(ctx); err != nil {
-		w.breach("the world does not heal: %v", err)
+	if err := w.endDisturbances(ctx); err != nil {
+		w.breach("end all disturbances: %v", err)
 		return
 	}
 	begun := time.Now()
-	if problems := w.await(ctx, w.asWanted); len(problems) > 0 {
-		w.breach("the fleet is not what was asked for, %s after the last disturbance:\n  %s", w.options.patience,
+	if problems := w.await(ctx, w.fleetProblems); len(problems) > 0 {
+		w.breach("the fleet is not as requested %s after the last disturbance:\n  %s", w.options.patience,
 			strings.Join(problems, "\n  "))
 	} else {
-		w.result("all is as wanted %s after the last disturbance", time.Since(begun).Round(time.Second))
+		w.result("the fleet is as requested %s after the last disturbance", time.Since(begun).Round(time.Second))
 	}
-	w.rests(ctx)
-	if err := w.clear(ctx); err != nil {
-		w.breach("the fleet cannot be deleted: %v", err)
+	w.checkNoWrites(ctx)
+	if err := w.deleteFleet(ctx); err != nil {
+		w.breach("delete the fleet: %v", err)
 		return
 	}
 	begun = time.Now()
-	if problems := w.await(ctx, w.asNever); len(problems) > 0 {
-		w.breach("something is left of the fleet %s after it was deleted:\n  %s", w.options.patience,
+	if problems := w.await(ctx, w.leftovers); len(problems) > 0 {
+		w.breach("resources of the fleet are left %s after it was deleted:\n  %s", w.options.patience,
 			strings.Join(problems, "\n  "))
 	} else {
 		w.result("nothing is left of the fleet %s after it was deleted", time.Since(begun).Round(time.Second))
 	}
-	w.readLogs()
+	w.searchLogs()
 }
 
-// heal makes sure of what each disturbance should have undone.
-func (w *world) heal(ctx context.Context) error {
-	w.logf("all heals")
+// endDisturbances repeats what undoes each kind of disturbance.
+func (w *world) endDisturbances(ctx context.Context) error {
+	w.logf("all disturbances end")
 	for _, r := range w.replicas {
 		if err := r.signal(syscall.SIGCONT); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (w *world) heal(ctx context.Context) error {
 	if err := w.cloud.ClearFaults(ctx); err != nil {
 		return err
 	}
-	if err := w.renewCredentials(ctx); err != nil {
+	if err := w.updateCredentials(ctx); err != nil {
 		return err
 	}
 	none := simcloud.Duration(0)
@@ -77,7 +77,7 @@ func (w *world) heal(ctx context.Context) error {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
-		// Whose informers would check again only once a minute after all that.
+		// After many failures, the informers of the controller manager retry only once a minute.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (w *world) heal(ctx context.Context) error {
 	return nil
 }
 
-// await looks until there is no problem, and returns those that there are when its patience ends.
+// await calls check until it returns no problem, or until options.patience has passed. It returns the last problems.
 func (w *world) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
 	defer cancel()
@@ -112,7 +112,7 @@ func (w *world) await(ctx context.Context, check func(context.Context) []string)
 	}
 }
 
-func (w *world) clear(ctx context.Context) error {
+func (w *world) deleteFleet(ctx context.Context) error {
 	list := &v1beta1.MachineDeploymentList{}
 	if err := w.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return err
@@ -125,9 +125,9 @@ func (w *world) clear(ctx context.Context) error {
 	return nil
 }
 
-// rests looks whether our processes write nothing for as long as is asked, once all is well; what was left to do then
-// may be done first.
-func (w *world) rests(ctx context.Context) {
+// checkNoWrites checks that the processes write nothing for options.rest. It checks up to three times, because the
+// processes may still have work to do when the fleet is as requested.
+func (w *world) checkNoWrites(ctx context.Context) {
 	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	var last []string
 	for range 3 {
@@ -138,7 +138,7 @@ func (w *world) rests(ctx context.Context) {
 				err = log.Mark()
 			}
 			if err != nil {
-				w.breach("the audit log cannot be read: %v", err)
+				w.breach("read the audit log: %v", err)
 				return
 			}
 			logs = append(logs, log)
@@ -152,7 +152,7 @@ func (w *world) rests(ctx context.Context) {
 		for _, log := range logs {
 			counts, err := log.Count(ours)
 			if err != nil {
-				w.breach("the audit log cannot be read: %v", err)
+				w.breach("read the audit log: %v", err)
 				return
 			}
 			if counts.Writes+counts.Events+counts.Conflicts+counts.Failed > 0 {
@@ -160,16 +160,16 @@ func (w *world) rests(ctx context.Context) {
 			}
 		}
 		if len(last) == 0 {
-			w.result("nothing was written for %s when settled", w.options.rest)
+			w.result("the processes wrote nothing for %s", w.options.rest)
 			return
 		}
-		w.logf("written meanwhile: %s", strings.Join(last, "; "))
+		w.logf("the processes still write: %s", strings.Join(last, "; "))
 	}
-	w.breach("the fleet does not come to rest: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
+	w.breach("the processes do not stop writing: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
 }
 
-// readLogs looks for secrets in all logs; the audit logs among them have no bodies of requests, but names and paths.
-func (w *world) readLogs() {
+// searchLogs searches all logs for secrets. The audit logs contain no bodies of requests, but names and paths.
+func (w *world) searchLogs() {
 	read, found, err := secretsIn(w.watcher.secrets, w.Dir(), w.Control.Dir(), w.Target.Dir())
 	if err != nil {
 		w.breach("read the logs: %v", err)
@@ -177,10 +177,11 @@ func (w *world) readLogs() {
 	for _, text := range found {
 		w.breach("I10: %s", text)
 	}
-	w.result("%d secrets were found in %d logs", len(found), read)
+	w.result("found %d secrets in %d logs", len(found), read)
 }
 
-// secretsIn looks for secrets, by what they are, in the logs in folders.
+// secretsIn searches the logs in folders for secrets. The keys of secrets describe them. It returns the number of logs,
+// and a text for each secret in a log.
 func secretsIn(secrets map[string]string, dirs ...string) (read int, found []string, err error) {
 	for _, dir := range dirs {
 		logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
@@ -193,9 +194,9 @@ func secretsIn(secrets map[string]string, dirs ...string) (read int, found []str
 				return read, found, err
 			}
 			read++
-			for what, secret := range secrets {
+			for name, secret := range secrets {
 				if bytes.Contains(content, []byte(secret)) {
-					found = append(found, fmt.Sprintf("%s is in %s", what, path))
+					found = append(found, fmt.Sprintf("%s is in %s", name, path))
 				}
 			}
 		}

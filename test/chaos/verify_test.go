@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// whole is a fleet of three machines that is as wanted.
-func whole() *inventory {
+// settledFleet returns the inventory of a fleet of three machines that is as requested.
+func settledFleet() *inventory {
 	d := v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "pool", Generation: 4}}
 	d.Spec.Replicas = new(int32(3))
 	d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: 4, Replicas: 3, UpdatedReplicas: 3, UpToDateReplicas: 3,
@@ -39,66 +39,66 @@ func whole() *inventory {
 	return all
 }
 
-func TestWhatIsNotAsWantedIsNamed(t *testing.T) {
+func TestInventoryReportsProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*inventory)
-		want   []string // parts of the problems, in their order
+		want   []string // parts of the problems, in order
 	}{
-		"whole":          {func(*inventory) {}, nil},
-		"not acted upon": {func(a *inventory) { a.deployments[0].Generation = 5 }, []string{"generation 4 of 5"}},
-		"one of the last revision": {func(a *inventory) { a.deployments[0].Status.UpdatedReplicas = 2 },
+		"no problem":              {func(*inventory) {}, nil},
+		"generation not observed": {func(a *inventory) { a.deployments[0].Generation = 5 }, []string{"generation 4 of 5"}},
+		"machine of an old revision": {func(a *inventory) { a.deployments[0].Status.UpdatedReplicas = 2 },
 			[]string{"2 updated"}},
-		"one not available": {func(a *inventory) { a.deployments[0].Status.AvailableReplicas = 2 },
+		"unavailable machine": {func(a *inventory) { a.deployments[0].Status.AvailableReplicas = 2 },
 			[]string{"2 available"}},
-		"deleted": {func(a *inventory) { a.deployments[0].DeletionTimestamp = new(metav1.Now()) },
+		"deployment being deleted": {func(a *inventory) { a.deployments[0].DeletionTimestamp = new(metav1.Now()) },
 			[]string{"deployment pool wants 3"}},
-		"a leaked instance": {func(a *inventory) {
+		"leaked instance": {func(a *inventory) {
 			a.machines, a.nodes = a.machines[:2], a.nodes[:2]
 			a.deployments[0].Spec.Replicas = new(int32(2))
 		}, []string{"deployment pool wants 2", "instance i-m2"}},
-		"a twin": {func(a *inventory) { a.instances[2].Tags = a.instances[1].Tags },
-			[]string{"instances i-m1 and i-m2 are of one machine", "machine m1 has no instance", "machine m2 has no instance"}},
-		"an instance that is gone": {func(a *inventory) { a.instances = a.instances[:2] },
+		"twin": {func(a *inventory) { a.instances[2].Tags = a.instances[1].Tags },
+			[]string{"instances i-m1 and i-m2 belong to one machine", "machine m1 has no instance", "machine m2 has no instance"}},
+		"missing instance": {func(a *inventory) { a.instances = a.instances[:2] },
 			[]string{"machine m2 has no instance"}},
-		"a machine too many": {func(a *inventory) { a.machines = append(a.machines, v1beta1.Machine{}) },
-			[]string{"4 machines, 3 are wanted", "machine  is "}},
-		"one that goes": {func(a *inventory) { a.machines[0].DeletionTimestamp = new(metav1.Now()) },
+		"surplus machine": {func(a *inventory) { a.machines = append(a.machines, v1beta1.Machine{}) },
+			[]string{"got 4 machines, want 3", "machine  is "}},
+		"machine being deleted": {func(a *inventory) { a.machines[0].DeletionTimestamp = new(metav1.Now()) },
 			[]string{"machine m0 is Running, deleted: true"}},
-		"a node that is gone": {func(a *inventory) { a.nodes = a.nodes[1:] },
-			[]string{"machine m0 has no node", "2 nodes, 3 are wanted"}},
-		"a node of nobody": {func(a *inventory) { a.nodes = append(a.nodes, corev1.Node{}) },
-			[]string{"4 nodes, 3 are wanted"}},
-		"a token that nobody needs": {func(a *inventory) { a.tokens = make([]corev1.Secret, 1) },
+		"missing node": {func(a *inventory) { a.nodes = a.nodes[1:] },
+			[]string{"machine m0 has no node", "got 2 nodes, want 3"}},
+		"node without a machine": {func(a *inventory) { a.nodes = append(a.nodes, corev1.Node{}) },
+			[]string{"got 4 nodes, want 3"}},
+		"leftover token": {func(a *inventory) { a.tokens = make([]corev1.Secret, 1) },
 			[]string{"1 bootstrap tokens are left"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := whole()
+			all := settledFleet()
 			c.change(all)
-			problems := all.unlikeWanted()
+			problems := all.problems()
 			if len(problems) != len(c.want) {
-				t.Fatalf("problems are %q, want %q", problems, c.want)
+				t.Fatalf("got problems %q, want %q", problems, c.want)
 			}
 			for i := range problems {
 				if !strings.Contains(problems[i], c.want[i]) {
-					t.Errorf("problem %d is %q, want %q", i, problems[i], c.want[i])
+					t.Errorf("problem %d: got %q, want %q", i, problems[i], c.want[i])
 				}
 			}
 		})
 	}
 }
 
-func TestEverythingIsLeftThatIsThere(t *testing.T) {
-	if left := new(inventory).left(); len(left) > 0 {
-		t.Errorf("of nothing is left %q", left)
+func TestListContainsEverything(t *testing.T) {
+	if list := new(inventory).list(); len(list) > 0 {
+		t.Errorf("empty inventory: got %q, want nothing", list)
 	}
-	all := whole()
+	all := settledFleet()
 	all.tokens = make([]corev1.Secret, 1)
-	if left := all.left(); len(left) != 1+1+3+3+3+1 {
-		t.Errorf("left is %q", left)
+	if list := all.list(); len(list) != 1+1+3+3+3+1 {
+		t.Errorf("got %d entries, want %d: %q", len(list), 1+1+3+3+3+1, list)
 	}
 }
 
-func TestASecretInALogIsFound(t *testing.T) {
+func TestSecretsInFindsSecretInLog(t *testing.T) {
 	clean, dirty := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
 		filepath.Join(clean, "a.log"): "nothing", filepath.Join(dirty, "b.log"): "the token is 12345!",
@@ -108,9 +108,9 @@ func TestASecretInALogIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, found, err := secretsIn(map[string]string{"the token": "12345", "the rest": "67890"}, clean, dirty)
+	read, found, err := secretsIn(map[string]string{"the token": "12345", "another token": "67890"}, clean, dirty)
 	if want := []string{"the token is in " + filepath.Join(dirty, "b.log")}; read != 2 || !slices.Equal(found, want) ||
 		err != nil {
-		t.Errorf("read %d, found %q, %v; want %q", read, found, err, want)
+		t.Errorf("got %d logs, %q, error %v; want 2 logs, %q", read, found, err, want)
 	}
 }

@@ -27,39 +27,39 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// painted is a control cluster without controllers: objects stay as a test makes them.
-type painted struct {
+// staticCluster is a control cluster without controllers, in which objects stay as a test creates them.
+type staticCluster struct {
 	t   *testing.T
 	cp  *controlplane.ControlPlane
 	api client.WithWatch
 }
 
-func paint(t *testing.T) *painted {
+func newStaticCluster(t *testing.T) *staticCluster {
 	t.Helper()
-	api, err := client.NewWithWatch(canvas.Config(), client.Options{Scheme: env.Scheme()})
+	api, err := client.NewWithWatch(static.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &painted{t: t, cp: canvas, api: api}
+	return &staticCluster{t: t, cp: static, api: api}
 }
 
-// startCanvas starts the control cluster without controllers. Its API server takes a Machine as it is, with its status:
-// to make ten thousand of them takes half of the requests then, and little of each.
-func startCanvas(dir string) (*controlplane.ControlPlane, error) {
+// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores their
+// status when they are created. So ten thousand Machines need half as many requests, and each request is fast.
+func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
 	if err != nil {
 		return nil, err
 	}
-	if err := installCanvas(ctx, cp.Config()); err != nil {
+	if err := installStatic(ctx, cp.Config()); err != nil {
 		return nil, errors.Join(err, cp.Stop())
 	}
 	return cp, nil
 }
 
-func installCanvas(ctx context.Context, config *rest.Config) error {
+func installStatic(ctx context.Context, config *rest.Config) error {
 	crds := manifests.CRDs()
-	anything := true
+	preserve := true
 	for _, crd := range crds {
 		if crd.Spec.Names.Kind != "Machine" {
 			continue
@@ -68,7 +68,7 @@ func installCanvas(ctx context.Context, config *rest.Config) error {
 			crd.Spec.Versions[i].Subresources, crd.Spec.Versions[i].AdditionalPrinterColumns = nil, nil
 			crd.Spec.Versions[i].SelectableFields = nil
 			crd.Spec.Versions[i].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object",
-				XPreserveUnknownFields: &anything}
+				XPreserveUnknownFields: &preserve}
 		}
 	}
 	if err := install.Apply(ctx, config, crds...); err != nil {
@@ -78,8 +78,8 @@ func installCanvas(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{}, &v1beta1.MachineDeploymentList{},
-		&v1beta1.MachineHealthCheckList{}, &v1beta1.MachineClassList{}} {
+	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{},
+		&v1beta1.MachineDeploymentList{}, &v1beta1.MachineHealthCheckList{}, &v1beta1.MachineClassList{}} {
 		served := func(ctx context.Context) (bool, error) { return api.List(ctx, list) == nil, nil }
 		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, served); err != nil {
 			return fmt.Errorf("wait for %T to be served: %w", list, err)
@@ -88,8 +88,8 @@ func installCanvas(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// make creates an object with its status.
-func (p *painted) make(o client.Object) error {
+// createWithStatus creates an object with its status.
+func (p *staticCluster) createWithStatus(o client.Object) error {
 	status := o.DeepCopyObject().(client.Object)
 	if err := p.api.Create(context.Background(), o); err != nil {
 		return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
@@ -106,20 +106,20 @@ func (p *painted) make(o client.Object) error {
 	return nil
 }
 
-func (p *painted) create(o client.Object) {
+func (p *staticCluster) create(o client.Object) {
 	p.t.Helper()
-	if err := p.make(o); err != nil {
+	if err := p.createWithStatus(o); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *painted) namespace(name string) {
+func (p *staticCluster) namespace(name string) {
 	p.t.Helper()
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
-// leases has the processes of the installation run.
-func (p *painted) leases(namespace string) {
+// leases creates the Leases of running processes.
+func (p *staticCluster) leases(namespace string) {
 	p.t.Helper()
 	for _, name := range []string{"machinist-manager", "machinist-provider-sim"} {
 		p.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -128,6 +128,7 @@ func (p *painted) leases(namespace string) {
 	}
 }
 
+// since returns a condition that changed some time ago.
 func since(kind string, status bool, reason, message string, ago time.Duration) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
@@ -147,8 +148,8 @@ func owned(by client.Object, kind string) []metav1.OwnerReference {
 		UID: by.GetUID(), Controller: ptr.To(true)}}
 }
 
-// deployment makes a deployment with one set.
-func (p *painted) deployment(namespace, name string, replicas int32,
+// deployment creates a MachineDeployment with one MachineSet.
+func (p *staticCluster) deployment(namespace, name string, replicas int32,
 	change func(*v1beta1.MachineDeployment)) *v1beta1.MachineSet {
 	p.t.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": name}}
@@ -187,16 +188,20 @@ func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 	return m
 }
 
-// broken makes a machine one that failed.
-func broken(m *v1beta1.Machine, message string) *v1beta1.Machine {
-	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished, message
+// vanished is the message of the provider about an instance that no longer exists.
+const vanished = "The provider reports that the instance is gone."
+
+// withFailure changes a machine to a failed one and returns it.
+func withFailure(m *v1beta1.Machine, message string) *v1beta1.Machine {
+	m.Status.Phase = v1beta1.MachineFailed
+	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, message
 	m.Status.Conditions = []metav1.Condition{
 		since(v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, message, time.Minute)}
 	return m
 }
 
-// machines makes many machines at a time.
-func (p *painted) machines(all []*v1beta1.Machine) {
+// machines creates machines concurrently.
+func (p *staticCluster) machines(all []*v1beta1.Machine) {
 	p.t.Helper()
 	work, failed := make(chan *v1beta1.Machine), make(chan error, 1)
 	var done sync.WaitGroup
@@ -205,7 +210,7 @@ func (p *painted) machines(all []*v1beta1.Machine) {
 		go func() {
 			defer done.Done()
 			for m := range work {
-				if err := p.make(m); err != nil {
+				if err := p.createWithStatus(m); err != nil {
 					select {
 					case failed <- err:
 					default:

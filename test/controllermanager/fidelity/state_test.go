@@ -20,32 +20,32 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// shown are the kinds that are compared.
-func shown() []client.ObjectList {
+// comparedKinds returns lists of the kinds that are compared.
+func comparedKinds() []client.ObjectList {
 	return []client.ObjectList{&corev1.NamespaceList{}, &corev1.NodeList{}, &corev1.PodList{}, &corev1.ConfigMapList{},
 		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}, &certificatesv1.CertificateSigningRequestList{},
 		&storagev1.VolumeAttachmentList{}}
 }
 
-// mine reports whether an object belongs to the scene's story, and is none that every namespace has.
-func (s *scene) mine(o client.Object) bool {
-	if va, is := o.(*storagev1.VolumeAttachment); is {
+// owns reports whether an object belongs to the scenario. It ignores objects that exist in each namespace.
+func (s *cluster) owns(o client.Object) bool {
+	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		return strings.HasPrefix(va.Spec.NodeName, s.namespace)
 	}
 	return (o.GetNamespace() == s.namespace || strings.HasPrefix(o.GetName(), s.namespace) ||
 		strings.HasSuffix(o.GetName(), s.namespace)) && o.GetName() != "kube-root-ca.crt"
 }
 
-// shows says what a cluster shows of a story, without what differs between any two clusters.
-func (s *scene) shows(ctx context.Context) (all []string, err error) {
+// state describes the objects of the scenario, without values that differ between any two clusters.
+func (s *cluster) state(ctx context.Context) (all []string, err error) {
 	owners := map[string]string{}
 	var objects []client.Object
-	for _, list := range shown() {
+	for _, list := range comparedKinds() {
 		if err := s.List(ctx, list); err != nil {
 			return nil, err
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
-			if o := item.(client.Object); s.mine(o) {
+			if o := item.(client.Object); s.owns(o) {
 				objects = append(objects, o)
 				owners[string(o.GetUID())] = o.GetName()
 			}
@@ -66,18 +66,18 @@ func describe(o client.Object) string {
 	if prefix := o.GetGenerateName(); prefix != "" && o.GetNamespace() != "" && !ordered {
 		name = prefix
 	}
-	if va, is := o.(*storagev1.VolumeAttachment); is {
+	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		name = controllermanager.VolumeOf(va) + " to " + va.Spec.NodeName
 	}
 	out := []string{strings.TrimPrefix(fmt.Sprintf("%T", o), "*"), name}
 	if o.GetDeletionTimestamp() != nil {
-		out = append(out, "ending")
+		out = append(out, "deleting")
 	}
 	if f := o.GetFinalizers(); len(f) > 0 {
-		out = append(out, "blocked by "+strings.Join(f, ","))
+		out = append(out, "finalizers "+strings.Join(f, ","))
 	}
 	for _, owner := range o.GetOwnerReferences() {
-		out = append(out, "of "+owner.Name)
+		out = append(out, "owner "+owner.Name)
 	}
 	switch x := o.(type) {
 	case *corev1.Namespace:
@@ -135,10 +135,10 @@ func describeNode(node *corev1.Node) (out []string) {
 	return out
 }
 
-// watchAll tells of each change of what is compared.
-func (s *scene) watchAll(ctx context.Context) (<-chan struct{}, error) {
+// watchAll returns a channel that receives a value after changes of the compared kinds.
+func (s *cluster) watchAll(ctx context.Context) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
-	for _, list := range shown() {
+	for _, list := range comparedKinds() {
 		w, err := s.Client.(client.WithWatch).Watch(ctx, list)
 		if err != nil {
 			return nil, err
@@ -159,8 +159,8 @@ func (s *scene) watchAll(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// end silences the story's kubelets and removes what has no namespace.
-func (s *scene) end(t *testing.T) {
+// cleanUp stops the kubelets of the scenario and deletes its cluster-wide objects.
+func (s *cluster) cleanUp(t *testing.T) {
 	s.kubelets.lock.Lock()
 	for _, stop := range s.kubelets.stops {
 		stop()
@@ -171,7 +171,7 @@ func (s *scene) end(t *testing.T) {
 			t.Error(err)
 		}
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
-			if o := item.(client.Object); s.mine(o) {
+			if o := item.(client.Object); s.owns(o) {
 				if err := s.Delete(context.Background(), o); err != nil && !apierrors.IsNotFound(err) {
 					t.Error(err)
 				}

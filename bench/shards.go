@@ -31,10 +31,10 @@ func shardsCommand() *cobra.Command {
 		Short: "Measure the memory of a manager and a provider for all machines, and of one of each for each shard",
 		Long: `Measure the memory of a manager and a provider for all machines, and of one of each for each shard.
 
-A real control plane, manager and provider create the machines of one namespace. A server in front of the API server then
-shows copies of that namespace, and the measured processes connect to that server. So the programs are real, and the
-machines have the number, form and size of real objects, but etcd does not store them, and nothing changes them. The cloud
-has an instance for each Machine that asks for its instance, and lists none.`,
+A real control plane, manager and provider create the machines of one namespace. A server in front of the API server
+then shows copies of that namespace, and the measured processes connect to that server. So the programs are real, and
+the machines have the number, form and size of real objects, but etcd does not store them, and nothing changes them. The
+cloud has an instance for each Machine that asks for its instance, and lists none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {

@@ -233,6 +233,7 @@ func nodeEvents(w http.ResponseWriter) func(eventType string, object []byte) err
 		if err != nil {
 			return err
 		}
-		return info.StreamSerializer.Encode(&metav1.WatchEvent{Type: eventType, Object: runtime.RawExtension{Raw: raw}}, frames)
+		return info.StreamSerializer.Encode(&metav1.WatchEvent{Type: eventType, Object: runtime.RawExtension{Raw: raw}},
+			frames)
 	}
 }

@@ -24,6 +24,7 @@ type program struct {
 var withoutImage = map[string]string{
 	"machinist-demo":            "starts a control plane from local binaries",
 	"machinist-demo-azure-fake": "starts a control plane from local binaries",
+	"machinist-demo-libvirt":    "starts a control plane from local binaries",
 	"machinist-demo-openstack":  "starts a control plane from local binaries",
 	"fakeazure":                 "serves on loopback, for the demo and for tests",
 }

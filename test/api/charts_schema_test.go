@@ -36,7 +36,8 @@ func TestChartsMatchSchemasOfAPIServer(t *testing.T) {
 	}
 }
 
-// renderedKinds are the kinds of the objects in the charts. If a kind is missing here, it has no schema and the test fails.
+// renderedKinds are the kinds of the objects in the charts. If a kind is missing here, it has no schema and the test
+// fails.
 var renderedKinds = []string{
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "FlowSchema",
 	"MutatingWebhookConfiguration", "NetworkPolicy", "PersistentVolumeClaim", "PodDisruptionBudget",

@@ -33,7 +33,8 @@ func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {
 	}
 	existing := create(t, apply(t, valid, change{provider, "sim"}))
 	requireRejection(t, process.Update(t.Context(), apply(t, existing.DeepCopy(), change{preserve, wrong})), "preserve")
-	requireRejection(t, process.Update(t.Context(), apply(t, existing.DeepCopy(), change{provider, "No_Label"})), "provider")
+	requireRejection(t, process.Update(t.Context(), apply(t, existing.DeepCopy(), change{provider, "No_Label"})),
+		"provider")
 	if err := process.Update(t.Context(), apply(t, existing, change{"spec/version", "v1.36.3"})); err != nil {
 		t.Errorf("a process cannot change an unrelated field: %v", err)
 	}

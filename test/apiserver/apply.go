@@ -79,8 +79,8 @@ type applier struct {
 	force bool
 }
 
-// apply merges a configuration into an object, or creates the object from it. The first and each different configuration
-// of a manager is a write, even if no field changes, because the real server changes managedFields.
+// apply merges a configuration into an object, or creates the object from it. The first and each different
+// configuration of a manager is a write, even if no field changes, because the real server changes managedFields.
 func (s *Server) apply(k *kind, req request, by applier, content map[string]any) (*record, error) {
 	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")

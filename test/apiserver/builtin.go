@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// statusStrategy is the strategy of built-in kinds with a status. A write to the object does not change the status, and a
-// write to the status does not change the spec.
+// statusStrategy is the strategy of built-in kinds with a status. A write to the object does not change the status, and
+// a write to the status does not change the spec.
 type statusStrategy struct {
 	unconditional bool
 	// initialStatus is set if a creation may set the status.

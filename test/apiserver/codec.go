@@ -120,8 +120,8 @@ func invalidPatchResult(k *kind, name string, err error) error {
 		field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
 }
 
-// canonicalize replaces the JSON of a record by that of its Go value, which the server stores for a built-in kind. Unknown
-// fields disappear, and numbers and times get their canonical form.
+// canonicalize replaces the JSON of a record by that of its Go value, which the server stores for a built-in kind.
+// Unknown fields disappear, and numbers and times get their canonical form.
 func (k *kind) canonicalize(r, old *record) error {
 	shallow := k.shallow(r.object)
 	*metaOf(shallow) = metav1.ObjectMeta{}

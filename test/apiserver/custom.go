@@ -138,8 +138,9 @@ func (s *Server) checkDefinition(k *kind, name string) error {
 		return nil
 	}
 	if r := s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}); r.meta.DeletionTimestamp != nil {
-		return apierrors.NewForbidden(k.resource(), name, fmt.Errorf("create not allowed while custom resource definition is "+
-			"terminating"))
+		return apierrors.NewForbidden(k.resource(), name,
+			fmt.Errorf("create not allowed while custom resource definition is "+
+				"terminating"))
 	}
 	return nil
 }
@@ -147,8 +148,8 @@ func (s *Server) checkDefinition(k *kind, name string) error {
 // DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
 const DefinitionController = "definition-controller"
 
-// findDefinitionSteps adds the steps of the definition controller to the pending ones. It deletes all objects of the kind
-// in any order, and then removes the finalizer of the definition.
+// findDefinitionSteps adds the steps of the definition controller to the pending ones. It deletes all objects of the
+// kind in any order, and then removes the finalizer of the definition.
 func (s *Server) findDefinitionSteps() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {

@@ -83,10 +83,11 @@ func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) m
 	return statusContent(status)
 }
 
-// expectedPods returns the expected number of pods and the desired number of healthy pods. If minAvailable is a number, it
-// refers to the pods that exist, in any phase. A percentage and maxUnavailable refer to the replicas of the pods'
+// expectedPods returns the expected number of pods and the desired number of healthy pods. If minAvailable is a number,
+// it refers to the pods that exist, in any phase. A percentage and maxUnavailable refer to the replicas of the pods'
 // controllers. Pods without a controller do not count. ok is false if a controller does not exist.
-func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int, ok bool) {
+func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int,
+	ok bool) {
 	minAvailable, maxUnavailable := budget.Spec.MinAvailable, budget.Spec.MaxUnavailable
 	if maxUnavailable == nil && (minAvailable == nil || minAvailable.Type == intstr.Int) {
 		if minAvailable != nil {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and watches.
-// It is safe for concurrent use. Tests of real managers and clients use it.
+// Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and
+// watches. It is safe for concurrent use. Tests of real managers and clients use it.
 //
 // It does not support authentication and authorization (the user is the one that the client impersonates), tables,
 // responses in protobuf, and strict field validation. Of the background controllers, it runs only the definition

@@ -32,8 +32,8 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored, or always if
-	// the name is empty.
+	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored, or always
+	// if the name is empty.
 	definition string
 	// strategy implements the differences between kinds.
 	strategy strategy
@@ -215,7 +215,8 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		shapeOf(func(l *apiextensionsv1.CustomResourceDefinitionList) *[]apiextensionsv1.CustomResourceDefinition {
 			return &l.Items
 		}), definitionStrategy{})
-	add(eventsv1.SchemeGroupVersion, "events", true, shapeOf(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
+	add(eventsv1.SchemeGroupVersion, "events", true,
+		shapeOf(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
 		baseStrategy{})
 	for _, d := range sourceDefinitions() {
 		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}

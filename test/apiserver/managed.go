@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managedFields contains the last configuration that each field manager applied to an object, and the owners of its labels
-// and annotations. It is immutable.
+// managedFields contains the last configuration that each field manager applied to an object, and the owners of its
+// labels and annotations. It is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
 	// owned contains the labels and annotations that each manager applied. For updaters, it contains those that a manager

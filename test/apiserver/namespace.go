@@ -68,8 +68,8 @@ func (s *Server) checkNamespace(k *kind, namespace, name string) error {
 	return err
 }
 
-// findNamespaceSteps adds the steps of the namespace controller to the pending ones. In a Namespace that is being deleted,
-// it deletes first the pods, then all other objects in any order, and finally the Namespace.
+// findNamespaceSteps adds the steps of the namespace controller to the pending ones. In a Namespace that is being
+// deleted, it deletes first the pods, then all other objects in any order, and finally the Namespace.
 func (s *Server) findNamespaceSteps() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {

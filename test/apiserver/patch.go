@@ -52,7 +52,8 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	return s.update(k, req, old, meta, body, old.managed)
 }
 
-// patched returns the metadata and content of a stored object after a patch. They share unchanged parts with the record.
+// patched returns the metadata and content of a stored object after a patch. They share unchanged parts with the
+// record.
 func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string]any, error) {
 	switch p.kind {
 	case types.MergePatchType:

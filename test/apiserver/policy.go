@@ -19,8 +19,8 @@ import (
 // selectors, audit annotations and message expressions. A policy takes effect at once. On a real API server, there is a
 // delay.
 
-// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore a missing field
-// is an error of the evaluation, which refuses the request, and not an error of the compilation.
+// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore a missing
+// field is an error of the evaluation, which refuses the request, and not an error of the compilation.
 var celEnvironment = sync.OnceValues(func() (*celgo.Env, error) {
 	return celgo.NewEnv(celgo.OptionalTypes(), celgo.Variable("request", celgo.DynType),
 		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType))

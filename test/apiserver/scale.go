@@ -31,8 +31,8 @@ func intAt(in map[string]any, below, name string) int32 {
 	return int32(n)
 }
 
-// rescale sets the replicas of an object and copies the stored result into scale. For some calls that change nothing, the
-// real server writes managedFields, but rescale does not write.
+// rescale sets the replicas of an object and copies the stored result into scale. For some calls that change nothing,
+// the real server writes managedFields, but rescale does not write.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",

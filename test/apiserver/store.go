@@ -1,6 +1,6 @@
 // Package apiserver implements the API server of the deterministic simulation. It keeps a versioned log of objects in
-// memory, with the semantics of kube-apiserver. It is single-threaded and cheap to copy, and does not use the wall clock,
-// randomness, goroutines or locks.
+// memory, with the semantics of kube-apiserver. It is single-threaded and cheap to copy, and does not use the wall
+// clock, randomness, goroutines or locks.
 //
 // It implements:
 //
@@ -16,8 +16,8 @@
 // It differs from the real server:
 //
 //   - Namespaces need not exist. A namespace that is being deleted refuses new objects.
-//   - Responses do not contain managedFields. Server-side apply tracks only the owners of single labels and annotations.
-//     Other applied fields are merged without conflicts, and remain when they are no longer applied.
+//   - Responses do not contain managedFields. Server-side apply tracks only the owners of single labels and
+//     annotations. Other applied fields are merged without conflicts, and remain when they are no longer applied.
 //   - Lists are never paged.
 //   - Built-in kinds have only the defaults and the validation in builtin.go.
 //   - A response replaces the whole object of the caller. A real client keeps fields that are missing in the response.
@@ -39,7 +39,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// firstRevision is the revision of a server before the first write. As in etcd, it is not 0, which means "any" to clients.
+// firstRevision is the revision of a server before the first write. As in etcd, it is not 0, which means "any" to
+// clients.
 const firstRevision = 1
 
 // Server is one API server with its etcd. It is not safe for concurrent use, but clones of one server may be used
@@ -69,8 +70,8 @@ type Change struct {
 	Key  client.ObjectKey
 	// Old is the object before the write, or nil if Type is Added.
 	Old client.Object
-	// New is the object after the write. If Type is Deleted, it is the last state with the resource version of the deletion,
-	// as in a watch event.
+	// New is the object after the write. If Type is Deleted, it is the last state with the resource version of the
+	// deletion, as in a watch event.
 	New client.Object
 	// Actor is the name of the client or background controller that wrote.
 	Actor string
@@ -87,8 +88,8 @@ type record struct {
 	// body is the object's JSON without apiVersion, kind and metadata.
 	body    map[string]any
 	managed managedFields
-	// defaultStatus is set if the status is the default of the schema. The real server does not store this default, but sets
-	// it on reads. Therefore the next write changes the stored object even if it changes nothing else.
+	// defaultStatus is set if the status is the default of the schema. The real server does not store this default, but
+	// sets it on reads. Therefore the next write changes the stored object even if it changes nothing else.
 	defaultStatus bool
 }
 

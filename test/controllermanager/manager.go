@@ -2,10 +2,10 @@
 // simulation needs: the controllers of Nodes, of their pods and volumes, and of certificates. They use the store of
 // test/apiserver. The store itself implements the controllers of garbage, namespaces and disruption budgets.
 //
-// The package does not run controllers. It returns the writes that they may do next, and the simulation chooses one of them.
-// In this way, the simulation tries all orders in which independent loops may act. Controllers do not wait for the periods
-// of the real loops, and may act at once. They keep only times that users see, such as tolerationSeconds and the expiration
-// of a token.
+// The package does not run controllers. It returns the writes that they may do next, and the simulation chooses one of
+// them. In this way, the simulation tries all orders in which independent loops may act. Controllers do not wait for
+// the periods of the real loops, and may act at once. They keep only times that users see, such as tolerationSeconds
+// and the expiration of a token.
 package controllermanager
 
 import (
@@ -116,14 +116,15 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 // now returns the current time with the precision of the API.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
-// patch writes the difference between two states of an object as an actor. With locked, the patch fails if the object has
-// changed.
+// patch writes the difference between two states of an object as an actor. With locked, the patch fails if the object
+// has changed.
 func (m Manager) patch(actor string, before, after client.Object, locked bool) error {
 	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, mergeFrom(before, locked)))
 }
 
 func (m Manager) patchStatus(actor string, before, after client.Object) error {
-	return client.IgnoreNotFound(m.Server.Client(actor).Status().Patch(context.Background(), after, mergeFrom(before, false)))
+	return client.IgnoreNotFound(m.Server.Client(actor).Status().Patch(context.Background(), after,
+		mergeFrom(before, false)))
 }
 
 func mergeFrom(before client.Object, locked bool) client.Patch {

@@ -15,12 +15,15 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its conditions
-// to Unknown and its pods to not ready. Taints follow conditions, and each effect has its own loop.
+// nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its
+// conditions to Unknown and its pods to not ready. Taints follow conditions, and each effect has its own loop.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
-		out = append(out, newChoice(func() error { return m.patchStatus(NodeController, node, m.withUnknownConditions(node)) },
+		out = append(out, newChoice(func() error {
+			return m.patchStatus(NodeController, node,
+				m.withUnknownConditions(node))
+		},
 			"node controller sets conditions of node %s to Unknown", node.Name))
 	}
 	for _, taints := range [][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {
@@ -103,8 +106,8 @@ func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	return m.withTaints(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }
 
-// noExecute returns the taints of a Node, including NoExecute taints if it is not ready. A Node without a condition Ready
-// gets no such taint.
+// noExecute returns the taints of a Node, including NoExecute taints if it is not ready. A Node without a condition
+// Ready gets no such taint.
 func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	ready := Ready(node)
 	if ready == nil {

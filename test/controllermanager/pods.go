@@ -31,8 +31,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. ends is false if no toleration
-// has tolerationSeconds: the pod may stay forever, or not at all.
+// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. ends is false if no
+// toleration has tolerationSeconds: the pod may stay forever, or not at all.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -60,8 +60,8 @@ func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	return ends && !m.Now().Before(until)
 }
 
-// evict returns the next action of the taint eviction controller. It sets a condition in one write, and deletes the pod in
-// another.
+// evict returns the next action of the taint eviction controller. It sets a condition in one write, and deletes the pod
+// in another.
 func (m Manager) evict(p *corev1.Pod) Choice {
 	if !isDisruptionTarget(p) {
 		return newChoice(func() error {
@@ -117,8 +117,8 @@ func OutOfService(node *corev1.Node) bool {
 	})
 }
 
-// collect returns the next action of the pod collector. It sets a running pod to Failed, and then deletes it without a grace
-// period.
+// collect returns the next action of the pod collector. It sets a running pod to Failed, and then deletes it without a
+// grace period.
 func (m Manager) collect(p *corev1.Pod, node *corev1.Node) Choice {
 	if !Ended(p) {
 		failed := p.DeepCopy()

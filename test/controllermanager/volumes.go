@@ -59,7 +59,8 @@ func InUse(node *corev1.Node, volume string) bool {
 	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
 }
 
-// ReportsAttached reports whether the status of a Node lists a volume as attached. Otherwise the kubelet does not mount it.
+// ReportsAttached reports whether the status of a Node lists a volume as attached. Otherwise the kubelet does not mount
+// it.
 func ReportsAttached(node *corev1.Node, volume string) bool {
 	return slices.ContainsFunc(node.Status.VolumesAttached, hasVolume(volume))
 }
@@ -79,9 +80,9 @@ func terminated(p *corev1.Pod) bool {
 		})
 }
 
-// volumeChoices returns the actions of the attach-detach controller. It attaches a volume to the node of its pod, and only
-// to one node at a time. When no pod on the node needs the volume, it removes the volume from the status of the Node, and
-// then deletes the VolumeAttachment. The storage driver does the rest.
+// volumeChoices returns the actions of the attach-detach controller. It attaches a volume to the node of its pod, and
+// only to one node at a time. When no pod on the node needs the volume, it removes the volume from the status of the
+// Node, and then deletes the VolumeAttachment. The storage driver does the rest.
 func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 	if m.Volumes == nil {
 		return nil

@@ -18,8 +18,8 @@ type Workload struct {
 	Pod *corev1.Pod
 }
 
-// Missing returns the pods that the controller of a workload creates now, each with the node that the scheduler selects.
-// It returns no pods without a node.
+// Missing returns the pods that the controller of a workload creates now, each with the node that the scheduler
+// selects. It returns no pods without a node.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {
@@ -105,8 +105,9 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 	return p
 }
 
-// schedule returns the node that the scheduler selects for another pod of a workload, or "" if there is none. It uses a node
-// with an untolerated PreferNoSchedule taint only if there is no other, and prefers the node with the fewest of the pods.
+// schedule returns the node that the scheduler selects for another pod of a workload, or "" if there is none. It uses a
+// node with an untolerated PreferNoSchedule taint only if there is no other, and prefers the node with the fewest of
+// the pods.
 func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {
@@ -128,8 +129,8 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	return best
 }
 
-// Schedulable reports whether a pod can be scheduled to a node. This depends on labels and taints, but not on the condition
-// Ready. A cordon counts even before the node has the taint for it.
+// Schedulable reports whether a pod can be scheduled to a node. This depends on labels and taints, but not on the
+// condition Ready. A cordon counts even before the node has the taint for it.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {
 		if node.Labels[key] != value {

@@ -44,7 +44,8 @@ const Patience = 2 * time.Minute
 // running is the control plane that Main or Start started. It is nil if Use set another API server.
 var running *controlplane.ControlPlane
 
-// administrator is the client configuration of an administrator. kubeconfig is the path of a file with the same content.
+// administrator is the client configuration of an administrator. kubeconfig is the path of a file with the same
+// content.
 var (
 	administrator *rest.Config
 	kubeconfig    string
@@ -144,8 +145,8 @@ func Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Manager starts a controller-runtime manager and stops it when the test ends. register adds controllers before the start.
-// As in production, the cached client reads its own writes.
+// Manager starts a controller-runtime manager and stops it when the test ends. register adds controllers before the
+// start. As in production, the cached client reads its own writes.
 func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
 	t.Helper()
 	yes := true
@@ -181,8 +182,8 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 	return mgr
 }
 
-// Await reads a list after each event of its kind until done returns true, and returns the list. At the timeout, it fails
-// the test with the last state that done returned.
+// Await reads a list after each event of its kind until done returns true, and returns the list. At the timeout, it
+// fails the test with the last state that done returned.
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()

@@ -1,10 +1,10 @@
-// Package fakecloud implements a cloud in memory and its driver, for tests of reconcilers with a fake clock. It guarantees
-// no more than the driver contract (provider.Driver). Reads may be stale. A creation may take effect although its response
-// was lost. A deletion may report Gone because of a stale read. A test adds faults for single calls (Will, Fail) or for all
-// calls (OnList, OnGet, OnDelete, Around).
+// Package fakecloud implements a cloud in memory and its driver, for tests of reconcilers with a fake clock. It
+// guarantees no more than the driver contract (provider.Driver). Reads may be stale. A creation may take effect
+// although its response was lost. A deletion may report Gone because of a stale read. A test adds faults for single
+// calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
 //
-// The deterministic simulation has another cloud, in test/simulation, because it copies the cloud at each step of a search
-// and simulates the kubelet of each instance.
+// The deterministic simulation has another cloud, in test/simulation, because it copies the cloud at each step of a
+// search and simulates the kubelet of each instance.
 package fakecloud
 
 import (
@@ -29,15 +29,15 @@ type Cloud struct {
 	Clock        clock.PassiveClock
 	// Settle is the result of CreateSettle. The default is a minute.
 	Settle time.Duration
-	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default, both
-	// happen during the call.
+	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default,
+	// both happen during the call.
 	Boot, Shutdown time.Duration
 	// Left is DeleteResult.Left of Delete until the instance disappears.
 	Left string
 	// Blind is how long lookups by tags do not find a new instance.
 	Blind time.Duration
-	// Lag is the age of the state that reads return, by ID, by tags and in lists. A new instance is missing, a deleted one is
-	// returned, and states and tags are old. It also applies to the reads at the beginning of Create, Delete and Adopt.
+	// Lag is the age of the state that reads return, by ID, by tags and in lists. A new instance is missing, a deleted one
+	// is returned, and states and tags are old. It also applies to the reads at the beginning of Create, Delete and Adopt.
 	Lag time.Duration
 	// Evasive is set if Delete does not report that it found the instance.
 	Evasive bool
@@ -52,7 +52,8 @@ type Cloud struct {
 
 	// Around runs each call, with a name such as "cloud create" or "cloud get".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete run at the beginning of a call, without the lock of the cloud. The call returns their error.
+	// OnList, OnGet and OnDelete run at the beginning of a call, without the lock of the cloud. The call returns their
+	// error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
 	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
@@ -154,8 +155,8 @@ func (c *Cloud) Lists() int {
 	return c.lists
 }
 
-// Put adds an instance that another system created. The account is the value of the credential "account". Put replaces an
-// instance with the same provider ID.
+// Put adds an instance that another system created. The account is the value of the credential "account". Put replaces
+// an instance with the same provider ID.
 func (c *Cloud) Put(account string, in provider.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

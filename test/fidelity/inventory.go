@@ -1,8 +1,8 @@
-// Package fidelity lists the behaviours of real programs that test doubles implement. For each behaviour, it names the code
-// of the double, and a test that compares the double with the real program.
+// Package fidelity lists the behaviours of real programs that test doubles implement. For each behaviour, it names the
+// code of the double, and a test that compares the double with the real program.
 //
-// Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries with
-// the existing files and tests.
+// Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries
+// with the existing files and tests.
 package fidelity
 
 import "slices"
@@ -15,8 +15,8 @@ type Behaviour struct {
 	Doubles []string
 	// Tests are the tests of both the double and the real program, each as a folder and a name: "test/x:TestThis".
 	Tests []string
-	// Why explains why there is no test: which real program is not available, and where its behaviour is documented. If there
-	// are Tests, it may describe what they do not cover.
+	// Why explains why there is no test: which real program is not available, and where its behaviour is documented. If
+	// there are Tests, it may describe what they do not cover.
 	Why string
 }
 

@@ -1,5 +1,5 @@
-// Package fleet runs Machinist with the example fleet of a provider for an end-to-end test. It provides the operations on
-// the fleet that such tests use. The cloud of the provider is a stack.Backend.
+// Package fleet runs Machinist with the example fleet of a provider for an end-to-end test. It provides the operations
+// on the fleet that such tests use. The cloud of the provider is a stack.Backend.
 package fleet
 
 import (

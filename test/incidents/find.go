@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Files returns the file that contains each proof of the incidents, as a path relative to root. It returns an error if a
-// test or scenario does not exist.
+// Files returns the file that contains each proof of the incidents, as a path relative to root. It returns an error if
+// a test or scenario does not exist.
 func Files(root string, all []Incident) (map[Proof]string, error) {
 	found := map[Proof]string{}
 	folders := map[string]map[string]string{}
@@ -22,7 +22,8 @@ func Files(root string, all []Incident) (map[Proof]string, error) {
 				folder, name, valid = strings.Cut(p.Test, ".")
 			}
 			if !valid || (p.Scenario == "") == (p.Test == "") {
-				return nil, fmt.Errorf("%s: the proof %+v must be a scenario, or a test as a folder, a dot and a name", i.Reference, p)
+				return nil, fmt.Errorf("%s: the proof %+v must be a scenario, or a test as a folder, a dot and a name",
+					i.Reference, p)
 			}
 			if folders[folder] == nil {
 				names, err := namesIn(root, folder)
@@ -41,8 +42,8 @@ func Files(root string, all []Incident) (map[Proof]string, error) {
 	return found, nil
 }
 
-// namesIn returns the file of each test and each scenario in a folder, by name. A scenario is recognized by the field Name
-// of a literal.
+// namesIn returns the file of each test and each scenario in a folder, by name. A scenario is recognized by the field
+// Name of a literal.
 func namesIn(root, folder string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {

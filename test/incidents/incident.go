@@ -1,5 +1,5 @@
-// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each, it names
-// the tests of Machinist in which the same cause occurs.
+// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each, it
+// names the tests of Machinist in which the same cause occurs.
 //
 // docs/incidents.md is generated from this package.
 package incidents

@@ -31,8 +31,8 @@ import (
 // restartTime is the age from which a pod without a restart counts as stable.
 const restartTime = 40 * time.Second
 
-// A pod with an unusable kubeconfig, or without an image, is not ready, and a log line or an event names the cause. The pod
-// must not restart repeatedly, so that an administrator finds the cause in its log.
+// A pod with an unusable kubeconfig, or without an image, is not ready, and a log line or an event names the cause. The
+// pod must not restart repeatedly, so that an administrator finds the cause in its log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -189,8 +189,8 @@ func (m *machinist) lines(namespace, program string) []string {
 	return lines
 }
 
-// certified returns a configuration with a client certificate of the cluster's authority. The certificate is valid until
-// the given time.
+// certified returns a configuration with a client certificate of the cluster's authority. The certificate is valid
+// until the given time.
 func certified(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"

@@ -92,8 +92,8 @@ func versions() []string {
 // replicas is the number of pods of each program.
 const replicas = 2
 
-// killLeader deletes the leading pod of a program without a grace period. It waits until another pod leads and all pods are
-// ready.
+// killLeader deletes the leading pod of a program without a grace period. It waits until another pod leads and all pods
+// are ready.
 func (m *machinist) killLeader(program string) {
 	m.t.Helper()
 	m.eventually("all pods of "+program+" are ready", func() (bool, string) {

@@ -39,8 +39,8 @@ const (
 	adminToken = "the-operators-token"
 )
 
-// onRealNode returns the Helm flag that keeps pods off the nodes of the simulated cloud, which run no containers. prefix is
-// the parent of the value nodeSelector.
+// onRealNode returns the Helm flag that keeps pods off the nodes of the simulated cloud, which run no containers.
+// prefix is the parent of the value nodeSelector.
 func onRealNode(prefix string) string {
 	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }

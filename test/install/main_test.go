@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	realnode.Main(m)
 }
 
-// running is the cluster that all tests of this binary share, because its start takes almost a minute. Each test leaves it
-// empty.
+// running is the cluster that all tests of this binary share, because its start takes almost a minute. Each test leaves
+// it empty.
 var running struct {
 	cluster *realnode.KubeadmCluster
 	err     error

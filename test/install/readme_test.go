@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The tests install with the commands in README.md, and add only flags for tokens and for the node of the pods. The fleet in
-// README.md is examples/sim, which the tests also create.
+// The tests install with the commands in README.md, and add only flags for tokens and for the node of the pods. The
+// fleet in README.md is examples/sim, which the tests also create.
 func TestCommandsOfTestsMatchREADME(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -29,7 +29,8 @@ func TestCommandsOfTestsMatchREADME(t *testing.T) {
 	ignored := []string{"--wait", "--create-namespace"}
 	joined := strings.ReplaceAll(string(text), "\\\n", " ")
 	found := 0
-	for _, match := range regexp.MustCompile(`(?m)^helm install (\S+) charts/(\S+)(.*)$`).FindAllStringSubmatch(joined, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^helm install (\S+) charts/(\S+)(.*)$`).FindAllStringSubmatch(joined,
+		-1) {
 		release, flags := match[1], regexp.MustCompile(` +(--\S+) +([^- ]\S*)`).ReplaceAllString(match[3], " $1=$2")
 		found++
 		for _, arg := range append(strings.Fields(flags), chart(match[2])) {

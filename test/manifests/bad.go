@@ -29,8 +29,8 @@ type Bad struct {
 	// Sample is the object without the mistake. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// Was is not nil if the mistake is an update of an existing object. Was is applied to the sample to get this object. An
-	// empty Was stands for the unchanged sample.
+	// Was is not nil if the mistake is an update of an existing object. Was is applied to the sample to get this object.
+	// An empty Was stands for the unchanged sample.
 	Was Changes
 	// Reports are texts that the rejection must contain, in particular the field.
 	Reports []string

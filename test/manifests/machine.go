@@ -117,7 +117,8 @@ func inline() []Bad {
 		entry{"with a provider that is not a label", spec("provider", "Sim.Cloud"), reports("spec.provider")},
 		entry{"with a provider that is too long", spec("provider", a(64)), reports("spec.provider")},
 		entry{"with a providerSpec that is a list", spec("providerSpec", []string{"small"}), reports("spec.providerSpec")},
-		entry{"with credentials without a name", spec("credentialsRef", map[string]any{}), reports("spec.credentialsRef.name")},
+		entry{"with credentials without a name", spec("credentialsRef", map[string]any{}),
+			reports("spec.credentialsRef.name")},
 		entry{"with credentials of another namespace", spec("credentialsRef", Ref("kube-system/cloud")),
 			reports("spec.credentialsRef.name")},
 		entry{"with user data without a name", spec("userDataRef", map[string]any{"key": "x"}),
@@ -161,8 +162,8 @@ func simMachine(changes map[string]any) map[string]any {
 	return spec
 }
 
-// providerSpecs returns objects with a providerSpec that the driver of the simulated cloud refuses. at is the path of the
-// spec that contains the providerSpec.
+// providerSpecs returns objects with a providerSpec that the driver of the simulated cloud refuses. at is the path of
+// the spec that contains the providerSpec.
 func providerSpecs(kind, sample string, base Changes, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".providerSpec"
 	var all []Bad

@@ -97,8 +97,8 @@ func Samples() []string {
 	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Budget, Provider, Migration}
 }
 
-// Changes contains new values for parts of an object, by path. Slashes separate the parts of a path. A slash within a part
-// is written as ~1. A value may have any type that can be encoded as JSON. The value nil removes the part.
+// Changes contains new values for parts of an object, by path. Slashes separate the parts of a path. A slash within a
+// part is written as ~1. A value may have any type that can be encoded as JSON. The value nil removes the part.
 type Changes map[string]any
 
 // Parse parses a sample and sets its namespace, unless its kind is cluster-scoped.

@@ -97,7 +97,10 @@ func TestYoungerMigrationOfSameFleetIsBlocked(t *testing.T) {
 	x.migrate("a", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	x.migrate("b", provider.SourceClusterK8s, v1beta1.MigrationPlan)
 	younger, older := x.byAge("a", "b")
-	x.reconcileUntil(older, func(m *v1beta1.Migration) bool { return m.Status.PlanHash != "" && !notPlanned("Overlaps")(m) })
+	x.reconcileUntil(older, func(m *v1beta1.Migration) bool {
+		return m.Status.PlanHash != "" &&
+			!notPlanned("Overlaps")(m)
+	})
 	x.reconcileUntil(younger, notPlanned("Overlaps", "Migration "+x.namespace+"/"+older, "Delete one of them"))
 	x.abort(older)
 	x.reconcileUntil(younger, func(m *v1beta1.Migration) bool { return !notPlanned("Overlaps")(m) })
@@ -142,8 +145,9 @@ func TestInstanceOfTwoSystemsIsAdoptedOnce(t *testing.T) {
 	x.migrate("older", provider.SourceMachineK8s, v1beta1.MigrationAdopt)
 	x.reconcileUntil("newer", reached(v1beta1.MigrationAdopting))
 	// The plan of the older Migration had already been accepted.
-	x.reconcileUntil("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single", "If two Migrations have this "+
-		"instance, abort one of them"))
+	x.reconcileUntil("older", notPlanned("InstanceClaimed", "Machine "+x.namespace+"/single",
+		"If two Migrations have this "+
+			"instance, abort one of them"))
 	x.abort("older")
 	x.abort("newer")
 }

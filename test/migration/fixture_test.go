@@ -43,8 +43,8 @@ const (
 	token        = "account-token-4711"
 )
 
-// fixture is a namespace with objects of an old system, an account in a cloud, and a migrator. The test runs the passes of
-// the migrator.
+// fixture is a namespace with objects of an old system, an account in a cloud, and a migrator. The test runs the passes
+// of the migrator.
 type fixture struct {
 	*testing.T
 	user      client.WithWatch
@@ -134,8 +134,8 @@ func (x *fixture) create(object client.Object) {
 	})
 }
 
-// createOld creates an object of an old system from YAML, in which NS stands for the namespace. It returns the object as the
-// API server stored it.
+// createOld creates an object of an old system from YAML, in which NS stands for the namespace. It returns the object
+// as the API server stored it.
 func (x *fixture) createOld(text string) *unstructured.Unstructured {
 	x.Helper()
 	object := &unstructured.Unstructured{}
@@ -227,7 +227,8 @@ func (x *fixture) byAge(first, second string) (younger, older string) {
 	return second, first
 }
 
-// reconcileUntil runs passes of the migrator until a Migration has a state. It advances the clock as the migrator requests.
+// reconcileUntil runs passes of the migrator until a Migration has a state. It advances the clock as the migrator
+// requests.
 func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()
 	var m *v1beta1.Migration
@@ -273,7 +274,8 @@ func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned returns a function that reports whether the condition Planned is False with a message that contains the parts.
+// notPlanned returns a function that reports whether the condition Planned is False with a message that contains the
+// parts.
 func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)

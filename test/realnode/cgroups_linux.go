@@ -19,12 +19,12 @@ type hierarchy struct {
 	path        string   // the path of this process's cgroup below mount
 }
 
-// cgroupsName is the name of the file in the folder of a run that lists its cgroups. A later run removes them if this run is
-// killed.
+// cgroupsName is the name of the file in the folder of a run that lists its cgroups. A later run removes them if this
+// run is killed.
 const cgroupsName = "cgroups"
 
-// ownCgroups moves this process into a new cgroup in each hierarchy. The process and its children see this cgroup as the
-// root, so all containers are in it, and their resources count as those of the test.
+// ownCgroups moves this process into a new cgroup in each hierarchy. The process and its children see this cgroup as
+// the root, so all containers are in it, and their resources count as those of the test.
 func ownCgroups(folder string) error {
 	hierarchies, err := hierarchies()
 	if err != nil {

@@ -31,8 +31,8 @@ type Options struct {
 	ControlPlane controlplane.Options
 
 	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The kubelet
-	// then requests a client certificate and a serving certificate, which must be approved. With ApproveNodeClientCSRs, the
-	// control plane approves the client certificate. Without a token, the kubelet has both certificates at its start.
+	// then requests a client certificate and a serving certificate, which must be approved. With ApproveNodeClientCSRs,
+	// the control plane approves the client certificate. Without a token, the kubelet has both certificates at its start.
 	BootstrapToken string
 
 	// KubeletConfig contains additional fields of the kubelet's configuration in YAML. KubeletFlags are additional flags.

@@ -27,8 +27,8 @@ func (h *host) writeContainerdFiles() error {
 	})
 }
 
-// containerdConfig is the format of containerd's configuration. Its arguments are the folder of the run, the socket and the
-// pause image.
+// containerdConfig is the format of containerd's configuration. Its arguments are the folder of the run, the socket and
+// the pause image.
 const containerdConfig = `version = 3
 root = "%[1]s/containerd"
 state = "/run/containerd"

@@ -42,7 +42,8 @@ func newHost(output io.Writer) (*host, error) {
 // Dir returns the folder of the node, which contains the log NAME.log of each program. Main removes the folder.
 func (h *host) Dir() string { return h.dir }
 
-// PID returns the process ID, outside of the namespaces, of a process in the namespaces. nsenter needs it to enter them.
+// PID returns the process ID, outside of the namespaces, of a process in the namespaces. nsenter needs it to enter
+// them.
 func (h *host) PID() (string, error) {
 	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
 	return string(pid), err

@@ -33,8 +33,8 @@ type KubeadmOptions struct {
 	Output io.Writer
 }
 
-// KubeadmCluster is a cluster that the unmodified kubeadm created. It consists of containerd, a kubelet, and pods for the
-// control plane, kube-proxy and CoreDNS.
+// KubeadmCluster is a cluster that the unmodified kubeadm created. It consists of containerd, a kubelet, and pods for
+// the control plane, kube-proxy and CoreDNS.
 type KubeadmCluster struct {
 	*host
 
@@ -50,8 +50,9 @@ const (
 	kubeletLog        = "/var/log/kubelet.log"
 )
 
-// StartKubeadm creates a cluster with `kubeadm init` and installs the configuration of a CNI plugin, which kubeadm leaves to
-// its users. It returns when the node and all pods of the cluster are ready. Like Start, it can be called once in a process.
+// StartKubeadm creates a cluster with `kubeadm init` and installs the configuration of a CNI plugin, which kubeadm
+// leaves to its users. It returns when the node and all pods of the cluster are ready. Like Start, it can be called
+// once in a process.
 func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -112,14 +113,14 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	return c.awaitPods(ctx)
 }
 
-// prepareMachine makes the namespaces look like a separate machine with the packages of kubeadm, in which systemd starts the
-// kubelet.
+// prepareMachine makes the namespaces look like a separate machine with the packages of kubeadm, in which systemd
+// starts the kubelet.
 func (c *KubeadmCluster) prepareMachine() error {
 	if err := overlay(c.dir, "/etc", "/usr", "/opt"); err != nil {
 		return err
 	}
-	// kubeadm uses the address of the interface with the default route as the node's address. CoreDNS must forward to a name
-	// server other than itself. No host is reachable through this interface.
+	// kubeadm uses the address of the interface with the default route as the node's address. CoreDNS must forward to a
+	// name server other than itself. No host is reachable through this interface.
 	err := setUpNetwork(
 		"ip link add uplink type veth peer name upstream",
 		"ip link set uplink up",
@@ -245,12 +246,13 @@ func tail(path string) string {
 }
 
 // kubeadmConfig is the format of kubeadm's configuration. Its arguments are the address and the name of the node, the
-// version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these defaults:
+// version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these
+// defaults:
 //
 //   - the audit log, because tests count writes with it;
 //   - failCgroupV1, cgroupDriver, cgroupsPerQOS, enforceNodeAllocatable and localStorageCapacityIsolation, because the
-//     cgroups may have version 1 and may be those of a container. kubeadm drops an empty list of enforceNodeAllocatable,
-//     and [none] means the same;
+//     cgroups may have version 1 and may be those of a container. kubeadm drops an empty list of
+//     enforceNodeAllocatable, and [none] means the same;
 //   - evictionHard, because the disk belongs to the host and not to the node;
 //   - conntrack, because these settings apply to the whole host.
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -286,8 +288,8 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: 0}
 `
 
-// systemctl is a script that replaces systemctl, because systemd cannot run in these namespaces. It supports only the unit
-// kubelet, as the packages of kubeadm define it.
+// systemctl is a script that replaces systemctl, because systemd cannot run in these namespaces. It supports only the
+// unit kubelet, as the packages of kubeadm define it.
 const systemctl = `#!/bin/sh
 unit=$(echo "$*" | tr ' ' '\n' | grep -v '^--' | sed -n 2p)
 pid=$(cat /run/kubelet.pid 2>/dev/null)

@@ -35,9 +35,9 @@ func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*
 	return c.newProcess("kubelet", path, append(flags, o.KubeletFlags...)...), nil
 }
 
-// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests them. It
-// returns the path of the kubelet's kubeconfig, and additional configuration and flags. With a token, the kubelet writes its
-// kubeconfig itself.
+// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests them.
+// It returns the path of the kubelet's kubeconfig, and additional configuration and flags. With a token, the kubelet
+// writes its kubeconfig itself.
 func (c *Cluster) identifyKubelet(
 	ctx context.Context, o Options,
 ) (kubeconfig, config string, flags []string, err error) {
@@ -64,8 +64,8 @@ func (c *Cluster) identifyKubelet(
 		[]string{"--bootstrap-kubeconfig=" + bootstrap}, err
 }
 
-// kubeletConfig is the format of the kubelet's configuration. Its arguments are the folder of the run, the address of the
-// node, the file with the certificate authority of the cluster, and the socket of containerd.
+// kubeletConfig is the format of the kubelet's configuration. Its arguments are the folder of the run, the address of
+// the node, the file with the certificate authority of the cluster, and the socket of containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s

@@ -111,8 +111,8 @@ func runInNamespaces() (int, error) {
 	return 0, errors.Join(err, removeErr)
 }
 
-// runInit prepares the namespaces and runs the tests in them. As the init process of the namespaces, it becomes the parent
-// of orphaned processes, such as the shims of containerd, and must wait for them.
+// runInit prepares the namespaces and runs the tests in them. As the init process of the namespaces, it becomes the
+// parent of orphaned processes, such as the shims of containerd, and must wait for them.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
 	// The tests inherit the namespaces of this thread.

@@ -19,8 +19,8 @@ var nodeAddress = net.IPv4(192, 0, 2, 10)
 // gatewayAddress is the address of the default gateway in a KubeadmCluster. No host has this address.
 var gatewayAddress = net.IPv4(192, 0, 2, 1)
 
-// ownFolders are the folders of the system to which the programs of the node write. In the namespaces, each of them is an
-// initially empty folder in the folder of the run.
+// ownFolders are the folders of the system to which the programs of the node write. In the namespaces, each of them is
+// an initially empty folder in the folder of the run.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
 // ownSettings are settings of the whole host that the kubelet changes. In the namespaces, it changes files instead.

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// programs contains the paths of the node's programs, of the OCI layout of the pause image (pause), and of the folder with
-// the OCI layouts of kubeadm's images (images).
+// programs contains the paths of the node's programs, of the OCI layout of the pause image (pause), and of the folder
+// with the OCI layouts of kubeadm's images (images).
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
 	kubeadm, kubectl                          string

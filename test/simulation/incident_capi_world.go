@@ -65,7 +65,7 @@ func (w *World) checkStatements() {
 	}
 }
 
-// happens returns an action that changes the world outside the processes.
+// changeWorld returns an action that changes the world outside the processes.
 func changeWorld(name string, do func(w *World)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		do(w)

@@ -1,6 +1,6 @@
-// Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. It reconciles
-// the objects of one API group with instances of the simulated cloud. It marks objects, Nodes and instances as the real
-// controllers do. A test stops and restarts it, to see what an old controller would do to the fleet.
+// Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. It
+// reconciles the objects of one API group with instances of the simulated cloud. It marks objects, Nodes and instances
+// as the real controllers do. A test stops and restarts it, to see what an old controller would do to the fleet.
 //
 // It has no state of its own, and reads everything from the cluster and the cloud in each pass.
 package standin
@@ -33,8 +33,8 @@ type group struct {
 	nodeFinalizer string
 	// className is the path of the name of the class in a Machine. It is nil without classes.
 	className []string
-	// instance is the path of the description of the instance in a class, or in a Machine without a class. nodeMeta and taints
-	// are the paths of the metadata and taints for the Node in a Machine.
+	// instance is the path of the description of the instance in a class, or in a Machine without a class. nodeMeta and
+	// taints are the paths of the metadata and taints for the Node in a Machine.
 	instance, nodeMeta, taints []string
 	// noStatusSubresource is set if the kinds have no status subresource.
 	noStatusSubresource bool

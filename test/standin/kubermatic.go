@@ -32,8 +32,8 @@ var firstKubermatic = group{
 	},
 }
 
-// kubermatic is the version with the early Cluster API. The garbage collector deletes the dependents of a set or deployment,
-// and then the owner.
+// kubermatic is the version with the early Cluster API. The garbage collector deletes the dependents of a set or
+// deployment, and then the owner.
 var kubermatic = group{
 	version:         "v1alpha1",
 	parents:         []string{deployments, sets},

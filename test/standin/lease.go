@@ -31,8 +31,8 @@ func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	})
 }
 
-// oldLock reads a Lease like old versions of client-go. They ignore the duration in the Lease and use the duration of the
-// reader.
+// oldLock reads a Lease like old versions of client-go. They ignore the duration in the Lease and use the duration of
+// the reader.
 type oldLock struct {
 	resourcelock.Interface
 	duration time.Duration

@@ -31,8 +31,8 @@ type Options struct {
 	Namespace string
 	// UserData is the user data of the instances.
 	UserData []byte
-	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is how long another
-	// process waits after the last renewal.
+	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is how long
+	// another process waits after the last renewal.
 	Leases        []string
 	LeaseDuration time.Duration
 	// Workload is the Deployment of the old controller. The stand-in does nothing while the Deployment has no replicas.

@@ -107,8 +107,8 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 		"fullyLabeledReplicas": int64(len(owned)), "readyReplicas": ready, "availableReplicas": ready})
 }
 
-// deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs to
-// the garbage collector, the garbage collector does this.
+// deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs
+// to the garbage collector, the garbage collector does this.
 func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil

@@ -138,7 +138,8 @@ func (t *translation) tags(description *legacy.Object) map[string]string {
 		case strings.HasPrefix(lower, "machinist"), strings.HasPrefix(lower, "azure"),
 			strings.HasPrefix(lower, "microsoft"), strings.HasPrefix(lower, "windows"):
 			delete(all, key)
-			description.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag", Path: description.Path("tags." + key),
+			description.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag",
+				Path:    description.Path("tags." + key),
 				Message: "tag names with this prefix are reserved for Machinist or Azure"})
 		}
 	}

@@ -60,8 +60,9 @@ func behaviors() map[string]behavior {
 			Code: "TooManyRequests", RetryAfter: 1, Skip: 3, Times: 3}}},
 		"many at once": {
 			Semantics: fakeazure.Semantics{
-				ReadsMissNew: lag, ReadsShowDeleted: lag, TagsLate: 2 * lag, StateReverts: lag, ListsRepeat: true, ListsReverse: true,
-				ListsUpper: true, ClockSkew: time.Minute,
+				ReadsMissNew: lag, ReadsShowDeleted: lag, TagsLate: 2 * lag, StateReverts: lag, ListsRepeat: true,
+				ListsReverse: true,
+				ListsUpper:   true, ClockSkew: time.Minute,
 			},
 			listLag: lag, unknown: true,
 			faults: []fakeazure.Fault{{Operation: create, LoseAnswer: true, Times: 1}},

@@ -122,7 +122,8 @@ func (c *call) deleteNIC() Answer {
 			vm))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).accepted(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).accepted(http.StatusAccepted,
+		nil)
 }
 
 func (a *Azure) removeNIC(r *resource) {

@@ -123,12 +123,14 @@ func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool,
 		return v, provider.Errorf(provider.Internal, "%s: its XML cannot be written", attempted)
 	}
 	v, err = h.StorageVolCreateXML(pool, string(text), 0)
-	if codeOf(err) == libvirt.ErrStorageVolExist || codeOf(err) != libvirt.ErrOk && messageContains(err, "already exists") {
+	if codeOf(err) == libvirt.ErrStorageVolExist || codeOf(err) != libvirt.ErrOk &&
+		messageContains(err, "already exists") {
 		// After an interrupted creation, libvirt finds the unfinished file only if the pool is refreshed.
 		if err := h.StoragePoolRefresh(pool, 0); err != nil {
 			return v, translate(ctx, err, "refresh the storage pool")
 		}
-		return v, provider.Errorf(provider.Aborted, "%s: another call has created the volume or left its file behind", attempted)
+		return v, provider.Errorf(provider.Aborted, "%s: another call has created the volume or left its file behind",
+			attempted)
 	}
 	return v, withField(translate(ctx, err, attempted), field)
 }

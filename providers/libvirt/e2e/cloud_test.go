@@ -123,7 +123,8 @@ func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string,
 
 // createDomain creates a domain without disks, independently of the driver. It returns the provider ID and a function
 // that deletes the domain.
-func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error,
+func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]string) (string,
+	func(context.Context) error,
 	error) {
 	attributes := ""
 	for tag, attribute := range map[string]string{provider.TagCluster: "cluster", provider.TagMachineUID: "uid",
@@ -177,8 +178,9 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		r.Cut = true
 	case conformance.Exhausted:
 		r.Only = is(faulty.DomainCreateXML)
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal, Message: "internal error: process exited while connecting to " +
-			"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
+		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal,
+			Message: "internal error: process exited while connecting to " +
+				"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
 	case conformance.Unauthenticated:
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrAuthFailed,
 			Message: "authentication failed: Failed to verify client's identity"}

@@ -308,7 +308,8 @@ func (r *serverRequest) metadata() map[string]string {
 
 // createServer requests the server and returns it as soon as Nova has accepted it.
 // https://docs.openstack.org/api-ref/compute/#create-server
-func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, volumes []string) (*servers.Server, error) {
+func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, volumes []string) (*servers.Server,
+	error) {
 	networks := make([]servers.Network, len(ports))
 	for i, id := range ports {
 		networks[i] = servers.Network{Port: id}

@@ -230,7 +230,7 @@ func addressOf(s *servers.Server) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, 4})
 }
 
-// reporter keeps the disk of a guest while the guest is stopped.
+// diskKeeper keeps the disk of a guest while the guest is stopped.
 type diskKeeper struct {
 	simulator *Simulator
 	guest     *guest

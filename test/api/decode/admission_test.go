@@ -1,6 +1,6 @@
 // Package decode tests that Go decodes every object that the CustomResourceDefinitions admit. A single object that Go
-// cannot decode would block all informers of its kind. The tests validate in process with the code of the API server, so
-// that they can try many objects.
+// cannot decode would block all informers of its kind. The tests validate in process with the code of the API server,
+// so that they can try many objects.
 package decode
 
 import (

@@ -34,8 +34,8 @@ func TestAPIServerAcceptsCRDs(t *testing.T) {
 	}
 }
 
-// A Go type with its own parser does not accept every string. Its fields need a pattern that admits only what the parser
-// accepts.
+// A Go type with its own parser does not accept every string. Its fields need a pattern that admits only what the
+// parser accepts.
 func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	found := map[reflect.Type]int{}
 	for _, k := range loadKinds(t) {

@@ -106,9 +106,9 @@ func keyOf(fields []readField, value, old any) string {
 	return string(key)
 }
 
-// in returns the part of the key for a field in a value. For an existing field, it contains the value, or nothing if the
-// rule checks only whether the field exists. For a missing field, it contains the depth at which the path ends, because a
-// rule fails if it reads a field of a missing field.
+// in returns the part of the key for a field in a value. For an existing field, it contains the value, or nothing if
+// the rule checks only whether the field exists. For a missing field, it contains the depth at which the path ends,
+// because a rule fails if it reads a field of a missing field.
 func (f readField) in(value any) []any {
 	for depth, name := range f.path {
 		object, isObject := value.(map[string]any)

@@ -1,5 +1,5 @@
-// Package crd prepares a custom resource for storage as kube-apiserver does. It prunes fields, sets defaults, and validates
-// the object with the schema and the rules of a CustomResourceDefinition.
+// Package crd prepares a custom resource for storage as kube-apiserver does. It prunes fields, sets defaults, and
+// validates the object with the schema and the rules of a CustomResourceDefinition.
 package crd
 
 import (
@@ -53,8 +53,8 @@ type defaultValue struct {
 	value any
 }
 
-// Compile compiles a structural schema. It panics if the schema uses a feature that the CustomResourceDefinitions of this
-// project do not use.
+// Compile compiles a structural schema. It panics if the schema uses a feature that the CustomResourceDefinitions of
+// this project do not use.
 func Compile(schema *apiextensionsv1.JSONSchemaProps) *Schema {
 	root := compile(schema)
 	// Callers validate metadata, and remove apiVersion and kind.
@@ -118,9 +118,9 @@ func mustDecode(raw json.RawMessage) any {
 	return value
 }
 
-// Admit returns the content of an object for storage, and the errors in it. Content does not include apiVersion, kind and
-// metadata. old is the previous content, or nil for a new object. Admit does not check maps and lists that content shares
-// with old. It does not change its arguments.
+// Admit returns the content of an object for storage, and the errors in it. Content does not include apiVersion, kind
+// and metadata. old is the previous content, or nil for a new object. Admit does not check maps and lists that content
+// shares with old. It does not change its arguments.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any

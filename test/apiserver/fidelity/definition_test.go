@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// The deletion of a definition deletes the objects of its kind, and waits for those with finalizers. Until then, new objects
-// are refused.
+// The deletion of a definition deletes the objects of its kind, and waits for those with finalizers. Until then, new
+// objects are refused.
 func TestDefinitionDeletion(t *testing.T) {
 	t.Parallel()
 	scheme := env.Scheme()

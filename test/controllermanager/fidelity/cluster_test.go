@@ -92,8 +92,8 @@ func (d *double) choices() []controllermanager.Choice {
 	return out
 }
 
-// runControllers runs the controllers in random order until there is nothing to do. It advances the clock for actions that
-// become due within the given time or a minute.
+// runControllers runs the controllers in random order until there is nothing to do. It advances the clock for actions
+// that become due within the given time or a minute.
 func (d *double) runControllers(wait time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
@@ -165,8 +165,8 @@ func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// createExtraNode creates a ready node that belongs to no scenario. As long as one node is ready, the real controller does
-// not suspect a network failure.
+// createExtraNode creates a ready node that belongs to no scenario. As long as one node is ready, the real controller
+// does not suspect a network failure.
 var createExtraNode = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The pod collector fails and removes the pods of a deleted node, regardless of their tolerations. The real collector waits
-// almost two minutes after the deletion.
+// The pod collector fails and removes the pods of a deleted node, regardless of their tolerations. The real collector
+// waits almost two minutes after the deletion.
 func TestPodsOfDeletedNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
@@ -22,8 +22,9 @@ func TestPodsOfDeletedNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// If no pod needs a volume and its node is deleted or not ready, the controller detaches it by force after six minutes. It
-// never detaches a volume by force that a ready node uses. The test needs FULL=1, because no flag shortens the six minutes.
+// If no pod needs a volume and its node is deleted or not ready, the controller detaches it by force after six minutes.
+// It never detaches a volume by force that a ready node uses. The test needs FULL=1, because no flag shortens the six
+// minutes.
 func TestVolumesAreDetachedByForce(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("the test takes more than six minutes: set FULL=1")

@@ -47,10 +47,12 @@ func addTaint(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 
 func TestTaintsFollowConditions(t *testing.T) {
 	pressure := func(n *corev1.Node) { n.Status.Conditions[1].Status = corev1.ConditionTrue }
-	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)), change(node("n"), cordon(true)),
+	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
+		change(node("n"), cordon(true)),
 		change(node("n"), addTaint("example.com/other", corev1.TaintEffectNoSchedule)),
 		changeStatus(node("n"), pressure), change(node("n"), cordon(false)),
-		changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)))
+		changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)),
+		changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)))
 }
 
 // tolerantPod returns a pod that tolerates nodes that are not ready or unreachable for some seconds.
@@ -83,18 +85,20 @@ func TestSilentNode(t *testing.T) {
 	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		create(pod("patient")), create(tolerantPod("impatient", 0)), create(tolerantPod("briefly", 2)),
 		create(daemonPod("daemon")), create(staticPod("static")), create(tolerantPod("done", 0)),
-		changeStatus(pod("patient"), setReady), changeStatus(pod("impatient"), setReady), changeStatus(pod("briefly"), setReady),
+		changeStatus(pod("patient"), setReady), changeStatus(pod("impatient"), setReady),
+		changeStatus(pod("briefly"), setReady),
 		changeStatus(pod("daemon"), setReady), changeStatus(pod("static"), setReady), changeStatus(pod("done"), setSucceeded),
 		setAlive("n", false), setAlive("n", true), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		changeStatus(pod("daemon"), setReady))
 }
 
-// A node that reports that it is not ready, for example after a restart of its kubelet, loses pods too. The kubelet reports
-// the status of the other pods until it becomes silent.
+// A node that reports that it is not ready, for example after a restart of its kubelet, loses pods too. The kubelet
+// reports the status of the other pods until it becomes silent.
 func TestNotReadyNode(t *testing.T) {
 	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		create(tolerantPod("impatient", 0)), create(pod("patient")), changeStatus(pod("patient"), setReady),
-		changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
+		changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)),
+		changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		setAlive("n", false), changeStatus(node("n"), setNodeReady(corev1.ConditionFalse)))
 }
 
@@ -102,7 +106,8 @@ func TestNotReadyNode(t *testing.T) {
 func TestOutOfServiceNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
-	compare(t, joinNode("n"), create(pod("web")), create(daemonPod("daemon")), create(staticPod("static")), create(blocked),
+	compare(t, joinNode("n"), create(pod("web")), create(daemonPod("daemon")), create(staticPod("static")),
+		create(blocked),
 		changeStatus(pod("web"), setReady), changeStatus(pod("daemon"), setReady), changeStatus(pod("static"), setReady),
 		setAlive("n", false), remove(pod("web")), change(node("n"), addOutOfServiceTaint), remove(staticPod("static")),
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))

@@ -166,8 +166,8 @@ func steps(parts ...any) (scenario []step) {
 	return scenario
 }
 
-// The controller attaches a volume when its pod is bound. When the pod has ended and the kubelet no longer uses the volume,
-// the controller removes it from the status of the Node and deletes the attachment. The driver may take longer.
+// The controller attaches a volume when its pod is bound. When the pod has ended and the kubelet no longer uses the
+// volume, the controller removes it from the status of the Node and deletes the attachment. The driver may take longer.
 func TestVolumeFollowsPod(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), remove(p), changeStatus(p, setStopped),
@@ -184,8 +184,10 @@ func TestVolumeOfPodThatNeverRan(t *testing.T) {
 // A second node has to wait until the driver has detached the volume from the first one.
 func TestVolumeIsAttachedToOneNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "data"), podWithVolume("second", "m", "data")
-	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"), create(second),
-		reportInUse("m", "data"), changeStatus(first, setStopped), reportInUse("n"), remove(first, client.GracePeriodSeconds(0)),
+	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"),
+		create(second),
+		reportInUse("m", "data"), changeStatus(first, setStopped), reportInUse("n"),
+		remove(first, client.GracePeriodSeconds(0)),
 		detachVolume("data", "n"), attachVolume("data", "m"), changeStatus(second, setRunning))...)
 }
 

@@ -120,7 +120,8 @@ func preferNoSchedule(n *corev1.Node) {
 func TestReplicaSetReplacesPods(t *testing.T) {
 	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("ReplicaSet", "web", 2),
 		startPods("n"), joinNode("m"), changeStatus(node("m"), setCapacity), labelNode("m"), change(node("n"), cordon(true)),
-		deletePods("n"), startPods("m"), finishPods("n"), change(node("n"), cordon(false)), change(node("n"), preferNoSchedule),
+		deletePods("n"), startPods("m"), finishPods("n"), change(node("n"), cordon(false)),
+		change(node("n"), preferNoSchedule),
 		deletePods("m"), startPods("m"), finishPods("m"), change(node("m"), cordon(true)), deletePods("m"), finishPods("m"),
 		startPods("n"))
 }
@@ -133,7 +134,8 @@ func TestStatefulSetReplacesPodsInOrder(t *testing.T) {
 
 // A DaemonSet has pods on cordoned nodes, but not on nodes with other taints.
 func TestDaemonSetRunsOnToleratedNodes(t *testing.T) {
-	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("DaemonSet", "agent", 0),
+	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"),
+		createWorkload("DaemonSet", "agent", 0),
 		startPods("n"), joinNode("m"), changeStatus(node("m"), setCapacity),
 		change(node("m"), addTaint("example.com/new", corev1.TaintEffectNoSchedule)), labelNode("m"),
 		change(node("n"), cordon(true)), deletePods("n"), finishPods("n"),

@@ -1,10 +1,10 @@
-// Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost 10 to
-// 20 seconds of processor time. The functions of test/env work with both:
+// Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost
+// 10 to 20 seconds of processor time. The functions of test/env work with both:
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //
-// The server serves the kinds of Machinist, without admission policies and authorization. Tests that need a real API server
-// use env.Main.
+// The server serves the kinds of Machinist, without admission policies and authorization. Tests that need a real API
+// server use env.Main.
 package inmemory
 
 import (
@@ -71,8 +71,8 @@ func newFront() *apiserver.Front {
 // Another returns a client of an administrator for another, empty cluster.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
-// WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the path of
-// a kubeconfig file.
+// WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the
+// path of a kubeconfig file.
 func WithoutMachinist(t testing.TB) string {
 	t.Helper()
 	other := newFront()

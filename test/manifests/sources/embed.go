@@ -1,5 +1,5 @@
-// Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples of
-// their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
+// Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples
+// of their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
 // OpenShift also have the types of the fields. The others accept any field, as the originals do with few exceptions.
 package sources
 
@@ -28,8 +28,8 @@ func CRDs(group string) []*unstructured.Unstructured {
 	return objects(path.Join(group, crds))
 }
 
-// Samples returns objects of an API group of an old system, by the names of their files without .yaml. It panics if there
-// are none.
+// Samples returns objects of an API group of an old system, by the names of their files without .yaml. It panics if
+// there are none.
 func Samples(group string) map[string][]*unstructured.Unstructured {
 	entries, err := files.ReadDir(group)
 	if err != nil {

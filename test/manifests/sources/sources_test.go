@@ -57,7 +57,8 @@ func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	}
 }
 
-// If an API server with the definitions refused a sample or removed a field, only tests in memory would cover that part.
+// If an API server with the definitions refused a sample or removed a field, only tests in memory would cover that
+// part.
 func TestDefinitionsKeepFieldsOfCompleteSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {

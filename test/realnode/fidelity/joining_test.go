@@ -55,8 +55,8 @@ func TestKubeletRequestsServingCertificate(t *testing.T) {
 	})
 }
 
-// nodeState returns a function that describes a Node as its kubelet reports it, without values that differ between any two
-// machines.
+// nodeState returns a function that describes a Node as its kubelet reports it, without values that differ between any
+// two machines.
 func nodeState(name string) func(client.Object) string {
 	return func(o client.Object) string {
 		n, ok := o.(*corev1.Node)

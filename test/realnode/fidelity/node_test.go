@@ -75,7 +75,8 @@ func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	}
 }
 
-// foreignChanges are two changes by another client: they change and delete what the kubelet wrote, and add other values.
+// foreignChanges are two changes by another client: they change and delete what the kubelet wrote, and add other
+// values.
 var foreignChanges = []func(*corev1.Node){
 	func(o *corev1.Node) {
 		for key := range o.Labels {
@@ -100,8 +101,8 @@ var foreignChanges = []func(*corev1.Node){
 	},
 }
 
-// A running kubelet restores a part of its Node after a change by another client, and keeps the rest of the change. After a
-// restart, it restores more.
+// A running kubelet restores a part of its Node after a change by another client, and keeps the rest of the change.
+// After a restart, it restores more.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")
@@ -127,8 +128,8 @@ func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	})
 }
 
-// A kubelet whose Node was deleted creates neither a Node nor a Lease while it runs. After a restart, it registers in the
-// same way as the first time.
+// A kubelet whose Node was deleted creates neither a Node nor a Lease while it runs. After a restart, it registers in
+// the same way as the first time.
 func TestKubeletOfDeletedNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) []string {
 		c.record.states(t, 0, lease(n.name), "Lease")

@@ -102,8 +102,8 @@ const (
 	neverEnds       = "trap '' TERM; while :; do sleep 0.1; done"
 )
 
-// The kubelet reports a pod when it is bound, runs and is ready. Then it acknowledges the deletion, reports the end of the
-// containers, and removes the pod.
+// The kubelet reports a pod when it is bound, runs and is ready. Then it acknowledges the deletion, reports the end of
+// the containers, and removes the pod.
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	p := scenario{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {

@@ -26,7 +26,8 @@ func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], r
 }
 
 // respondLong responds to a call that starts an operation, and to the later calls that poll it.
-func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerResponder[T], refused azfake.ErrorResponder) {
+func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerResponder[T],
+	refused azfake.ErrorResponder) {
 	if at := s.request.URL.Query().Get(operationParam); at != "" {
 		if err := follow(s, c, at, &answer); err != nil {
 			refused.SetError(err)

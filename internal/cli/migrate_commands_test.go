@@ -301,7 +301,7 @@ func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	was = m.DeepCopy()
 	m.Spec.Stage = v1beta1.MigrationAbort
 	err = explainRejection(m, f.api.Patch(context.Background(), m, client.MergeFrom(was)))
-	outcome{failed: err}.fails(t, "spec.stage: ", "past the point of no return")
+	outcome{failed: err}.fails(t, "spec.stage: ", "can no longer be aborted")
 }
 
 func TestPlanReportsMissingMigrator(t *testing.T) {

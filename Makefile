@@ -198,7 +198,7 @@ bench: controlplane ## Measure the costs of fleets: API writes, time, CPU, memor
 	$(GO) run ./bench $(ARGS)
 
 .PHONY: generate
-generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
+generate: ## Generate CRDs, deepcopy functions, the charts' copies of files and reference documentation
 	hack/generate.sh
 
 .PHONY: verify

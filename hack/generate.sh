@@ -3,8 +3,7 @@
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
-#   config/rbac/*.yaml                     roles, from the markers in internal/install/rbac; PROVIDER is a placeholder
-#   charts/*/files                         copies of config for the charts, which insert names and namespaces
+#   charts/*/files                         copies of config/crd, config/rbac and config/monitoring for the charts
 #   charts/machinist-provider/templates/_process.tpl   a copy of the file in charts/machinist
 #   charts/*/README.md                     the values of the charts, from the comments in values.yaml
 #   docs/reference/api.md                  the reference of the API
@@ -43,23 +42,16 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # generated lists the generated files, as paths below $root and $out.
-generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md docs/reference/flags.md
+generated="api/v1beta1/zz_generated.deepcopy.go config/crd docs/reference/api.md docs/reference/flags.md
 	docs/reference/conditions.md docs/reference/metrics.md docs/incidents.md"
 
-mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
+mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/docs/reference"
 (cd "$root/api" && GOWORK=off "$controllergen" \
 	object "crd:crdVersions=v1" paths=./v1beta1 \
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
 (cd "$root" && go run ./hack/incidents "$out/docs/incidents.md")
-for role in cluster-autoscaler manager-control manager-target metrics-reader migrator-control migrator-target operator-control \
-	provider-control provider-target; do
-	name=machinist-$(echo $role | sed -E 's/^(provider|migrator)/\1-PROVIDER/')
-	(cd "$root" && GOWORK=off "$controllergen" \
-		"rbac:roleName=$name" "paths=./internal/install/rbac/$(echo $role | tr -d -)" \
-		output:stdout >"$out/config/rbac/$role.yaml")
-done
 
 (cd "$root" && go run ./hack/monitoring "$out")
 generated="$generated config/monitoring docs/runbooks/README.md"
@@ -68,7 +60,7 @@ generated="$generated config/monitoring docs/runbooks/README.md"
 charts=$out/charts
 mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/monitoring" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
-cp "$out"/config/rbac/*.yaml "$charts/machinist/files/rbac/"
+cp "$root"/config/rbac/*.yaml "$charts/machinist/files/rbac/"
 cp -R "$out/config/monitoring/rules.yaml" "$out/config/monitoring/dashboards" "$charts/machinist/files/monitoring/"
 mv "$charts/machinist/files/rbac"/provider-*.yaml "$charts/machinist/files/rbac"/migrator-*.yaml \
 	"$charts/machinist-provider/files/rbac/"

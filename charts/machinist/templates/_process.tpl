@@ -373,9 +373,9 @@ spec:
 {{- end }}
 
 {{- /*
-The roles of a process in one cluster, each with its binding. They come from a generated file, in which names and
-namespaces are filled in. Additional keys of the dict:
-  file      the generated file
+The roles of a process in one cluster, each with its binding. They come from a file in which names and namespaces are
+fixed, and this template replaces these. Additional keys of the dict:
+  file      the copy of a file of config/rbac
   within    the only namespace in which a ClusterRole is bound, or ""
   subjects  the subjects that get the roles in addition to the ServiceAccount
 */ -}}

@@ -49,7 +49,7 @@ func TestChartInstallsGeneratedCRDs(t *testing.T) {
 }
 
 // The roles in the charts have the rules of config/rbac, with names filled in.
-func TestChartsHaveGeneratedRoles(t *testing.T) {
+func TestChartsHaveRolesOfConfig(t *testing.T) {
 	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
 		ClusterAutoscaler} {
 		text, err := os.ReadFile("../../../config/rbac/" + string(role) + ".yaml")

@@ -140,8 +140,7 @@ func compare(grants []Grant, used map[string]bool, reasons map[string]string) er
 		s := g.String()
 		granted[s] = true
 		if !used[s] && reasons[s] == "" {
-			errs = append(errs,
-				fmt.Errorf("no request used %q: remove it from the markers in internal/install/rbac, or add a test that needs it", s))
+			errs = append(errs, fmt.Errorf("no request used %q: remove it from config/rbac, or test what needs it", s))
 		}
 	}
 	for s := range reasons {

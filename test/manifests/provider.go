@@ -25,7 +25,7 @@ func providers() []Bad {
 		entry{"with a kubeconfig with a key that is a path", spec("target/kubeconfigSecretRef",
 			map[string]any{"name": "target", "key": "a/b"}), reports("spec.target.kubeconfigSecretRef.key")},
 		entry{"with a target kubeconfig and target none", spec("target", map[string]any{"none": true,
-			"kubeconfigSecretRef": Ref("target")}), reports("spec.target.none", "either")},
+			"kubeconfigSecretRef": Ref("target")}), reports("spec.target.none", "exclude each other")},
 		entry{"with an invalid namespace", spec("watchNamespace", "My_Team"), reports("spec.watchNamespace")},
 		entry{"with an argument that is not a flag", args("verbose"), reports("spec.extraArgs[0]")},
 		entry{"with the flag of the control cluster", args("--log-level=debug", "--control-kubeconfig=/tmp/x"),

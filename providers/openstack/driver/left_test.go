@@ -28,7 +28,9 @@ func newServiceClient(t *testing.T, status int, body string) *gophercloud.Servic
 		_, _ = fmt.Fprint(w, body)
 	}))
 	t.Cleanup(s.Close)
-	return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{}, Endpoint: s.URL + "/"}
+	// The client has its own connections: other tests close idle connections of the default client.
+	client := &gophercloud.ProviderClient{HTTPClient: *s.Client()}
+	return &gophercloud.ServiceClient{ProviderClient: client, Endpoint: s.URL + "/"}
 }
 
 // Rule: remaining-parts-named.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"slices"
 	"testing"
 
@@ -21,16 +22,19 @@ func newServiceClient(t *testing.T, status int, body string) *gophercloud.Servic
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method != http.MethodDelete {
-			_, _ = fmt.Fprint(w, `{"attachments": [], "trunks": []}`)
+			// Like OpenStack, return a single list. From several lists, gophercloud would take any.
+			list := path.Base(r.URL.Path)
+			if list == "detail" {
+				list = path.Base(path.Dir(r.URL.Path))
+			}
+			_, _ = fmt.Fprintf(w, `{%q: []}`, list)
 			return
 		}
 		w.WriteHeader(status)
 		_, _ = fmt.Fprint(w, body)
 	}))
 	t.Cleanup(s.Close)
-	// The client has its own connections: other tests close idle connections of the default client.
-	client := &gophercloud.ProviderClient{HTTPClient: *s.Client()}
-	return &gophercloud.ServiceClient{ProviderClient: client, Endpoint: s.URL + "/"}
+	return &gophercloud.ServiceClient{ProviderClient: &gophercloud.ProviderClient{}, Endpoint: s.URL + "/"}
 }
 
 // Rule: remaining-parts-named.

@@ -59,8 +59,8 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	}
 }
 
-// In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same origin as
-// the view under that name.
+// In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same
+// origin as the view under that name.
 func TestReboundHostNameHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("rebinding", 3)

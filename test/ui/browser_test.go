@@ -205,8 +205,8 @@ func (b *tab) withoutScript() {
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// withoutOurScript blocks the scripts of the view, so that only links and forms work. Unlike withoutScript, it allows the
-// scripts of the test.
+// withoutOurScript blocks the scripts of the view, so that only links and forms work. Unlike withoutScript, it allows
+// the scripts of the test.
 func (b *tab) withoutOurScript() {
 	b.t.Helper()
 	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{

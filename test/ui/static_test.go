@@ -43,8 +43,8 @@ func newStaticCluster(t *testing.T) *staticCluster {
 	return &staticCluster{t: t, cp: static, api: api}
 }
 
-// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores their
-// status when they are created. So ten thousand Machines need half as many requests, and each request is fast.
+// startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores
+// their status when they are created. So ten thousand Machines need half as many requests, and each request is fast.
 func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})

@@ -14,7 +14,7 @@ type scaled struct {
 
 // growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is the exponent of the CPU seconds. EvenCPU is that of the CPU seconds at equal speed of the machine.
+	// CPU is the exponent of the CPU seconds. EvenCPU is the exponent of the CPU seconds at equal speed of the machine.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
@@ -22,7 +22,8 @@ type growth struct {
 	Allocated exponents `json:"allocated"`
 }
 
-// exponents are those of each phase, and of all phases together. Roll is 0 if there was no rolling update.
+// exponents contains one exponent for each phase, and one for all phases together. Roll is 0 if there was no rolling
+// update.
 type exponents struct {
 	Create float64 `json:"create"`
 	Roll   float64 `json:"roll,omitempty"`

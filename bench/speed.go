@@ -41,7 +41,7 @@ func (s *speedometer) stop() float64 {
 }
 
 func (s *speedometer) run() {
-	runtime.LockOSThread() // The processor time is that of this thread.
+	runtime.LockOSThread() // The processor time that run measures is the time of this thread.
 	defer runtime.UnlockOSThread()
 	var sum float64
 	for n := 1.0; ; n++ {

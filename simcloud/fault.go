@@ -27,8 +27,8 @@ type FaultRule struct {
 	Acted   int `json:"acted,omitempty"`
 }
 
-// FaultMatch selects calls. All fields that are set must match. A call without an instance, or about one that does not
-// exist, only matches by account.
+// FaultMatch selects calls. All fields that are set must match. A call without an instance, or about an instance that
+// does not exist, can only match by account.
 type FaultMatch struct {
 	Account string `json:"account,omitempty"`
 	// InstanceID selects calls with this instance ID.
@@ -204,9 +204,9 @@ type Record struct {
 	// Sequence numbers instances in the order of creation, from 1.
 	Sequence int    `json:"sequence"`
 	Account  string `json:"account"`
-	// Hidden is whether the owner cannot read the instance any more.
+	// Hidden is true if the owner cannot read the instance any more.
 	Hidden bool `json:"hidden,omitempty"`
-	// AddressInUse is whether the address of a terminated instance was not deleted yet.
+	// AddressInUse is true if the address of a terminated instance was not deleted yet.
 	AddressInUse bool `json:"addressKept,omitempty"`
 	// Faults are the faults that apply now or will apply. Their After counts from the launch.
 	Faults []InstanceFault `json:"faults,omitempty"`

@@ -64,7 +64,7 @@ type Address struct {
 	InstanceID string `json:"instanceID"`
 	Region     string `json:"region"`
 	Zone       string `json:"zone"`
-	// InUse is whether the instance is not terminated.
+	// InUse is true if the instance is not terminated.
 	InUse bool `json:"inUse"`
 	// Tags are the tags of the instance.
 	Tags       map[string]string `json:"tags,omitempty"`

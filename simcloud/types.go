@@ -90,7 +90,7 @@ const (
 	HostOff HostPhase = "Off"
 	// HostIdle: the machine runs but will never join a cluster. It has no usable bootstrap data, or a fault prevents it.
 	HostIdle HostPhase = "Idle"
-	// HostJoining: the machine is joining the cluster, or retrying to.
+	// HostJoining: the machine is joining the cluster. It retries after a failure.
 	HostJoining HostPhase = "Joining"
 	// HostJoined: the machine has registered its Node.
 	HostJoined HostPhase = "Joined"
@@ -213,6 +213,6 @@ type Image struct {
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	// InPlace is how an instance changes to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
-	// NodeAgent is whether the image has an agent that changes the kubelet when its Node requests it, without the cloud.
+	// NodeAgent is true if the image has an agent that changes the kubelet when its Node requests it, without the cloud.
 	NodeAgent bool `json:"nodeAgent,omitempty"`
 }

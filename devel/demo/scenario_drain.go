@@ -132,7 +132,7 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// found returns the deleted machine as it is now, or an empty one if it no longer exists.
+// found returns the deleted machine as it is now, or an empty Machine if the machine no longer exists.
 func (d *drainScenario) found(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {

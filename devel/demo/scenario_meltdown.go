@@ -64,7 +64,8 @@ func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 	return err
 }
 
-// allowed waits until the health check reports whether and why it allows remediation, and returns since when it does.
+// allowed waits until the health check reports this status and reason for its permission to remediate, and returns the
+// time of that report.
 func (m *meltdownScenario) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time,
 	err error) {
 	err = m.until(ctx, func(ctx context.Context) error {

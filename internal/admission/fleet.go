@@ -141,7 +141,8 @@ func (v *Result) versionSkew(path *field.Path, object metav1.Object, version str
 // maxNamed is the maximum number of objects that a warning names, because API servers truncate long warnings.
 const maxNamed = 3
 
-// overlap adds a warning about other owners whose selectors match the machines of this one, or the other way round.
+// overlap adds a warning about other owners whose selectors match the machines of this owner, or whose machines this
+// owner's selector matches.
 func (v *Result) overlap(path *field.Path, own Claim, s Environment) {
 	var with []string
 	for _, other := range s.Claims {

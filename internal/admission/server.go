@@ -14,7 +14,7 @@ import (
 const leaveTime = 500 * time.Millisecond
 
 // server shuts down without losing a request. It continues to answer, and closes each connection after the answer, so
-// that the next request goes to another replica once this one accepts no more connections.
+// that the next request goes to another replica once this replica accepts no more connections.
 type server struct {
 	webhook.Server
 	leaving <-chan struct{} // closed when the process must end

@@ -69,7 +69,8 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 	return response, err
 }
 
-// lost returns since when the server does not answer, and the error. The time is zero while the server answers.
+// lost returns the time at which the server stopped answering, and the error. The time is zero while the server
+// answers.
 func (t *viewerTransport) lost() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -89,7 +89,7 @@ func (s *instanceStep) lookAgain() {
 	s.requeueIn(s.pollInterval())
 }
 
-// noteShown resets the count of NotFound answers, because something contradicts the last one.
+// noteShown resets the count of NotFound answers, because something contradicts the last answer.
 func (s *instanceStep) noteShown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
 		s.states.update(s.machine, func(m *machineState) {

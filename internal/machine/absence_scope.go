@@ -25,7 +25,7 @@ func (p *pass) foundIn(scope string) {
 	}
 }
 
-// scope returns the recorded scope of the instance, "" if none is recorded.
+// scope returns the recorded scope of the instance, or "" if none is recorded.
 func (p *pass) scope() string {
 	if status := p.machine.Status.Instance; status != nil {
 		return status.Scope

@@ -174,7 +174,8 @@ func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
 	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.adoptFromProblem(inputs) == ""
 }
 
-// adoptFromProblem returns why the class does not allow adopting the instances of a former cluster now, "" if it does.
+// adoptFromProblem returns why the class does not allow adopting the instances of a former cluster now, or "" if the
+// class allows it.
 func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string) {
 	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
@@ -209,8 +210,9 @@ func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// notAdoptable returns why the instance, which does not have the Machine's tags, cannot be adopted, "" if it can.
-// former is the identity of the Machine whose tags may be replaced, nil if none may be.
+// notAdoptable returns why the instance, which does not have the Machine's tags, cannot be adopted, or "" if the
+// instance can be adopted. former is the identity of the Machine whose tags may be replaced, or nil if no tags may be
+// replaced.
 func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
@@ -228,7 +230,7 @@ func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instan
 }
 
 // adoptionHint returns how to let the Machine adopt an instance that belonged to it in a lost or moved cluster. It
-// returns "" if the instance is not known to have belonged to it.
+// returns "" if the instance is not known to have belonged to the Machine.
 func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
 	switch {
 	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
@@ -242,7 +244,7 @@ func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instan
 		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 
-// firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only shows
+// firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The cache only shows
 // where to look, and each hit is read live.
 func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := s.machine.Spec.ProviderID

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Each change that a machine with a provider ID may wait for before it adopts the instance is an event of the wiring.
+// A machine with a provider ID may have to wait before it adopts the instance. Each change that can end this wait
+// triggers a pass.
 //
 // Rule: adoption-waits-end-with-events.
 func TestEventsThatEndTheWaitForAnAdoption(t *testing.T) {

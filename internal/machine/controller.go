@@ -40,10 +40,10 @@ type Options struct {
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
 	// is not known. If it is nil, every launch reads the Machine from the API server first.
 	MachineCacheVersion func() string
-	// Target is the cluster that machines join, nil if there is none.
+	// Target is the cluster that machines join, or nil if there is none.
 	Target *Target
 	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
@@ -53,9 +53,9 @@ type Options struct {
 	RequireTypeVersion bool
 	// Signals are the conditions and taints by which a Node announces an interruption. Default interruption.Known.
 	Signals interruption.Signals
-	// Interrupter lists announced interruptions, nil if the driver cannot. NoticesWiring polls it.
+	// Interrupter lists announced interruptions. It is nil if the driver cannot list them. NoticesWiring polls it.
 	Interrupter provider.Interrupter
-	// Reach reports outages of the target cluster, nil if the cluster is not probed.
+	// Reach reports outages of the target cluster. It is nil if the cluster is not probed.
 	Reach Reach
 	// PreserveTimeout is how long a preserved Machine is kept. Default 96 hours.
 	PreserveTimeout time.Duration
@@ -68,7 +68,7 @@ type Options struct {
 	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Tracer reports traces, nil if tracing is off.
+	// Tracer reports traces. It is nil if tracing is off.
 	Tracer *tracing.Tracer
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
@@ -90,7 +90,7 @@ type Classes interface {
 	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 	// ResolveForDeletion returns the inputs that still exist. A missing class or missing user data is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// Provider returns the provider of the Machine's class, "" if the class does not exist.
+	// Provider returns the provider of the Machine's class, or "" if the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
 }
 
@@ -269,8 +269,8 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 // pass is one reconciliation of one Machine: the state that all steps share, and the steps.
 type pass struct {
 	*Reconciler
-	// provider is the name of our provider, or "" for a Machine without one. The cloud was never called for such a
-	// Machine, because a Machine gets the provider label before the first call.
+	// provider is the name of our provider, or "" for a Machine without the provider label. The cloud was never called for
+	// such a Machine, because a Machine gets the provider label before the first call.
 	provider string
 	// before is the Machine as the API server last returned it, and machine is the version that this pass changes.
 	// Steps change only the status of machine directly. Metadata and spec are changed by patchMachine.
@@ -279,8 +279,8 @@ type pass struct {
 	// node is the Node of the Machine once registration has found it.
 	node *corev1.Node
 	now  time.Time
-	// leading is since when this process reconciles Machines. Calls that another process made to the cloud began before
-	// that.
+	// leading is the time at which this process began to reconcile Machines. Calls that another process made to the cloud
+	// began before that time.
 	leading time.Time
 	// requeueAfter is the time until the next pass if no event comes first. Zero means that only events trigger it.
 	requeueAfter time.Duration

@@ -119,7 +119,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return seen
 		}},
 	}
-	// A crash before an effect equals a crash after the previous one.
+	// A crash before an effect equals a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
 	// In a long life, a lost request is covered by the shorter lives, and the other two modes take turns: only every
 	// stride-th effect is interrupted, with a longer stride for a longer life.

@@ -165,7 +165,8 @@ func (s *drainStep) start() time.Time {
 	return s.now.Truncate(time.Second) // As it will be read after it was written, so that it stays the same drain.
 }
 
-// notReadySince returns since when the Node's kubelet has reported that the Node is not Ready, zero if it does not.
+// notReadySince returns the time from which the Node's kubelet has reported that the Node is not Ready. It is zero if
+// the kubelet does not report this.
 func notReadySince(node *corev1.Node) time.Time {
 	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
 		return c.LastTransitionTime.Time

@@ -232,7 +232,7 @@ func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.
 	return m
 }
 
-// get returns the Machine, nil if it is gone.
+// get returns the Machine, or nil if it is gone.
 func (w *world) get(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{}
@@ -389,7 +389,7 @@ func (w *world) untilGone(name string) {
 	w.until(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
 }
 
-// join creates a Node for every running instance without one.
+// join creates a Node for every running instance that has no Node.
 func (w *world) join() (joined bool) {
 	w.t.Helper()
 	for _, in := range w.cloud.Live() {

@@ -92,7 +92,7 @@ func (s *launchStep) dropToken(ctx context.Context) error {
 	known := s.states.get(s.machine)
 	if !known.launch.ownToken || known.launch.token {
 		err := s.tokens.Delete(ctx, s.attempt())
-		// A process that may not read tokens has none to delete, unless it created one and lost the permission since.
+		// A process that may not read tokens has no token to delete, unless it created a token before it lost the permission.
 		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}

@@ -264,10 +264,10 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	return nil
 }
 
-// refresh completes what was not known when the instance was created. The Machine can be used without it, so refresh
-// tries only once: a Ready Node proves that the instance runs, whatever the provider reports. The exception is a
-// provider that does not show the instance yet. Then refresh retries until the settle time has passed, because
-// certificates need the addresses.
+// refresh adds to the status the facts about the instance that were unknown at its creation. The Machine can be used
+// without these facts, so refresh tries only once: a Ready Node proves that the instance runs, whatever the provider
+// reports. The exception is a provider that does not show the instance yet. Then refresh retries until the settle time
+// has passed, because certificates need the addresses.
 func (s *instanceStep) refresh(ctx context.Context) {
 	s.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)

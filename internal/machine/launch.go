@@ -212,9 +212,9 @@ func (s *launchStep) launching(message string) {
 	s.failAfterTimeout(nil)
 }
 
-// preparing reports what is done before the next Create. If the provider refused the last Create, that remains the
-// reason until the next Create gets another answer. Otherwise the owner would count the machine as starting, and each
-// try would cause an event.
+// preparing reports what is done before the next Create. If the provider refused the last Create, the refusal stays the
+// reported reason until the next Create gets another answer. Otherwise the owner would count the machine as starting,
+// and each try would cause an event.
 func (s *launchStep) preparing(message string) {
 	if !s.refusedByProvider() {
 		s.launching(message)
@@ -326,7 +326,8 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if s.provider == "" {
-		// The class was created after the Machine was found to have none. The Machine must be claimed first.
+		// The class was created after this pass had found that the Machine's class did not exist. The Machine must be claimed
+		// first.
 		return resolve.Resolved{}, s.after(time.Second), nil
 	}
 	if inputs.Provider != s.Cloud.Name() {

@@ -11,8 +11,8 @@ import (
 // nothing, as during an outage, the launch is tried again afterwards.
 const replacementGrace = time.Minute
 
-// awaitReplacement returns for how long no instance is created because the Machine is about to be replaced, zero if it
-// is not.
+// awaitReplacement returns how long the creation of an instance must wait because the Machine is about to be replaced.
+// It returns zero if the Machine is not about to be replaced.
 func (s *launchStep) awaitReplacement() time.Duration {
 	if metav1.GetControllerOfNoCopy(s.machine) == nil || s.refusedByProvider() {
 		return 0

@@ -16,9 +16,9 @@ import (
 // the API server whose answers only another process could have changed. If it is lost, the requests are made again.
 type leadershipTerm struct {
 	mu sync.Mutex
-	// minResourceVersion is a resource version from that time, "" until the API server was asked for it.
+	// minResourceVersion is a resource version from that time, or "" until the API server was asked for it.
 	minResourceVersion string
-	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then.
+	// inherited are the Machines that had no instance when the cache reached minResourceVersion, or nil until then.
 	// Another process may have begun to launch them.
 	inherited map[types.UID]bool
 	// protectedClasses are the classes that a live read has found to be protected.
@@ -65,7 +65,7 @@ func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types
 	return r.minResourceVersion, r.inherited
 }
 
-// begin stores a resource version, unless one is stored, and returns the stored one.
+// begin stores a resource version unless one is already stored, and returns the stored version.
 func (r *leadershipTerm) begin(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

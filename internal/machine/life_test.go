@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The way to Running costs four writes in addition to the one that creates the Machine, and its deletion three in
-// addition to the one that deletes it. Nothing waits: the clock stands still.
+// Until a Machine is Running, Machinist writes four times in addition to the client's creation. During the deletion, it
+// writes three times in addition to the client's deletion. No step waits, because the clock stands still.
 //
 // Rules: one-event-per-error, four-writes-to-running, deletion-order.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {

@@ -109,7 +109,7 @@ func (c *machineCounts) add(m *v1beta1.Machine) {
 	}
 }
 
-// addOldest records since when a Machine has been waiting, if it is about to become a Node or being deleted.
+// addOldest records the time at which a Machine began to wait, if the Machine is joining or is being deleted.
 func (c *machineCounts) addOldest(m *v1beta1.Machine, is oldestKey) {
 	since := m.CreationTimestamp.Time
 	switch v1beta1.MachinePhase(is.phase) {

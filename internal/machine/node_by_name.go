@@ -47,7 +47,7 @@ type claim struct {
 	node    *corev1.Node
 	// otherMachines are the other Machines that have, or expect, the Node of that name.
 	otherMachines []v1beta1.Machine
-	// attempt is the current attempt, and tokenID the ID of its bootstrap token, "" if it can have none.
+	// attempt is the current attempt, and tokenID the ID of its bootstrap token, or "" if it can have none.
 	attempt bootstrap.Attempt
 	tokenID string
 	// joins are the client certificates for the Node's name that were issued to bearers of bootstrap tokens.

@@ -28,7 +28,7 @@ func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDevi
 }
 
 // isVersion reports whether a kubelet has the wanted version. A distribution may append to it, as in v1.36.3+k3s1. The
-// version of a kubelet that has not written its status yet is "", which counts as the wanted one.
+// version of a kubelet that has not written its status yet is "", which counts as the wanted version.
 func isVersion(kubelet, want string) bool {
 	if kubelet == "" || want == "" {
 		return true

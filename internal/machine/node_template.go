@@ -26,7 +26,7 @@ import (
 // nodeTemplateStep applies the labels, annotations and taints of the Machine's node template to its Node.
 type nodeTemplateStep struct {
 	*pass
-	// contested describes what another writer keeps changing on the Node, "" if nothing.
+	// contested describes what another writer keeps changing on the Node, or "" if no other writer does.
 	contested string
 }
 
@@ -159,9 +159,9 @@ func updateFinished(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
-// reservedKeys returns which key of the Machine's node template is reserved for Machinist, "" if none. Two writers of
-// such a key would overwrite each other without end, and an agent on the node or a rollout would take its value for an
-// instruction.
+// reservedKeys returns which key of the Machine's node template is reserved for Machinist, or "" if no key is reserved.
+// Two writers of such a key would overwrite each other without end, and an agent on the node or a rollout would take
+// its value for an instruction.
 func reservedKeys(m *v1beta1.Machine) string {
 	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()

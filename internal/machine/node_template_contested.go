@@ -97,7 +97,7 @@ func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
 	})
 }
 
-// keepContested returns the wanted Node with some keys as another writer has set them, nil if nothing is left to
+// keepContested returns the wanted Node with some keys as another writer has set them, or nil if nothing is left to
 // change.
 func keepContested(node, wanted *corev1.Node, left []string) *corev1.Node {
 	if wanted == nil || len(left) == 0 {
@@ -142,7 +142,7 @@ func equalTaints(a, b []corev1.Taint) bool {
 	})
 }
 
-// contestedMessage reports which keys on the Node are left to the other writer, "" if none.
+// contestedMessage reports which keys on the Node are left to the other writer, or "" if no key is.
 func contestedMessage(node *corev1.Node, left []string) string {
 	if len(left) == 0 {
 		return ""

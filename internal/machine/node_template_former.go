@@ -98,8 +98,8 @@ func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate
 	return out
 }
 
-// withOthersValues adds to the former values those that another writer has set since. They stay when the keys are no
-// longer wanted.
+// withOthersValues adds to the former values the values that another writer has set since then. They stay when the keys
+// are no longer wanted.
 func withOthersValues(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
 	if len(left) == 0 {
 		return former

@@ -24,7 +24,7 @@ func bare() *corev1.Node {
 	return node
 }
 
-// patched returns the Node after a patch by the API server, nil if the patch is refused.
+// patched returns the Node after a patch by the API server, or nil if the patch is refused.
 func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	t.Helper()
 	p, err := jsonpatch.DecodePatch(patch)

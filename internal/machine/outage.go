@@ -18,7 +18,7 @@ import (
 
 // Reach reports whether the target cluster can be reached.
 type Reach interface {
-	// TargetUnreachable reports whether the target cluster counts as unreachable, and since when.
+	// TargetUnreachable reports whether the target cluster counts as unreachable, and the time at which the outage began.
 	TargetUnreachable() (since time.Time, unreachable bool)
 	// TargetRefuses reports whether it counts as unreachable because it refuses the credentials of this process.
 	TargetRefuses() bool

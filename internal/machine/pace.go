@@ -18,7 +18,7 @@ type pace struct {
 	tried string
 	// notBefore is when the same inputs may be tried again. Zero means that only other inputs are tried.
 	notBefore time.Time
-	// askedUntil is until when the cloud asked not to be called, zero if it did not ask.
+	// askedUntil is the time until which the cloud asked not to be called, or zero if the cloud did not ask.
 	askedUntil time.Time
 	// failures is how many of these calls failed in a row.
 	failures int32

@@ -15,7 +15,7 @@ import (
 func refusedLaunch(m *v1beta1.Machine) bool { return m.Status.Launch != nil && m.Status.Launch.Refused }
 
 // refuses reports whether an error of Create means that neither this call nor an earlier one took effect. AlreadyExists
-// means that an earlier one did.
+// means that an earlier call took effect.
 func refuses(err error) bool {
 	code := provider.CodeOf(err)
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists

@@ -19,7 +19,7 @@ func leadingAlone(t *testing.T) *world {
 	w.options.MachineCacheVersion = func() string { return "18446744073709551615" }
 	w.restart()
 	w.class("small", "")
-	// With the first Machine after the start, the process learns since when it leads.
+	// With the first Machine after the start, the process learns the time at which it became the leader.
 	w.createMachine("first")
 	w.reconcile("first")
 	return w

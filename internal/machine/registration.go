@@ -194,7 +194,7 @@ func nodeReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// readyCondition returns the Node's condition Ready, nil if its kubelet has not reported yet.
+// readyCondition returns the Node's condition Ready, or nil if its kubelet has not reported yet.
 func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {

@@ -14,7 +14,7 @@ import (
 
 // Slots limit how many creations run in the cloud at the same time, first come, first served.
 type Slots interface {
-	// Acquire reports whether the Machine has a slot, and otherwise puts it into the queue for one.
+	// Acquire reports whether the Machine has a slot, and otherwise puts it into the queue for a slot.
 	Acquire(machine types.NamespacedName) bool
 	// Occupy counts a creation that another process began.
 	Occupy(machine types.NamespacedName)
@@ -39,7 +39,7 @@ func (unlimited) Source() source.Source             { return nil }
 // not worth a write.
 const silentWait = 30 * time.Second
 
-// acquireSlot reports whether the Machine has a slot, and otherwise puts it into the queue for one.
+// acquireSlot reports whether the Machine has a slot, and otherwise puts it into the queue for a slot.
 func (s *launchStep) acquireSlot() bool {
 	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
 }

@@ -41,13 +41,13 @@ type machineState struct {
 	registration registrationState
 	teardown     teardownState
 	update       updateState
-	// recorded is what this process has written about the instance, nil if nothing.
+	// recorded is what this process has written about the instance, or nil if it has written nothing.
 	recorded *recorded
 }
 
 // launchState is about the creation of an instance and its bootstrap token.
 type launchState struct {
-	// ambiguousAt is when this process last sent a Create whose effect is not known, zero if there is none.
+	// ambiguousAt is when this process last sent a Create whose effect is not known, or zero if there is none.
 	ambiguousAt time.Time
 	// ownToken is true if no other process can have created a bootstrap token for the Machine. token is true if this
 	// process may have created one. Both are reset when the token is deleted.
@@ -63,14 +63,14 @@ type updateState struct {
 	// begun is true if no other process can have requested updates since the instance was last known to be up to date.
 	begun bool
 	// ambiguousAt is when this process last requested an update and got no answer. ambiguous is the fingerprint of that
-	// request, "" if there were different requests.
+	// request, or "" if there were different requests.
 	ambiguousAt time.Time
 	ambiguous   string
 }
 
 // instanceState is about an instance that exists or is expected to.
 type instanceState struct {
-	// missingSince is when the cloud first answered NotFound for the recorded instance, zero if something has
+	// missingSince is when the cloud first answered NotFound for the recorded instance, or zero if something has
 	// contradicted that since.
 	missingSince time.Time
 	// deniedAt is when the cloud last also answered NotFound for witnesses, or did not answer for them. It is zero if
@@ -102,7 +102,8 @@ type registrationState struct {
 	reportedConflict types.UID
 	// otherID is the Node that is proven to be the Machine's, but has another provider ID.
 	otherID types.UID
-	// reapplied counts what was set again on the Node because another writer had changed it, nil if nothing.
+	// reapplied counts what was set again on the Node because another writer had changed it. It is nil if nothing was set
+	// again.
 	reapplied *reapplications
 	// applied is the node template on the Node, until the status has it. It is immutable.
 	applied *v1beta1.AppliedNodeTemplate
@@ -123,8 +124,8 @@ type teardownState struct {
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
 	cleanupFailsSince time.Time
-	// forcedSince is when a force-deletion first had to wait for the deletion of the instance. failingSince is since
-	// when that deletion has been failing, zero if it does not fail.
+	// forcedSince is when a force-deletion first had to wait for the deletion of the instance. failingSince is the time at
+	// which that deletion began to fail, or zero if it does not fail.
 	forcedSince, failingSince time.Time
 	// found is an instance that was created or found but could not be recorded yet, for a deletion. It is immutable.
 	found *provider.Instance
@@ -242,7 +243,7 @@ func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle 
 	}
 }
 
-// createdAt returns the time of noteCreated, zero if this process does not know it.
+// createdAt returns the time of noteCreated, or zero if this process does not know it.
 func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,8 +272,8 @@ func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 type polled struct {
 	// providerID is the provider ID of the instance.
 	providerID string
-	// reason is the reason for the condition InterruptionNotice, "" if nothing was announced.
+	// reason is the reason for the condition InterruptionNotice, or "" if nothing was announced.
 	reason string
-	// at is when the cloud reclaims the instance, zero if the cloud gives no time.
+	// at is when the cloud reclaims the instance, or zero if the cloud gives no time.
 	at time.Time
 }

@@ -123,7 +123,7 @@ func (p *pass) markRunning() {
 }
 
 // hadTrouble reports whether the launch had errors. A launch without errors causes no event: the Machine itself shows
-// that it runs and since when, and a starting fleet causes enough events in any case.
+// that it runs and at which time it started, and a starting fleet causes enough events in any case.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
 		p.failuresOf(v1beta1.OperationCreate) > 0
@@ -207,7 +207,7 @@ func (p *pass) summarize() {
 	p.setCondition(v1beta1.ConditionReady, false, blocker.Reason, blocker.Message)
 }
 
-// blocker returns the condition that keeps the Machine from being Ready, nil if none does.
+// blocker returns the condition that keeps the Machine from being Ready, or nil if none does.
 func (p *pass) blocker() *metav1.Condition {
 	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {

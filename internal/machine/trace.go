@@ -50,7 +50,7 @@ func (s *traceStep) begin(ctx context.Context) context.Context {
 
 func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
 
-// operationOf returns what is being done with the Machine, the zero value if nothing is.
+// operationOf returns what is being done with the Machine, or the zero value if nothing is.
 func (s *traceStep) operationOf() tracing.Operation {
 	m := s.machine
 	changed := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -317,7 +317,7 @@ type traceState struct {
 	uid types.UID
 	// launched is when the Machine's instance was recorded.
 	launched time.Time
-	// reason is what the Machine waits for, and since when.
+	// reason is what the Machine waits for, and the time at which this wait began.
 	reason string
 	since  time.Time
 	// replaceBegan is when the replacement of the instance began, and launchBegan when the old instance was gone.

@@ -26,9 +26,9 @@ import (
 
 // request is the update request on a Node, and the agent's answer.
 type request struct {
-	// version is the requested version, "" if there is no request.
+	// version is the requested version, or "" if there is no request.
 	version string
-	// result is the agent's answer before the colon, "" if there is none yet. explanation is the text after the colon.
+	// result is the agent's answer before the colon, or "" if there is none yet. explanation is the text after the colon.
 	result, explanation string
 }
 
@@ -56,7 +56,7 @@ func oneLine(s string) string {
 }
 
 // kubeletHasVersion reports whether the Node's kubelet has the version. A distribution's suffix after a plus sign is
-// ignored, unless the wanted version has one.
+// ignored, unless the wanted version has a suffix.
 func kubeletHasVersion(node *corev1.Node, version string) bool {
 	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
 	wanted := strings.TrimPrefix(version, "v")
@@ -226,7 +226,7 @@ func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (boo
 	return s.endRequest(ctx)
 }
 
-// pairedNode returns the Node of status.nodeRef, nil if there is none.
+// pairedNode returns the Node of status.nodeRef, or nil if there is none.
 func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil {

@@ -68,8 +68,8 @@ func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	})
 }
 
-// unsettled returns for how long an earlier, different request may still change the instance: a request of this process
-// that had no answer, or one of an earlier process.
+// unsettled returns the time during which an earlier, different request may still change the instance. This is a
+// request of this process that had no answer, or a request of an earlier process.
 func (s *updateStep) unsettled(fingerprint string) time.Duration {
 	u := s.states.get(s.machine).update
 	var since time.Time

@@ -24,8 +24,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns everything that triggers a pass over a Machine. drains is the source of the Drainer, nil if there is
-// none.
+// Wiring returns everything that triggers a pass over a Machine. drains is the source of the Drainer, or nil if there
+// is none.
 //
 // The Machines of an event are read from a bare cache, because waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {

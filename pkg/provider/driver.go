@@ -80,8 +80,8 @@ type Driver interface {
 	// credentials and providerSpec. It never returns other instances. It also returns the parts that carry the tag and
 	// belong to no instance.
 	//
-	// A page contains no instance and no part twice. Two pages may contain the same one if the cloud's list repeats
-	// entries or changes its order. If any page fails, List returns an error and never an early end of the list.
+	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's list
+	// repeats entries or changes its order. If any page fails, List returns an error and never an early end of the list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -116,14 +116,14 @@ type Adopter interface {
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
 	// credentials and the same name, List returns the same. ListScope makes no call, and the name contains no secret. If
-	// the name is empty, or ListScope fails, Machinist lists the class separately. A name that covers more than List does
-	// hides orphans; a name that covers less only costs calls.
+	// the name is empty, or ListScope fails, Machinist lists the class separately. If a name covers more instances than
+	// List returns, orphans stay hidden. If a name covers fewer, Machinist only makes unnecessary calls.
 	ListScope(class Class) (string, error)
 }
 
-// Accounter is implemented by drivers whose credentials identify the account of the cloud that they open. With it,
-// Machinist counts the machines whose instances are in another account than the one that the class's credentials open
-// now, and does not trust a NotFound from the wrong account.
+// Accounter is implemented by drivers whose credentials identify the account of the cloud that they open. With an
+// Accounter, Machinist counts the machines whose instances are in another account than the account that the class's
+// credentials open now. It also does not trust a NotFound from the wrong account.
 type Accounter interface {
 	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call, and the name
 	// contains no secret. The name stays the same when a password or a key is replaced. It is empty if the credentials do

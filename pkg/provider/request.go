@@ -192,7 +192,8 @@ type ListRequest struct {
 type ListPage struct {
 	Instances []Instance
 	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver returns the parts that its
-	// Delete without a provider ID deletes. A driver whose parts cannot outlive their instance returns none.
+	// Delete without a provider ID deletes. If the parts of a driver cannot outlive their instance, the driver returns no
+	// leftovers.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

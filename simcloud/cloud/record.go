@@ -30,7 +30,7 @@ type record struct {
 	Hidden   bool      `json:"hidden,omitempty"`
 	// FreeAt is when a terminated instance no longer counts against quota and capacity.
 	FreeAt time.Time `json:"freeAt,omitzero"`
-	// AddressInUse is whether the address of a terminated instance was not deleted yet.
+	// AddressInUse is true if the address of a terminated instance was not deleted yet.
 	AddressInUse bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
@@ -102,7 +102,7 @@ func (r *record) advance(now time.Time, s simcloud.Settings) {
 	}
 }
 
-// change is a change of a record at a time.
+// change is a change of a record, with its time.
 type change func(at time.Time, s simcloud.Settings)
 
 // next returns the next change and its time, or nil. If two have the same time, the fault comes first: "never boots"

@@ -80,7 +80,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	if out.Spec, err = json.Marshal(spec); err != nil {
 		return provider.Imported{}, provider.Errorf(provider.Internal, "encode the providerSpec")
 	}
-	// Missing fields were reported above. This is about the values of the others.
+	// Missing fields were reported above. This is about the values of the other fields.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
 			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})

@@ -32,9 +32,9 @@ type Call struct {
 type Decision struct {
 	// Before and After are the latencies before and after the call's effect.
 	Before, After time.Duration
-	// Fails is whether the caller does not get the answer of the call. It gets no answer if Drop is set, else Error.
+	// Fails is true if the caller does not get the answer of the call. It gets no answer if Drop is set, else Error.
 	Fails bool
-	// Effective is whether a failing call is carried out nevertheless.
+	// Effective is true if a failing call is carried out nevertheless.
 	Effective bool
 	// Late is how long after its failure a failing call is carried out, or 0 for never.
 	Late  time.Duration

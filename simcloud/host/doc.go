@@ -19,8 +19,8 @@
 //
 // Annotations that package simcloud defines control the simulation of pods.
 //
-// docs/simulated-cloud.md lists what a machine does as a kubelet does, and what it does not. A moment after the
-// registration, the machine also sets what a cloud controller manager sets on Nodes.
+// docs/simulated-cloud.md lists in what respects a machine behaves as a kubelet does, and in what respects it differs.
+// A moment after the registration, the machine also sets what a cloud controller manager sets on Nodes.
 //
 // A machine needs a few goroutines and one connection. It only keeps the part of a pod that the simulation needs.
 package host

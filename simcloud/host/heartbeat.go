@@ -33,7 +33,7 @@ type heartbeatState struct {
 // heartbeat renews the Lease and updates the Node until the machine is switched off. It prints an error if it differs
 // from the previous one, because no other component reports it.
 func (m *machine) heartbeat(ctx context.Context) {
-	// A Node is not Ready when it registers. It is updated as soon as it is.
+	// A Node is not Ready when it registers. As soon as the machine is ready, the Node is updated.
 	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
 	m.schedule(p)
 	for ctx.Err() == nil {

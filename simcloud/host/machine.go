@@ -30,11 +30,11 @@ type machine struct {
 	conn *connection // as the node, after it has a certificate
 	// registered is when the Node was last registered, or when the kubelet was last restarted.
 	registered time.Time
-	// registrationDone is whether the kubelet has registered and updates its status. Only then can the Node be Ready.
+	// registrationDone is true if the kubelet has registered and updates its status. Only then can the Node be Ready.
 	registrationDone bool
-	// created is whether the last registration created the Node.
+	// created is true if the last registration created the Node.
 	created bool
-	// rebooted is whether the Node existed before this boot.
+	// rebooted is true if the Node existed before this boot.
 	rebooted bool
 	events   chan *corev1.Event
 	serial   atomic.Int64 // number of events

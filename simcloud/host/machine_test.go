@@ -124,8 +124,8 @@ func TestStopClosesConnections(t *testing.T) {
 	<-closed
 }
 
-// TestRedirectsAreNotFollowed checks that the token only goes to the server in the user data, not to a server to
-// which that one redirects.
+// TestRedirectsAreNotFollowed checks that the token only goes to the server in the user data, not to another server to
+// which the first server redirects.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("redirected, with Authorization %q", r.Header.Get("Authorization"))

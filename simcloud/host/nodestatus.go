@@ -24,7 +24,7 @@ const (
 	kubeletPort            = 10250
 
 	labelBetaOS, labelBetaArch = "beta.kubernetes.io/os", "beta.kubernetes.io/arch"
-	// annotationAttach is whether the controller attaches volumes, not the kubelet.
+	// annotationAttach is true if the controller attaches volumes, not the kubelet.
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 

@@ -71,20 +71,20 @@ type pod struct {
 	stoppingAt    time.Time // when the machine learned of the deletion
 	restarts      int32
 	ip            string
-	// addressChanged is whether the API server knows a previous address of the pod.
+	// addressChanged is true if the API server knows a previous address of the pod.
 	addressChanged bool
-	// neverRan is whether the pod was deleted before its containers ran.
+	// neverRan is true if the pod was deleted before its containers ran.
 	neverRan bool
-	// interrupted is whether the machine was switched off during the last run of the containers. rebooted is whether they
-	// have not been started since.
+	// interrupted is true if the machine was switched off during the last run of the containers. rebooted is true if the
+	// containers have not been started since then.
 	interrupted, rebooted bool
 	// pendingEvents are events that were not sent yet.
 	pendingEvents []podEvent
 
-	// reported is whether the API server knows the stage.
+	// reported is true if the API server knows the stage.
 	reported bool
-	// terminated is whether the containers were stopped because the pod is being deleted, so that the pod can be deleted.
-	// deleted is whether the machine has done that.
+	// terminated is true if the containers were stopped because the pod is being deleted, so that the pod can be deleted.
+	// deleted is true if the machine has deleted the pod.
 	terminated, deleted bool
 	// retryAt is when a failed call is retried.
 	retryAt time.Time

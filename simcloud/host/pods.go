@@ -212,7 +212,7 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 			} else if ctx.Err() != nil {
 				return time.Time{}
 			} else if err != nil {
-				// A conflict may mean that another pod has the name now. Then the watch will report that this one was deleted.
+				// A conflict may mean that another pod has the name now. Then the watch will report that this pod was deleted.
 				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
 				known.retryAt = now.Add(podRetry)
 			}

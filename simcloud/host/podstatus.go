@@ -82,8 +82,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether a pod that starts again after a boot still shows how its containers ended. With the restart
-// policy Always, it does not.
+// showsEnd reports whether a pod that starts again after a boot still shows how its containers ended. A pod with the
+// restart policy Always does not show this.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

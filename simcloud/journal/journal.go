@@ -33,7 +33,7 @@ type Op struct {
 type line struct {
 	Key   string          `json:"k"`
 	Value json.RawMessage `json:"v,omitempty"`
-	// More is whether the next line belongs to the same commit.
+	// More is true if the next line belongs to the same commit.
 	More bool `json:"more,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A process of Machinist creates Machines from templates that passed the policies, so the policies skip these requests.
-// They apply to its updates as to those of other users.
+// The policies apply to updates by a process as to updates by other users.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {

@@ -34,7 +34,7 @@ type Volumes struct {
 // attachedVolume is the state of an attached volume.
 type attachedVolume struct {
 	node string
-	// unwanted is the time since when no pod needs the volume. It is zero while a pod needs it.
+	// unwanted is the time from which no pod has needed the volume. It is zero while a pod needs the volume.
 	unwanted time.Time
 	// inUse is what the Node last reported. The Node may have been deleted since then.
 	inUse bool

@@ -106,8 +106,8 @@ func (w Workload) pod(name, node string) *corev1.Pod {
 }
 
 // schedule returns the node that the scheduler selects for another pod of a workload, or "" if there is none. It uses a
-// node with an untolerated PreferNoSchedule taint only if there is no other, and prefers the node with the fewest of
-// the pods.
+// node with an untolerated PreferNoSchedule taint only if there is no other node, and prefers the node that has the
+// fewest pods of the workload.
 func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	avoided, fewest := false, 0
 	for _, o := range m.Server.Snapshot(nodeKind) {

@@ -32,8 +32,8 @@ const badNamespace = "bad"
 const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
 // Admission refuses every bad object, and names the field. Without webhooks and policies, every bad object that the
-// schema admits exists next to a healthy fleet. The fleet still works, no process ends, grows or writes without end,
-// the bad objects report what is wrong with them, and all of them can be deleted completely.
+// schema admits exists next to a healthy fleet. The fleet still works. No process ends, and no process grows or writes
+// without limit. The bad objects report what is wrong with them, and all of them can be deleted completely.
 //
 // Rule: bad-input-names-field.
 func TestBadInputIsRefusedOrHarmless(t *testing.T) {

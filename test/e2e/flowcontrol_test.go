@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// Requests of the processes use their own priority level. Renewals of their Leases use the same priority level as those
-// of Kubernetes' controllers.
+// Requests of the processes use their own priority level. When the processes renew their Leases, they use the same
+// priority level as the controllers of Kubernetes.
 //
 // Rule: own-flow-control.
 func TestProcessesUseTheirPriorityLevel(t *testing.T) {

@@ -88,7 +88,7 @@ func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	return all
 }
 
-// list reads the old objects of a kind. It returns none if the CRD is gone.
+// list reads the old objects of a kind. It returns no objects if the CRD is gone.
 func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	f.t.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -34,7 +34,7 @@ var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, 
 type prometheus struct {
 	*machinist
 	url string
-	// began is since when Prometheus has scraped all processes.
+	// began is the time from which Prometheus has scraped all processes.
 	began time.Time
 }
 

@@ -253,7 +253,7 @@ func (w *World) ownersOf(name string) (n int) {
 	return n
 }
 
-// unownedNamespace returns a namespace without an owner, "" if each namespace has one.
+// unownedNamespace returns a namespace without an owner, or "" if each namespace has one.
 func (w *World) unownedNamespace() string {
 	for _, name := range w.namespaces {
 		if w.ownersOf(name) == 0 {

@@ -123,7 +123,7 @@ func (m *machinist) killLeader(program string) {
 		time.Since(begun).Seconds())
 }
 
-// leader returns the name of the leading pod of a program according to the Leases, "" if no pod leads.
+// leader returns the name of the leading pod of a program according to the Leases, or "" if no pod leads.
 func (m *machinist) leader(program string) string {
 	m.t.Helper()
 	leases, err := m.cluster.Kube().CoordinationV1().Leases(system).List(m.t.Context(), metav1.ListOptions{})

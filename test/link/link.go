@@ -203,7 +203,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 	}
 }
 
-// drops reports whether data of a connection must be dropped, and records that it was.
+// drops reports whether data of a connection must be dropped, and if so, records that data was dropped.
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -164,7 +164,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions that another table contains and this one lacks.
+// Beyond returns the heads and conditions that another table contains and this table lacks.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

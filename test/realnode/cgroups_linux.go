@@ -121,7 +121,7 @@ func hierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// mountPoint returns the mount point of the hierarchy, "" if it is not mounted. mounts is the content of mountinfo.
+// mountPoint returns the mount point of the hierarchy, or "" if it is not mounted. mounts is the content of mountinfo.
 func (h hierarchy) mountPoint(mounts string) string {
 	for line := range strings.Lines(mounts) {
 		// 36 35 98:0 / /sys/fs/cgroup/cpu rw,relatime shared:1 - cgroup cgroup rw,cpu

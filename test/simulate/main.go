@@ -35,9 +35,9 @@ type amounts struct {
 }
 
 // full must finish within half an hour on two cores. There are 555,000 single faults, which alone would take longer. So
-// full has an even sample of them, with fewer of those of caches (Plans.Budget). It also has an even sample of the
-// 1,790,000 corruptions. The sample covers each field of each kind and each way in several states, if it is large
-// enough.
+// full has an even sample of the single faults, with fewer faults of caches (Plans.Budget). It also has an even sample
+// of the 1,790,000 corruptions. The sample covers each field of each kind and each way in several states, if it is
+// large enough.
 //
 // quick is for every change. Its seed is that of the commit, so each commit explores other runs, and it finishes within
 // four minutes on two cores. full runs every night what quick leaves out.

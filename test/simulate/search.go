@@ -35,7 +35,7 @@ type search struct {
 	workers int
 }
 
-// detect returns the violation that revealed the mutant, "" if there was none.
+// detect returns the violation that revealed the mutant, or "" if there was none.
 func (s search) detect(ctx context.Context) (string, error) {
 	if s.handovers {
 		return s.first(ctx, []string{"handovers"})

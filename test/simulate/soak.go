@@ -214,7 +214,7 @@ func (k *soaker) report(last bool) (violations int) {
 	return k.summarize(last)
 }
 
-// summarize prints the results in total, and at the end those of each scenario.
+// summarize prints the total of the results. At the end, it also prints the results of each scenario.
 func (k *soaker) summarize(last bool) (violations int) {
 	runs, plans := 0, 0
 	for _, s := range k.scenarios {

@@ -231,7 +231,7 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is of another revision than one that was wanted at some time since then.
+// replaced reports whether the deployment wanted, at or after the version since, another revision than the machine's.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
@@ -309,7 +309,7 @@ func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	}
 }
 
-// versionAt returns the version at a revision, nil if there was none.
+// versionAt returns the version at a revision, or nil if there was none.
 func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	for _, v := range slices.Backward(versions) {
 		if v.revision <= revision {

@@ -281,7 +281,8 @@ func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instanc
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// asked returns a function that reports whether a call with this provider ID, or without one, concerns an instance.
+// asked returns a function that reports whether a call with this provider ID, or without a provider ID, concerns an
+// instance.
 func asked(providerID string, uid types.UID) func(*instance) bool {
 	return func(in *instance) bool {
 		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid

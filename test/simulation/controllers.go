@@ -53,7 +53,7 @@ const (
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
 // These are settings that an administrator would set by flags. They are shorter than the defaults and than the patience
-// of a run. They are longer than the lag of caches, except for those of orphans.
+// of a run. They are longer than the lag of caches, except the settings for orphans.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -164,7 +164,7 @@ func (p *Process) stopped() (reason, message string) {
 	return p.reach.Stopped()
 }
 
-// outages returns what the machines know of outages, nil if no controller watches for them.
+// outages returns what the machines know of outages, or nil if no controller watches for them.
 func (p *Process) outages() machine.Reach {
 	if p.reach == nil {
 		return nil

@@ -29,7 +29,7 @@ const (
 type unsettledError struct{ error }
 
 // Run runs the world until it has reached its end, and then for a while longer in which nothing may be written. wrong
-// returns what is missing, "" if nothing is.
+// returns what is missing, or "" if nothing is.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -113,8 +113,8 @@ func (w *World) rest(wrong func(*World) string) error {
 	return nil
 }
 
-// writesSince counts the writes since a revision, except the deletion of expired tokens, such as one that could not be
-// deleted in an outage.
+// writesSince counts the writes since a revision, except the deletion of expired tokens, such as a token that could not
+// be deleted in an outage.
 func writesSince(server *apiserver.Server, revision int64) (n int) {
 	for _, c := range server.Changes(revision) {
 		if c.Actor != controllermanager.TokenCleaner {
@@ -125,8 +125,8 @@ func writesSince(server *apiserver.Server, revision int64) (n int) {
 }
 
 // settling returns how long the last statuses may take to be written. It is longer if a process waits to retry what
-// failed. It is also longer if a clock was set back, because a wait in a process's memory lasts longer then. With Go's
-// monotonic clock, which the world does not have, it would not.
+// failed. It is also longer if a clock was set back, because a wait in a process's memory lasts longer then. Go's
+// monotonic clock would prevent this, but the world does not have such a clock.
 func (w *World) settling() time.Duration {
 	settle := finalWriteTime
 	if w.safety.optionalReconcilers.has(Orphans) {

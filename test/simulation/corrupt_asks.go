@@ -14,8 +14,8 @@ type meaning struct {
 	hows []How
 	// containing is a text that the new value must contain.
 	containing string
-	// lose allows the replacement or removal of instances. leak allows an instance without a machine. differ allows
-	// another end than that of the undisturbed run.
+	// lose allows the replacement or removal of instances. leak allows an instance without a machine. differ allows a run
+	// to end in another state than the undisturbed run.
 	lose, leak, differ bool
 	// deleted limits the entry to objects that are being deleted.
 	deleted bool

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// corrupted is the corruption of a run and its effects. It is nil in a run without one.
+// corrupted is the corruption of a run and its effects. It is nil in a run without a corruption.
 type corrupted struct {
 	Corruption
 	before, after any

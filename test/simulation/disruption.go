@@ -20,8 +20,8 @@ import (
 // Disruptions are scenarios in which machines are replaced or changed, without a scale-down, under disruption budgets.
 const Disruptions Group = "disruption"
 
-// oldAge is the age of old machines that must expire. expireAfter is the age at which they expire at the latest. Their
-// replacements stay younger than that in a run.
+// oldAge is the age of old machines that must expire. expireAfter is the age at which they expire at the latest. In a
+// run, their replacements do not reach that age.
 const (
 	oldAge      = 25 * time.Hour
 	expireAfter = 24 * time.Hour

@@ -154,7 +154,7 @@ func (e *election) possible() (out []choice) {
 	return out
 }
 
-// process returns the running process that has no successor yet, nil if none runs.
+// process returns the running process that has no successor yet, or nil if none runs.
 func (e *election) process() *Process {
 	for _, p := range e.world.processes {
 		if p.name == e.name && !p.former && !p.dead {

@@ -171,7 +171,7 @@ func conditions(all []metav1.Condition) []string {
 
 func (e End) clone() End { return maps.Clone(e) }
 
-// difference returns how an end differs from the expected one, "" if it does not.
+// difference returns how an end differs from the expected one, or "" if it does not.
 func (e End) difference(from End) string {
 	var out []string
 	for _, line := range slices.Sorted(maps.Keys(from)) {

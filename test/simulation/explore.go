@@ -6,8 +6,8 @@ import (
 )
 
 // Explore records the undisturbed run of a seed and runs random plans based on it: each time a single fault, and a pair
-// that begins with the same fault. It calls check with each result, first that of the undisturbed run, until check
-// returns false.
+// that begins with the same fault. It calls check with each result until check returns false. The first result is the
+// result of the undisturbed run.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {

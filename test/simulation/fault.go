@@ -100,7 +100,7 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
-	// A creation or a read cannot meet an unexpected version, nor can a deletion without a version.
+	// Creations, reads and deletions without a version cannot meet an unexpected version.
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
@@ -194,7 +194,7 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// errorOf returns the error of an effect that does not happen, nil if it happens.
+// errorOf returns the error of an effect that does not happen, or nil if it happens.
 func (p *Process) errorOf(f Fault, e Effect) error {
 	if err := p.world.webhookRefuses(e); err != nil {
 		return err

@@ -129,7 +129,7 @@ func skew(process string, ahead time.Duration) Action {
 }
 
 // differingClocks is silences plus a process whose clock differs by more than any node may be silent, ahead or behind.
-// It differs from the beginning, or after a node has become silent.
+// The clock differs from the beginning, or starts to differ after a node has become silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)

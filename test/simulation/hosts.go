@@ -101,7 +101,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tokenGood reports whether the instance can join: with its bootstrap token, or without one if it was given none.
+// tokenGood reports whether the instance can join: with its bootstrap token, or without a token if it was given none.
 func (w *World) tokenGood(in *instance) bool {
 	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
 	if !given {

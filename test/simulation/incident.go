@@ -84,7 +84,7 @@ func trouble(name string, change func(*troubles)) Action {
 	}}
 }
 
-// under adds semantics to those of the cloud.
+// under adds semantics to the semantics that the cloud already has.
 func under(all ...Semantics) Action {
 	name := fmt.Sprintf("the cloud gets the semantics %v", all)
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {

@@ -20,14 +20,14 @@ type outside struct {
 	statements []statement
 	// relabels reports whether a policy engine changes the labels of each machine.
 	relabels bool
-	// webhookUntil is until when an unavailable webhook blocks all writes of a Machine's specification or metadata.
-	// refused counts the writes of processes that it blocked.
+	// webhookUntil is the time until which an unavailable webhook blocks all writes of a Machine's specification or
+	// metadata. refused counts the writes of processes that the webhook blocked.
 	webhookUntil time.Time
 	refused      int
 }
 
-// statement is a requirement of a run in addition to the rules of all runs. wrong returns what is wrong, "" if nothing
-// is.
+// statement is a requirement of a run in addition to the rules of all runs. wrong returns what is wrong, or "" if
+// nothing is.
 type statement struct {
 	about string
 	wrong func(*World) string

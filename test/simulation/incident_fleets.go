@@ -82,9 +82,9 @@ func removeWithoutFinalizers(i int) Action {
 // surgeOfSilence is how many machines a rollout to an image that never joins may have in addition to the old ones.
 const surgeOfSilence = 3
 
-// mayGoOnFailing checks how many instances are created with an image that never joins. Allowed are those of the surge,
-// one at a time in place of one whose time to join has passed, and one each that a former leader was creating and was
-// replacing.
+// mayGoOnFailing checks how many instances are created with an image that never joins. Allowed are the instances of the
+// surge, and one at a time that replaces an instance whose time to join has passed. A former leader may add one
+// instance that it was creating, and one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {

@@ -28,7 +28,7 @@ type legacy struct {
 	system source.System
 	// role is true if the system's instances have a tag by which it collects instances without a machine.
 	role bool
-	// lost is when the controller lost its Lease, zero while it holds the Lease.
+	// lost is when the controller lost its Lease, or zero while it holds the Lease.
 	lost time.Time
 	// retry is when the controller continues after a rejection. stopping is when its pod began to stop.
 	retry, stopping time.Time

@@ -18,7 +18,8 @@ import (
 
 // link is the connection from the processes to the API server of a cluster.
 type link struct {
-	// cut is since when the connection is down, zero if it is up. forAll is true if the API server itself is
+	// cut is the time at which the connection broke, or zero if the connection is up. forAll is true if the API server
+	// itself is
 	// unreachable, so that the outage affects all clients.
 	cut    time.Time
 	forAll bool

@@ -132,7 +132,7 @@ func (w *World) migration() *v1beta1.Migration {
 	return nil
 }
 
-// phase returns the phase of the migration, empty without one.
+// phase returns the phase of the migration, or "" if there is no migration.
 func (w *World) phase() v1beta1.MigrationPhase {
 	if m := w.migration(); m != nil {
 		return m.Status.Phase

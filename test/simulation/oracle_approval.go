@@ -31,7 +31,8 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	}
 }
 
-// endOf returns when a machine was marked for deletion or removed, zero if it was not.
+// endOf returns the time at which a machine was marked for deletion or removed, or zero if the machine still exists
+// without a mark.
 func (o *oracle) endOf(machine uid) time.Time {
 	versions := o.history[machine]
 	if len(versions) == 0 {

@@ -200,8 +200,8 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine that the current pass may be based on: the one that its process had
-// seen, and later ones. nil stands for a machine that does not exist.
+// believed returns the versions of a machine that the current pass may be based on: the version that the process of
+// this pass had seen, and later versions. nil stands for a machine that does not exist.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {

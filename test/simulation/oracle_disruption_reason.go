@@ -13,11 +13,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The reason for a deletion by the manager is not recorded. It follows from the number of machines, from the allowed
-// number, as far as the manager could know both, and from the requests of users.
+// The reason for a deletion by the manager is not recorded. It follows from the number of machines and the allowed
+// number, as far as the manager could know them, and from the requests of users.
 
 // reasonsToDelete returns the possible reasons why the manager deleted a machine, all of which must ask budgets. It
-// returns none if a reason without a budget is possible: a scale-down, or the loss of the instance.
+// returns no reasons if a reason that asks no budget is possible: a scale-down, or the loss of the instance.
 func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.DisruptionReason) {
 	id := metav1.GetControllerOfNoCopy(m).UID
 	set := o.sets[id]

@@ -31,7 +31,7 @@ func (o *oracle) drains(c apiserver.Change) {
 	}
 }
 
-// machineOn returns the machine of a Node, nil without one.
+// machineOn returns the machine of a Node, or nil if the Node has no machine.
 func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
 	if node != nil && ofDistribution(node) {
 		if in := o.world.hostOf(node); in != nil {
@@ -53,7 +53,8 @@ func stays(p *corev1.Pod) bool {
 	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
 }
 
-// wasToBeDrained reports whether a machine that has no reason to be drained now had one when the request was sent.
+// wasToBeDrained reports whether a machine had a reason to be drained when the request was sent, although it has none
+// now.
 func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	f := o.world.top()
 	if f == nil || m == nil || !m.DeletionTimestamp.IsZero() || updating(m) {
@@ -125,7 +126,8 @@ func updating(m *v1beta1.Machine) bool {
 	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
 }
 
-// drainBegan returns since when a machine is drained: the recorded time or, before that, the time of the deletion.
+// drainBegan returns the time at which the drain of a machine began: the recorded time or, if none is recorded yet, the
+// time of the deletion.
 func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	versions := o.history[m.UID]
 	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
@@ -139,7 +141,7 @@ func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	return m.DeletionTimestamp.Time, true
 }
 
-// whenDeleted returns the machine as it was when its deletion was requested, nil if it was not.
+// whenDeleted returns the machine as it was when its deletion was requested, or nil if no deletion was requested.
 func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, v := range o.history[m.UID] {
 		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
@@ -223,7 +225,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 }
 
-// attachedTo returns one of the volumes that are attached to a node, "" without one.
+// attachedTo returns one of the volumes that are attached to a node, or "" if no volume is.
 func (o *oracle) attachedTo(node *corev1.Node) string {
 	found := o.world.attachments(func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name })
 	if len(found) == 0 {

@@ -200,7 +200,7 @@ func (l *legacy) ours() (left []string) {
 	return left
 }
 
-// missing returns what differs from the expected final state, "" if nothing does.
+// missing returns what differs from the expected final state, or "" if nothing does.
 func (l *legacy) missing() string {
 	var missing []string
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }

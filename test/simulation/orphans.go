@@ -26,7 +26,7 @@ type trail struct {
 	listed *frame
 	// read is the instance as each current pass read it.
 	read map[*frame]provider.Instance
-	// others is when the instance was given to another installation, zero if it was not.
+	// others is the time at which the instance was given to another installation, or zero if this has not happened.
 	others time.Time
 }
 

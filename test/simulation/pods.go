@@ -215,7 +215,7 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	return all
 }
 
-// kubeletOn returns the instance whose kubelet manages the pods of a node, nil if none does.
+// kubeletOn returns the instance whose kubelet manages the pods of a node, or nil if none does.
 func (w *World) kubeletOn(name string) *instance {
 	node := w.node(name)
 	if node == nil {

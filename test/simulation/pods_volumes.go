@@ -67,8 +67,8 @@ func (w *World) storage() (out []choice) {
 	return out
 }
 
-// drives returns what the storage driver does with an attachment: it attaches, or it detaches one that is being
-// deleted. nil stands for nothing.
+// drives returns what the storage driver does with an attachment: it attaches the volume, or it detaches the volume if
+// the attachment is being deleted. nil stands for nothing.
 func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 	c, changed := w.target.Client(storageDriver), va.DeepCopy()
 	switch {

@@ -113,7 +113,7 @@ func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	return false
 }
 
-// preservedUntil returns when the last preservation ends, zero if no machine is preserved. A machine may fail long
+// preservedUntil returns when the last preservation ends, or zero if no machine is preserved. A machine may fail long
 // after the last disturbance, because the cloud may refuse for a while to report that an instance is gone.
 func (w *World) preservedUntil() (at time.Time) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {

@@ -49,7 +49,7 @@ type Process struct {
 	// time.
 	former, suspended bool
 	deposedAt, until  time.Time
-	// elector holds the Lease during an election; nil without one.
+	// elector holds the Lease during an election. It is nil if there is no election.
 	elector *elector
 	// denials are the requests that the process may not send for a while. rewind is how many changes the first lists of
 	// the next life lack.

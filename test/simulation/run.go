@@ -91,7 +91,7 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 }
 
 // Undisturbed runs the scenario with the choices of a seed and without faults. A run under semantics of the cloud is
-// compared with the one without. story, if given, gets each line of what happens.
+// compared with a run without these semantics. story, if given, gets each line of what happens.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {

@@ -38,8 +38,8 @@ type safetyState struct {
 	// frozen is when each set was frozen and thawed.
 	frozen map[uid][]freezeChange
 
-	// nodes is the health of each Node. meltdownSince is since when most of them are unhealthy, meltdownEnded when a
-	// meltdown last ended.
+	// nodes is the health of each Node. meltdownSince is the time at which most Nodes became unhealthy, and meltdownEnded
+	// the time at which a meltdown last ended.
 	nodes         map[uid]nodeHealth
 	meltdownSince time.Time
 	meltdownEnded time.Time

@@ -15,15 +15,15 @@ type Scenario struct {
 	Name string
 	// Group is the subject of the scenario.
 	Group Group
-	// Base is the deployment that exists at the beginning; nil for none.
+	// Base is the deployment that exists at the beginning, or nil if there is none.
 	Base *v1beta1.MachineDeployment
-	// Begin contains further actions before the run; nil for none. Age is the age of the fleet in addition to its
+	// Begin contains further actions before the run. It may be nil. Age is the age of the fleet in addition to its
 	// creation time.
 	Begin []Action
 	Age   time.Duration
-	// Old is a system whose fleet is migrated; nil for none.
+	// Old is a system whose fleet is migrated, or nil if there is none.
 	Old *OldSystem
-	// Apps are the workloads on its nodes; none if they do not matter.
+	// Apps are the workloads on the nodes. It is empty if workloads do not matter for the scenario.
 	Apps []app
 	// Controllers are the optional controllers that run.
 	Controllers Controllers

@@ -237,7 +237,8 @@ func (c *Cloud) goes(in *instance) {
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns a matching instance that was deleted within a time and is still shown; nil without one.
+// ghostOf returns a matching instance that was deleted less than the given time ago and is still shown. It returns nil
+// if there is no such instance.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(within)) && is(&g.instance) {
@@ -301,7 +302,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns how a read shows an existing instance; nil if the read does not find it.
+// shows returns how a read shows an existing instance, or nil if the read does not find it.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {

@@ -58,7 +58,7 @@ func (p *past) reappears(g *ghost, now time.Time) bool {
 	return p.has(ListsReturn) && !now.Before(g.gone.Add(returnsAfter)) && now.Before(g.gone.Add(returnsUntil))
 }
 
-// returnedOf returns the deleted instance that a lookup by tag finds again; nil without one.
+// returnedOf returns the deleted instance that a lookup by tag finds again, or nil if there is no such instance.
 func (c *Cloud) returnedOf(machine types.UID) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.reappears(g, c.now()) {

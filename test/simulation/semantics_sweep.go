@@ -152,7 +152,7 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 //
 // Refused calls may cause more instances in two cases. A rollout that would have removed a machine with a broken
 // instance is delayed, so the machine is replaced first. Or a user deletes the fleet at its first instance, and by
-// then each of its machines has one.
+// then each of its machines has an instance.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil

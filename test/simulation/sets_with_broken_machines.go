@@ -101,8 +101,8 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// mostInVain is how many machines may be refused an instance after the replicas were lowered to the quota: the
-// pending one, and one that replaced it while the change was on its way.
+// mostInVain is how many machines may be refused an instance after the replicas were lowered to the quota: the pending
+// machine, and a machine that replaced it before the change arrived.
 const mostInVain = 2
 
 // mayFillRequests checks that a withdrawn request for a machine is not repeated without end.

@@ -141,7 +141,7 @@ func (w *World) fleets() (fleets []*askedFleet, left int) {
 	return fleets, left
 }
 
-// fleetOf returns the fleet of an owner of machines, nil if it has none.
+// fleetOf returns the fleet of an owner of machines, or nil if it has none.
 func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	for _, f := range fleets {
 		if owner != nil && slices.ContainsFunc(f.sets, func(s *v1beta1.MachineSet) bool { return s.UID == owner.UID }) {

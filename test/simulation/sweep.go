@@ -33,7 +33,7 @@ type Failure struct {
 	// Undisturbed is true for a run without faults. Plan is empty then, as it is for a random run.
 	Undisturbed bool
 	Plan        Plan
-	// Corruption is the change of a field; nil without one.
+	// Corruption is the change of a field, or nil if no field is changed.
 	Corruption *Corruption
 	Err        error
 }

@@ -36,7 +36,7 @@ func createsNone(w *World) bool {
 	})
 }
 
-// stuck returns a machine whose class does not exist, nil without one.
+// stuck returns a machine whose class does not exist, or nil if there is no such machine.
 func stuck(w *World) *v1beta1.Machine {
 	machines := w.machines()
 	i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {

@@ -42,14 +42,15 @@ type World struct {
 	laziness map[string]int
 	// script contains the remaining actions of users, in order.
 	script []Action
-	// autoscaler is one of the outside actors; nil without one.
+	// autoscaler is one of the outside actors. It is nil if the world has no autoscaler.
 	autoscaler *autoscaler
 	safety     safetyState
-	// legacy is another system with a fleet; nil without one.
+	// legacy is another system with a fleet, or nil if there is no other system.
 	legacy *legacy
 	// outside is what goes wrong around the processes in the scenarios of incidents.
 	outside outside
-	// apps are the workloads on the nodes, volumes their attached volumes; nil if they have none.
+	// apps are the workloads on the nodes, and volumes their attached volumes. volumes is nil if the workloads have no
+	// volumes.
 	apps    []app
 	volumes *controllermanager.Volumes
 
@@ -87,9 +88,9 @@ type World struct {
 	story func(string)
 	// planned is true if a plan, and not chance, determines the faults.
 	planned bool
-	// corrupted is the field that was changed in this run; nil without one.
+	// corrupted is the field that was changed in this run, or nil if no field was changed.
 	corrupted *corrupted
-	// election is the election of the processes whose Lease was changed; nil without one.
+	// election is the election of the processes whose Lease was changed, or nil if no Lease was changed.
 	election *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
@@ -101,7 +102,7 @@ type World struct {
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After reports whether the action may start, in addition to Wait; nil is always.
+	// After reports whether the action may start after Wait has passed. If After is nil, the action may always start.
 	After func(w *World) bool
 	// Wait is the minimum time between the previous action and this one.
 	Wait time.Duration

@@ -62,7 +62,8 @@ type Keeper struct {
 	setFirst sync.Once
 	// trusted is set after the configuration was found to contain the authority of the certificate.
 	trusted atomic.Bool
-	// next is the next authority. bundledSince is when all bundles were first found to contain it.
+	// next is the next authority. bundledSince is the time at which all bundles were first found to contain this
+	// authority.
 	next         string
 	bundledSince time.Time
 }
@@ -167,7 +168,7 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 }
 
-// nextBundledSince returns since when the bundles contain the next authority. After a restart, this time starts again.
+// nextBundledSince returns the time at which this process first saw the next authority in all bundles.
 func (k *Keeper) nextBundledSince(o observed) time.Time {
 	next := string(o.data[nextCACert])
 	cert, err := parse([]byte(next))

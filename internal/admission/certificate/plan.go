@@ -41,7 +41,7 @@ func DefaultLifetimes() Lifetimes {
 type observed struct {
 	data    map[string][]byte // of the Secret
 	bundles [][]byte          // of the webhooks
-	// bundledSince is since when all bundles contain the next authority. It is zero if they do not.
+	// bundledSince is the time from which all bundles contain the next authority, or zero if a bundle lacks it.
 	bundledSince time.Time
 	now          time.Time
 }

@@ -61,9 +61,9 @@ type deletion struct {
 	decided time.Duration
 }
 
-// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. It does if
-// one of them stays, because the class then stays too. Otherwise it does not, because a Machine that waits for an
-// instance would hold the class forever.
+// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. The class
+// serves them if one of the Machines stays, because the class then stays too. Otherwise the class does not serve them,
+// because a Machine that waits for an instance would hold the class forever.
 func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) deletion {
 	waits := ""
 	if n := h.holding(); n > 0 {

@@ -56,8 +56,8 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	}
 }
 
-// The status reports that a class no longer serves before the last check of its Machines, so that a launch in between
-// either is found by the check or finds the status.
+// The status reports that a class no longer serves Machines before the Machines are checked for the last time. A launch
+// at that moment is found by the check, or itself finds the status.
 //
 // Rule: class-deletion-is-decided.
 func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {

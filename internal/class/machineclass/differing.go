@@ -65,7 +65,7 @@ func (a *account) count(m *v1beta1.Machine) {
 	}
 }
 
-// changed returns a message if machines are in another account. It is empty if none is.
+// changed returns a message if machines are in another account, and "" otherwise.
 func (a *account) changed(class *v1beta1.MachineClass) string {
 	if a.others == 0 || class.Spec.CredentialsRef == nil {
 		return ""

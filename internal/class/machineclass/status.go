@@ -97,7 +97,7 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 }
 
 // joinBlocked returns the reason and the message for what prevents machines from joining. Both are empty if there is no
-// finding. The reason is that of the first finding.
+// finding. The reason is the reason of the first finding.
 func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	var messages []string
 	for _, f := range findings {

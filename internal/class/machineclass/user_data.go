@@ -101,7 +101,7 @@ func (u *userData) warning() (reason, message string) {
 // mostSuspicious is the maximum number of placeholders that a message names.
 const mostSuspicious = 5
 
-// changed returns a message if machines were created from other user data. It is empty if none was.
+// changed returns a message if machines were created from other user data, and "" otherwise.
 func (u *userData) changed(class *v1beta1.MachineClass) string {
 	if u.others == 0 || class.Spec.UserDataRef == nil {
 		return ""
@@ -120,7 +120,7 @@ func countedOf(o client.Object) string {
 	return fmt.Sprintf("%q %q", in.UserDataHash, in.Account) + fmt.Sprint(deviationsOf(m), m.DeletionTimestamp.IsZero())
 }
 
-// changesCount reports whether a Machine may change what its class reports about its user data or account.
+// changesCount reports whether a change of a Machine may change what its class reports about user data or the account.
 func changesCount(class *v1beta1.MachineClass, o client.Object) bool {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

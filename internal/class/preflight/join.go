@@ -30,8 +30,8 @@ const (
 	mostSkew = time.Minute
 	// expiresSoon is how long before its expiry a certificate authority is reported.
 	expiresSoon = 30 * 24 * time.Hour
-	// oldestMinor is the oldest minor version of Kubernetes 1 that Machinist supports. newestMinor is the newest one that
-	// it was tested with.
+	// oldestMinor is the oldest minor version of Kubernetes 1 that Machinist supports. newestMinor is the newest minor
+	// version with which Machinist was tested.
 	oldestMinor, newestMinor = 30, 37
 )
 

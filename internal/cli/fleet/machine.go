@@ -14,7 +14,7 @@ import (
 type Machine struct {
 	Namespace string
 	Name      string
-	// Set and Deployment are the names of the owners, empty if there are none.
+	// Set and Deployment are the names of the owners, or empty if there are none.
 	Set        string
 	Deployment string
 	// State is the phase. Ready is the status of the condition Ready.
@@ -28,7 +28,7 @@ type Machine struct {
 	ProviderID string
 	Created    time.Time
 	// Reason is what the machine waits for, Explanation explains it in a sentence, Message is the message of the
-	// controller, and Since is since when the machine waits. They are empty if the machine waits for nothing.
+	// controller, and Since is the time at which the wait began. All four are empty if the machine waits for nothing.
 	Reason      string
 	Explanation string
 	Message     string

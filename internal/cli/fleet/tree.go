@@ -40,8 +40,8 @@ type Branch struct {
 	Ready   int    `json:"ready"`
 	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
-	// Reason is what a machine waits for, Explanation explains it in a sentence, and Since is since when it waits. They
-	// are empty if the machine waits for nothing.
+	// Reason is what a machine waits for, Explanation explains it in a sentence, and Since is the time at which the wait
+	// began. All three are empty if the machine waits for nothing.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`

@@ -81,7 +81,7 @@ type Process struct {
 	// Pods is the number of pods, and Ready the number of Ready pods. Both are 0 for a process outside of the cluster.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
-	// Leader is the pod or host that holds the Lease, empty if none of these replicas does.
+	// Leader is the pod or host that holds the Lease, or empty if none of these replicas holds it.
 	Leader string `json:"leader,omitempty"`
 }
 

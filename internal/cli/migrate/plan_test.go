@@ -97,7 +97,7 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	}
 }
 
-// The length of the status is limited, and that of the pages is not. The pages may also belong to another plan.
+// The length of the status is limited, and the length of the pages is not. The pages may also belong to another plan.
 func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {
 	m := fleet(nil)
 	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}

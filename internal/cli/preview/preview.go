@@ -21,7 +21,7 @@ import (
 
 // Fleet is a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before is the deployment before the change, nil if it does not exist.
+	// Before is the deployment before the change, or nil if it does not exist.
 	Before *v1beta1.MachineDeployment
 	// After is the deployment after the change.
 	After *v1beta1.MachineDeployment

@@ -161,7 +161,7 @@ func (o Observed) noTarget() bool {
 	return c != nil && c.Reason == v1beta1.ReasonNoTargetCluster
 }
 
-// readySince returns since when the Node is Ready, or zero if it is not Ready.
+// readySince returns the time at which the Node became Ready, or zero if the Node is not Ready.
 func readySince(node *corev1.Node) time.Time {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {

@@ -19,7 +19,7 @@ import (
 type Observed struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
-	// Node is the Node of the machine, nil if it has none or if it was not read.
+	// Node is the Node of the machine, or nil if it has none or if it was not read.
 	Node *corev1.Node
 	// Deployment owns the machine, and Newest is its set of the newest revision. Both are nil unless a set of another
 	// revision owns the machine, so that the machine will be replaced.

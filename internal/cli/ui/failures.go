@@ -62,8 +62,9 @@ func failuresPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s; machines that are broken now: %d", wording.Count(len(rows), "failure"), broken)}, nil
 }
 
-// failures returns the failures in the status of deployments, and those of machines that are broken now and not in
-// such a status. The latter have no deployment, or so many machines failed that theirs is not among the last.
+// failures returns the failures in the status of deployments, and the failures of machines that are broken now but not
+// in the status of a deployment. Such a machine has no deployment, or its deployment has had so many failures that the
+// status no longer shows all of them.
 func failures(s *Snapshot) []why.Failure {
 	all := append([]why.Failure(nil), s.Status.RecentFailures...)
 	known := map[types.NamespacedName]bool{}

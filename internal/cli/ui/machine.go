@@ -36,7 +36,7 @@ type machineBody struct {
 	Earlier int
 	// NoEvents is a sentence about the reason if events could not be read.
 	NoEvents string
-	// Drain and Volumes are the conditions Drained and VolumesDetached, nil if the machine does not have them.
+	// Drain and Volumes are the conditions Drained and VolumesDetached, or nil if the machine does not have them.
 	Drain, Volumes *metav1.Condition
 	Addresses      []address
 }

@@ -12,7 +12,7 @@ import (
 const (
 	// treesPerPage is the number of deployments on a page.
 	treesPerPage = 20
-	// leavesPerPage is the maximum number of machines on a page. The first deployments show theirs.
+	// leavesPerPage is the maximum number of machines on a page. The machines of the first deployments are shown.
 	leavesPerPage = 240
 	// leavesOfSet is the maximum number of machines that are shown for a set.
 	leavesOfSet = 60

@@ -25,7 +25,8 @@ type Snapshot struct {
 	Machines []fleet.Machine
 	// Zones are the zones of machines, sorted. An empty string stands for machines without a zone.
 	Zones []string
-	// LostSince is since when the cluster does not answer, or zero while it answers. LostWhy is the reason.
+	// LostSince is the time at which the cluster stopped answering, or zero while the cluster answers. LostWhy is the
+	// reason.
 	LostSince time.Time
 	LostWhy   string
 

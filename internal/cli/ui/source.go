@@ -21,7 +21,8 @@ type Source interface {
 	Facts(ctx context.Context) (fleet.Facts, error)
 	// Changed receives a value after the facts have changed.
 	Changed() <-chan struct{}
-	// Lost returns since when the cluster does not answer, and why. The time is zero while the cluster answers.
+	// Lost returns the time at which the cluster stopped answering, and the reason. The time is zero while the cluster
+	// answers.
 	Lost() (since time.Time, why string)
 	// WhyMachine and WhyDeployment return what an object waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View
@@ -41,6 +42,6 @@ type Source interface {
 type Scope struct {
 	// Namespace is the namespace that is read. It is empty for all namespaces.
 	Namespace string
-	// Context is the context of the kubeconfig, empty if there is none. Server is the address of the API server.
+	// Context is the context of the kubeconfig, or empty if there is none. Server is the address of the API server.
 	Context, Server string
 }

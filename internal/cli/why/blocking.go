@@ -119,7 +119,8 @@ type Group struct {
 	Explanation string `json:"explanation"`
 	// Message is the message of the machine that waits longest.
 	Message string `json:"message,omitempty"`
-	// Count is the number of machines. Oldest is since when the first of them waits, nil if that is not known.
+	// Count is the number of machines. Oldest is the time at which the longest wait began, or nil if that time is not
+	// known.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Machines are the names of the machines as Groups was told to write them, those that wait longest first.

@@ -15,16 +15,19 @@ type Facts struct {
 	// Set owns the machine, and Deployment owns the set. They are nil if there are none.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the class that the machine names, nil if it names none. ClassMissing is true if the class does not exist.
+	// Class is the class that the machine names, or nil if it names none. ClassMissing is true if the class does not
+	// exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
 	// Sets are the sets of the machine's namespace, if no set owns the machine.
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked are the machines of the namespace that no health check selects, if none selects this machine.
+	// Unchecked are the machines of the namespace that no health check selects. It is empty if a health check selects this
+	// machine.
 	Unchecked []v1beta1.Machine
-	// Denied is what prevents the replacement of a machine that must be replaced, nil if nothing does.
+	// Denied is what prevents the replacement of a machine that must be replaced, or nil if nothing prevents the
+	// replacement.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
@@ -57,8 +60,8 @@ type ClassFacts struct {
 type Finding struct {
 	// About is the object that the finding is about, as TYPE/NAME.
 	About string `json:"about"`
-	// Condition is the condition that reports the finding, empty if none does. Reason is its reason, or one of the reasons
-	// in this package.
+	// Condition is the condition that reports the finding, or empty if no condition reports it. Reason is its reason, or
+	// one of the reasons in this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	// What is the finding in a sentence.

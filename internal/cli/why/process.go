@@ -61,8 +61,8 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 	return "", ""
 }
 
-// notRunning returns the finding that a process is not running, or that its Lease was not found. In the latter case,
-// consequence is the part of the finding that describes what happens if the process is not running.
+// notRunning returns the finding that a process is not running, or that its Lease was not found. If the Lease was not
+// found, consequence is the part of the finding that describes what happens if the process is not running.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:

@@ -151,7 +151,8 @@ func taints(all []corev1.Taint) string {
 	return strings.Join(texts, ",")
 }
 
-// Problem is why an autoscaler cannot scale a node group up from zero machines. An empty reason means that it can.
+// Problem is why an autoscaler cannot scale a node group up from zero machines. The reason is empty if an autoscaler
+// can do that.
 type Problem struct{ Reason, Message string }
 
 // scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does, whatever their owner is. It

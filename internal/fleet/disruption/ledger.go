@@ -65,7 +65,7 @@ type namespaceState struct {
 }
 
 // namespaceTimeout is how long the state of a namespace is kept after its last use. The namespace may have been
-// deleted. If not, its next grant counts a live list.
+// deleted. If it still exists, its next grant counts the machines in a live list.
 const namespaceTimeout = time.Hour
 
 // Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
@@ -169,7 +169,7 @@ func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidat
 	r.waiting[asker] = &waiting{now, candidates[:len(denied)], candidates[len(denied):]}
 }
 
-// withWaitTimes returns the candidates with the times since when they have been waiting.
+// withWaitTimes returns the candidates with the times at which their waits began.
 func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate {
 	candidates = slices.Clone(candidates)
 	before := l.namespaceState(asker.Namespace).waiting[asker]

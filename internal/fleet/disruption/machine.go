@@ -60,8 +60,8 @@ func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	return v1beta1.DisruptionReplace
 }
 
-// ExemptUntil returns until when the machine must not be disrupted, or the zero time if there is no end. It returns
-// false for a machine that is not exempt.
+// ExemptUntil returns the time until which the machine must not be disrupted, or the zero time if the exemption has no
+// end. It returns false for a machine that is not exempt.
 func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt bool) {
 	value, set := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	if !set {
@@ -83,7 +83,7 @@ func exemptionText(m *v1beta1.Machine, until time.Time) string {
 		until.UTC().Format(time.RFC3339))
 }
 
-// brokenSince returns since when a machine that must be replaced is broken, according to its conditions.
+// brokenSince returns the time at which a machine that must be replaced broke, according to its conditions.
 func brokenSince(m *v1beta1.Machine) time.Time {
 	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
 		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {

@@ -17,19 +17,20 @@ import (
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is since when the candidate waits for room. It is zero if it does not wait.
+	// asked is the time at which the candidate began to wait for room, or zero if the candidate does not wait.
 	asked time.Time
 }
 
 // Denial is a candidate that must not be disrupted now.
 type Denial struct {
 	Candidate
-	// Budget is the name of the budget that has no room, "" if the machine itself is exempt.
+	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
 	// Closed is true if the end of other disruptions does not help: the budget allows none at all, or the machine is
 	// exempt.
 	Closed bool
-	// Until is when a window or an exemption may change the denial. It is zero if neither does.
+	// Until is the time at which a window or an exemption may change the denial. It is zero if no window and no exemption
+	// does.
 	Until time.Time
 	// Why explains the denial, with current numbers and without a full stop.
 	Why string
@@ -112,7 +113,7 @@ func (v *View) count(u *usage) {
 }
 
 // Ask divides the room in the budgets. It returns which of the candidates may be disrupted now, and which may not.
-// others are candidates of other controllers. Ask reserves room for those of them that precede a candidate.
+// others are candidates of other controllers. Ask reserves room for each of the others that precedes a candidate.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -176,8 +177,8 @@ func compareWithin(a, b Candidate) int {
 	return 0 // Candidates keep the order in which their controller passed them.
 }
 
-// takeRoom takes the room that a candidate needs in every budget, or returns a denial. A machine on which no pods run
-// needs no room, and neither does one that is disrupted already and not exempt.
+// takeRoom takes the room that a candidate needs in every budget, or returns a denial. Two kinds of machines need no
+// room: a machine on which no pods run, and a machine that is disrupted already and not exempt.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
@@ -211,10 +212,11 @@ func (v *View) takeRoom(c Candidate) *Denial {
 type Use struct {
 	// Budget is the name of the budget.
 	Budget string
-	// Selected is how many machines the budget selects, Disrupted how many of them are disrupted, and Allowed how many may
-	// be.
+	// Selected is how many machines the budget selects, Disrupted is how many of these are disrupted, and Allowed is how
+	// many of them may be disrupted.
 	Selected, Disrupted, Allowed int
-	// Until is when a window changes whether the budget is in force. It is zero if none does.
+	// Until is the time at which a window puts the budget in force or ends its force. It is zero if there is no such
+	// window.
 	Until time.Time
 }
 

@@ -51,7 +51,8 @@ type Options struct {
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped returns why this process must neither add nor replace machines now, as the reason and message of the
-	// condition Frozen. An empty reason means that it may. If the field is nil, it always may.
+	// condition Frozen. An empty reason means that the process may add and replace machines. If the field is nil, the
+	// process always may.
 	Stopped func() (reason, message string)
 	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. It may send a
 	// request, but must not block for long. It is nil if there is no target cluster.

@@ -170,7 +170,8 @@ func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDepl
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
-// readySince returns since when the machine is Ready and up to date, or false if it is not.
+// readySince returns the time at which the machine became Ready. It returns false if the machine is not Ready or not up
+// to date.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -188,9 +189,9 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch returns the failure of a machine that failed before it was a Ready Node, or whose replacement a health
-// check requested before it was one. The latter machine is soon deleted, and is never in the phase Failed. ok is false
-// for any other machine.
+// failedToLaunch returns the failure of a machine that failed before its Node was Ready, or whose replacement a health
+// check requested before its Node was Ready. A machine whose replacement was requested is soon deleted, and is never in
+// the phase Failed. ok is false for any other machine.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {

@@ -30,7 +30,7 @@ type taintDecision int
 const (
 	// leaveAsIs means that nothing changes for now.
 	leaveAsIs taintDecision = iota
-	// tainted means that pods prefer other Nodes, and that cluster-autoscaler does not remove this one.
+	// tainted means that pods prefer other Nodes, and that cluster-autoscaler does not remove the tainted Node.
 	tainted
 	// untainted means that everything that the NodeTainter added is removed.
 	untainted

@@ -146,8 +146,8 @@ func (d *draft) shrinkOldToLive() {
 	}
 }
 
-// growCurrentBesideOld grows the set of the wanted revision by the machines that are missing in addition to those of
-// old sets. It returns the replicas of the old sets.
+// growCurrentBesideOld grows the set of the wanted revision by the missing machines, and keeps the machines of the old
+// sets. It returns the replicas of the old sets.
 func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	for i, set := range d.Sets {
 		if d.old(i) {
@@ -252,8 +252,8 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return all, min(idle, all)
 }
 
-// source returns the index of the old set that hands machines over: one that has idle machines, or else the present
-// source, or else the oldest. It returns -1 if there is none.
+// source returns the index of the old set that hands machines over: a set with idle machines or, if there is none, the
+// present source or, if there is none, the oldest set. It returns -1 if there is none.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {

@@ -138,8 +138,8 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// RevisionSet returns a set of the deployment, without replicas, for a revision. The fields that cause a rollout are
-// those of instance. All other fields are those of the deployment's template.
+// RevisionSet returns a set of the deployment, without replicas, for a revision. The fields that cause a rollout come
+// from instance. All other fields come from the deployment's template.
 func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()

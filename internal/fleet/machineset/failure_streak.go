@@ -50,8 +50,9 @@ func (r *failureStreak) replicaFailure() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe ends the streak if the template has changed, replicas are 0, or a machine has joined that is as young as
-// those of the streak. A process that observes the set for the first time restores the streak from the set's condition.
+// observe ends the streak if the template has changed, replicas are 0, or a machine that is as young as the machines of
+// the streak has joined. A process that observes the set for the first time restores the streak from the set's
+// condition.
 func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -115,8 +116,8 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 }
 
 // replaceAnyway returns the candidates that are replaced although the set has stopped: those with the annotation
-// machinist.dev/remediate, and one of the others after failingRetry. wait is the time until the latter, or zero if it
-// has passed or if there are no others.
+// machinist.dev/remediate, and one of the other candidates after failingRetry. wait is the time until that candidate is
+// replaced, or zero if this time has passed or there are no other candidates.
 func (r *failureStreak) replaceAnyway(candidates []*v1beta1.Machine, now time.Time) (some []*v1beta1.Machine,
 	wait time.Duration) {
 	var others []*v1beta1.Machine

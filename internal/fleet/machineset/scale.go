@@ -77,7 +77,8 @@ type State struct {
 	NextLost         time.Time
 	// CreationFailure is why the set creates no machines before NextCreation.
 	CreationFailure Reason
-	// Stopped is why this process must not create or remediate machines now. Its reason is empty if it may.
+	// Stopped is why this process must not create or remediate machines now. Its reason is empty if the process may do
+	// both.
 	Stopped Reason
 	Now     time.Time
 }
@@ -343,7 +344,8 @@ func (p *Plan) requeueFrozen(s State) {
 	}
 }
 
-// frozen returns why the set must not create machines for safety. The reason is empty if it may.
+// frozen returns the reason of the freeze or of Stopped that forbids the set to create machines. The reason is empty if
+// the set may create machines.
 func (s State) frozen() Reason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
@@ -362,7 +364,8 @@ func (s State) unknownSchema() Reason {
 	return Reason{}
 }
 
-// rejectedConfiguration returns why no machine may be created from the template. The reason is empty if one may.
+// rejectedConfiguration returns why no machine may be created from the template. The reason is empty if machines may be
+// created.
 func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown

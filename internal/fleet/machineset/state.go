@@ -14,8 +14,8 @@ import (
 // sharedState is the memory of a Reconciler. If it is lost, the Reconciler needs more reads and time, but the number of
 // machines stays exact.
 type sharedState struct {
-	// remediating is a lock for each deployment, and for each set without one. It is held from the count of remediations
-	// in flight to the deletions that add to this count, because several sets may share a budget.
+	// remediating is a lock for each deployment, and for each set without a deployment. It is held from the count of
+	// remediations in flight to the deletions that add to this count, because several sets may share a budget.
 	remediating keylock.Locks
 	// shrinking is a lock for each deployment. If several of its sets have available machines, it is held from the count
 	// of available machines to the deletions that depend on this count.
@@ -53,7 +53,7 @@ type setState struct {
 	// the backoff after some of them vanished as well.
 	lostReplacements Replacements
 	lost             backoff
-	// recoveries are those of the set's machines as they were last observed.
+	// recoveries are the recoveries of the set's machines when they were last observed.
 	recoveries recoveries
 	// steady are the machines that the set only counts.
 	steady steadyMachines

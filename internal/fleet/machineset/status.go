@@ -216,7 +216,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 }
 
 // brokenSince returns when the machine stopped being Ready, or else the time of its last operation. It returns nil if
-// neither is known.
+// both times are unknown.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

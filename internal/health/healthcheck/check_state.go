@@ -21,7 +21,8 @@ type checkState struct {
 	machines int
 	// began is when the first pass began.
 	began time.Time
-	// inMeltdown are the domains in a meltdown. recovered is when domains recovered from one.
+	// inMeltdown contains the domains in a meltdown. recovered contains the times at which domains recovered from a
+	// meltdown.
 	inMeltdown map[string]bool
 	recovered  map[string]time.Time
 	// statusWritten is when the status of each check was last written.

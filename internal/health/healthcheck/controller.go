@@ -38,8 +38,8 @@ type Options struct {
 	// Stopped returns why nothing may be remediated now, as the reason and the message of a condition. The reason is empty
 	// if remediation is allowed. By default it is always allowed.
 	Stopped func() (reason, message string)
-	// StableSince returns since when this process leads and reaches both clusters, or false if that is not the case now.
-	// The default is the time of the first pass.
+	// StableSince returns the time from which this process has led and reached both clusters. It returns false if the
+	// process does not lead now, or does not reach a cluster. The default is the time of the first pass.
 	StableSince func() (time.Time, bool)
 	// OutageEnded returns when the last outage that this process has seen ended. It is zero if there was none. Without
 	// this function, no timeout counts from before StableSince.
@@ -57,7 +57,7 @@ type Options struct {
 type Nodes struct {
 	// Cached reads Nodes from a cache. Live reads them at the cluster's API server.
 	Cached, Live client.Reader
-	// Synced reports whether the cache is filled. By default it is.
+	// Synced reports whether the cache is filled. If Synced is nil, the cache counts as filled.
 	Synced func() bool
 }
 

@@ -21,7 +21,8 @@ const minMeltdownMachines = 3
 // everywhere is the failure domain of all machines.
 const everywhere = ""
 
-// Share counts the machines of a failure domain that run as nodes, and those of them that are not well.
+// Share counts the machines of a failure domain that run as nodes. Unwell counts the machines among these that are not
+// well.
 type Share struct{ Machines, Unwell int }
 
 // Meltdown has the failure domains in which so many nodes are not well that the cause is not the machines, but a
@@ -139,7 +140,7 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 
 // Clocks are the moments from which timeouts count, for all failure domains.
 type Clocks struct {
-	// Stable is since when this process leads and reaches both clusters.
+	// Stable is the time from which this process has led and reached both clusters.
 	Stable time.Time
 	// OutageEnded is when the last outage that this process has seen ended. If it is unknown whether there was one, it
 	// equals Stable.
@@ -153,11 +154,11 @@ type Clocks struct {
 
 // Clock has the moments from which the timeouts of one machine count.
 type Clock struct {
-	// Since is from when on problems that this process has observed count.
+	// Since is the earliest time from which a problem that this process has observed counts.
 	Since time.Time
 	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout counts from before it.
 	Earliest time.Time
-	// LeaderSince is since when this process leads.
+	// LeaderSince is the time at which this process became the leader.
 	LeaderSince time.Time
 	// Observed are the times at which this process observed problems. If it is nil, the transition times of conditions are
 	// used.

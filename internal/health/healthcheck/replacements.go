@@ -20,7 +20,7 @@ const (
 	// retriesResetAfter is how long a replacement must have worked for the count of retries to start again.
 	retriesResetAfter = time.Hour
 	// replacementWindow is how long after the deletion of a machine a new machine counts as its replacement. The set
-	// creates the replacement at once, or waits for another reason.
+	// usually creates the replacement at once.
 	replacementWindow = 10 * time.Minute
 )
 

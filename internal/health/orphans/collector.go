@@ -36,8 +36,8 @@ const stabilityPollInterval = 10 * time.Second
 type Reach interface {
 	// Stopped returns why nothing may be removed now. The reason is empty if removal is allowed.
 	Stopped() (reason, message string)
-	// StableSince returns since when this process leads and all clusters answer. It returns false if that is not the case
-	// now.
+	// StableSince returns the time from which this process has led and all clusters have answered. It returns false if the
+	// process does not lead now, or a cluster does not answer.
 	StableSince() (since time.Time, stable bool)
 }
 
@@ -100,7 +100,7 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	}
 	c.state.began = now
 	before := c.state.observations
-	// If the pass is interrupted, the next one must not rely on what this one saw.
+	// If the pass is interrupted, the next pass must not rely on what this pass saw.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances

@@ -37,8 +37,8 @@ func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bo
 	return all
 }
 
-// subject returns the decision to make about the parts together. Their age is that of the youngest part. If the cloud
-// does not report the age of a part, their age counts from their first observation.
+// subject returns the decision to make about the parts together. The age of the youngest part counts as the age of all
+// parts. If the cloud does not report the age of a part, their age counts from their first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time

@@ -36,14 +36,15 @@ type State struct {
 	Now time.Time
 	// Listed is when the last list was read. The first observation of an orphan counts from then. The default is Now.
 	Listed time.Time
-	// Stable is since when this process leads and both clusters answer. It is zero if that is not the case now.
+	// Stable is the time from which this process has led and both clusters have answered. It is zero if the process does
+	// not lead now, or a cluster does not answer.
 	Stable time.Time
 	// Instances are the instances in complete lists, each once.
 	Instances []provider.Instance
 	// Leftovers are the parts in the same lists that belong to no instance.
 	Leftovers []Leftovers
 	// Recorded are the provider IDs that the Machines in the cache had before the instances were listed, by the UID of the
-	// Machine. The ID is empty for a Machine without one.
+	// Machine. The ID is empty if the Machine has no provider ID.
 	Recorded map[types.UID]string
 	// Live are the UIDs in a consistent, unfiltered list of Machines that the API server returned after the instances were
 	// listed. It is nil if there is no such list.
@@ -120,9 +121,9 @@ const (
 	// NodeReady means that the Node of the instance is Ready. It is not removed until an administrator confirms.
 	NodeReady Outcome = "NodeReady"
 
-	// With all outcomes below, it is kept.
+	// With each of the outcomes below, the instance is kept.
 
-	// OtherInstallation means that the cluster ID or the namespace in the tags is that of another installation or another
+	// OtherInstallation means that the cluster ID or the namespace in the tags belongs to another installation or another
 	// shard.
 	OtherInstallation Outcome = "OtherInstallation"
 	// Untagged means that the tags do not identify a Machine.
@@ -133,7 +134,7 @@ const (
 	Undetermined Outcome = "Undetermined"
 	// Unconfirmed means that the pass before did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
-	// TooYoung means that it may just have been created.
+	// TooYoung means that the orphan may just have been created.
 	TooYoung Outcome = "TooYoung"
 	// AfterOutage means that the last outage ended less than a period ago.
 	AfterOutage Outcome = "AfterOutage"

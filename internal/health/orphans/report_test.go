@@ -59,7 +59,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 		t.Error("a pass that found nothing new wrote")
 	}
 
-	// After a restart the process has no observations, but the ledger has the time of the first one.
+	// After a restart the process has no observations, but the ledger has the time of the first observation.
 	w.collector = New(w.collector.Options)
 	w.reconcile()
 	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||

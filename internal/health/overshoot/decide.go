@@ -19,7 +19,7 @@ type History struct {
 	// before is the number of machines that were wanted earlier. It counts until beforeUntil.
 	before      int
 	beforeUntil time.Time
-	// pauseUntil is until when no further step is taken after the last one.
+	// pauseUntil is the time at which the pause after the last step ends. No further step is taken before it.
 	pauseUntil time.Time
 	known      bool
 }

@@ -22,7 +22,7 @@ import (
 type assessment struct {
 	// budgets are the names of the budgets that select the pod.
 	budgets []string
-	// never explains why they can never allow the eviction. It is empty if they can.
+	// never explains why the budgets can never allow the eviction. It is empty if they can allow it.
 	never string
 }
 

@@ -20,7 +20,7 @@ type calls struct {
 	mu        sync.Mutex
 	slowLimit int // the maximum number of calls in progress for all slow namespaces
 	inFlight  []call
-	// slow is until when a namespace counts as slow after a slow call.
+	// slow is the time until which a namespace counts as slow after a slow call.
 	slow map[string]time.Time
 }
 

@@ -93,7 +93,8 @@ type Controller struct {
 	metrics        metrics
 	work, triggers queueing.Trigger
 
-	// The following fields are all that a Controller knows and the API does not. Losing them only costs a few calls.
+	// Only the following fields are state of a Controller that is not in the API. If this state is lost, the Controller
+	// only makes a few more calls.
 	drainStates drainStates
 	rejections  rejections
 	attachments attachments

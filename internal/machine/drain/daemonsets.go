@@ -36,7 +36,8 @@ func (d *daemonSets) orphaned(ctx context.Context, pods []corev1.Pod) (map[types
 	for i := range pods {
 		pod := &pods[i]
 		owner := daemonSetOf(pod)
-		// DaemonSets of other API groups are assumed to exist: we only know that they behave like those of Kubernetes.
+		// DaemonSets of other API groups are assumed to exist: we only know that they behave like the DaemonSets of
+		// Kubernetes.
 		if owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/") || orphaned[owner.UID] || d.known(owner.UID) {
 			continue
 		}

@@ -64,14 +64,14 @@ type Input struct {
 	Start, Deadline time.Time
 	// NodeReachable is false if the node's kubelet does not report: then nothing can confirm that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is since when the node's kubelet reports that the node is not Ready. It is zero if the node is Ready
-	// or does not report.
+	// NotReadySince is the time from which the node's kubelet has reported that the node is not Ready. It is zero if the
+	// node is Ready or does not report.
 	NotReadySince time.Time
 	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, because no
 	// controller creates them again.
 	Orphaned map[types.UID]bool
 	// Successors are pods that appeared on the node after a pod of the same controller was evicted from it, by their UIDs.
-	// The value is how long after the eviction the pod was first seen.
+	// The value is the time from the eviction until the successor was first seen.
 	Successors map[types.UID]time.Duration
 	// Attempts are the results of earlier attempts, by UID of the pod.
 	Attempts map[types.UID]Attempt
@@ -85,7 +85,7 @@ type Attempt struct {
 	Failures int
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// Deleting is since when the pod is deleted instead of evicted. It is zero before.
+	// Deleting is the time from which the pod is deleted instead of evicted. It is zero if the pod is still evicted.
 	Deleting time.Time
 	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets, as far as they
 	// are known.

@@ -32,8 +32,8 @@ type Request struct {
 	// NodeReachable is false if the node's kubelet does not report. Terminating pods then count as gone.
 	NodeReachable bool
 
-	// NotReadySince is since when the node's kubelet reports that the node is not Ready. It is zero if the node is Ready
-	// or does not report. If it is set, terminating pods count as gone after NotReadyPatience.
+	// NotReadySince is the time from which the node's kubelet has reported that the node is not Ready. It is zero if the
+	// node is Ready or does not report. If it is set, terminating pods count as gone after NotReadyPatience.
 	NotReadySince time.Time
 
 	// Epoch is the value of Options.Epoch for which Start and Deadline exclude outages.
@@ -66,7 +66,7 @@ func (r Request) equal(other Request) bool {
 }
 
 // VolumesRequest asks to wait for the volumes of a drained Node. It is useless for an unreachable node whose instance
-// may still run, because no controller detaches its volumes. A Drained time later than that of a wait that is over
+// may still run, because no controller detaches its volumes. After a wait is over, a request with a later Drained time
 // requests another wait.
 type VolumesRequest struct {
 	// Machine and UID identify the machine.

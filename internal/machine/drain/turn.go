@@ -14,7 +14,8 @@ type turn int
 const (
 	workload turn = iota
 	critical
-	// tolerating pods may run on a cordoned node. Storage operators rely on this: other pods need theirs until they end.
+	// tolerating pods may run on a cordoned node. Storage operators rely on this: other pods need the pods of the storage
+	// operator until they end.
 	tolerating
 )
 
@@ -59,8 +60,8 @@ func toleratesCordon(pod *corev1.Pod) bool {
 	return false
 }
 
-// schedulerLag is how long after a node was cordoned the scheduler may still assign a pod to it that does not tolerate
-// the cordon, because its cache lags behind.
+// schedulerLag is the maximum lag of the scheduler's cache. For this long after a node was cordoned, the scheduler may
+// still assign pods to the node that do not tolerate the cordon.
 const schedulerLag = 10 * time.Second
 
 // wouldReturn reports whether a pod is the successor of one that was evicted from this node, and would have a successor

@@ -85,7 +85,7 @@ func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	return notice, announced
 }
 
-// shownBy returns a description of the condition or taint of the Node that is this signal, "" if there is none.
+// shownBy returns a description of the condition or taint of the Node that is this signal, or "" if there is none.
 func (s Signal) shownBy(node *corev1.Node) string {
 	if s.Taint != "" {
 		for _, t := range node.Spec.Taints {

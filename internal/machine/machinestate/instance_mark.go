@@ -13,7 +13,7 @@ type InstanceMark struct {
 	// ClusterID identifies the installation that created the instance, and Provider the provider.
 	ClusterID string `json:"cluster"`
 	Provider  string `json:"provider"`
-	// Class is the name of the class, in the namespace of the Machine, "" for a Machine without one.
+	// Class is the name of the class, in the namespace of the Machine, or "" for a Machine without a class.
 	Class string `json:"class,omitempty"`
 	// ProviderID is the provider ID of the instance, and Scope the scope in which the provider finds it.
 	ProviderID string `json:"id"`

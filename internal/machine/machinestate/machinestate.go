@@ -15,7 +15,7 @@ import (
 // Live reports whether the machine has no deletionTimestamp.
 func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
-// Provider returns the provider that the machine itself names, "" if only its class could.
+// Provider returns the provider that the machine itself names, or "" if only its class could.
 func Provider(m *v1beta1.Machine) string {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
@@ -57,7 +57,7 @@ func Failed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }
 
-// FailureOf returns why the machine failed, "" if it did not. The reason stays while the machine is being deleted.
+// FailureOf returns why the machine failed, or "" if it did not. The reason stays while the machine is being deleted.
 func FailureOf(m *v1beta1.Machine) v1beta1.MachineFailureReason {
 	if Failed(m) || !Live(m) {
 		return m.Status.FailureReason

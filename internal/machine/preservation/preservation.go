@@ -42,7 +42,7 @@ func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// Invalid returns what is wrong with the annotation machinist.dev/preserve, "" if it is valid or missing.
+// Invalid returns what is wrong with the annotation machinist.dev/preserve, or "" if it is valid or missing.
 func Invalid(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
@@ -68,7 +68,7 @@ func SameOrigin(a, b *v1beta1.Machine) bool {
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
 }
 
-// Origin returns the kind and name of the owner that the Machine has or had, "" if it had none.
+// Origin returns the kind and name of the owner that the Machine has or had, or "" if it had none.
 func Origin(m *v1beta1.Machine) string {
 	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
 		return "MachineDeployment " + name

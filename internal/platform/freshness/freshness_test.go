@@ -114,7 +114,7 @@ func TestSameObjects(t *testing.T) {
 func TestTracker(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps func(*Tracker)
-		// trusted are cache versions that may be trusted. stale are versions that may not.
+		// trusted are cache versions that may be trusted. stale are cache versions that must not be trusted.
 		trusted, stale []string
 		min            string
 	}{

@@ -195,9 +195,9 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return c.mayRead(ctx)
 }
 
-// answers returns nil if the API server answers GET /readyz. The status 429 counts as an answer, and so does 403, by
-// which the API server denies this identity only that path. With 401 the API server does not know the identity, and
-// will not answer any other request either.
+// answers returns nil if the API server answers GET /readyz. The status 429 counts as an answer. The status 403 counts
+// too, because the API server denies this identity only that path. With 401 the API server does not know the identity,
+// and will not answer any other request either.
 func (c *Cluster) answers(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {

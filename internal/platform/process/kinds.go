@@ -27,7 +27,7 @@ var ErrNotCached = errors.New("this kind is not cached")
 // Kind is a kind of objects that is cached.
 type Kind struct {
 	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its GroupVersionKind set.
-	// In the latter case only the metadata is cached.
+	// Of a PartialObjectMetadata, only the metadata is cached.
 	Object client.Object
 	// Transform drops the unused parts of an object before it is stored. Nil means Transform of this package.
 	Transform cache.TransformFunc

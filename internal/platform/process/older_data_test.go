@@ -77,7 +77,7 @@ func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*fakeAPI)
 		last func(*sameHistory) error
-		// older is whether older data is reported, and fails whether the last request fails.
+		// older is true if older data is reported, and fails is true if the last request fails.
 		older, fails bool
 		lists        int // after the first list
 	}{

@@ -33,9 +33,9 @@ func inShard(s sharding.Shard) objectFilter {
 // nodesOfShard returns a filter for the Nodes of a shard's Machines, and for Nodes without a Machine.
 //
 // A Node that names a Machine of another shard also passes if a Machine of this shard is to become that Node. This
-// happens when an instance registers under the name of a deleted one, because the Node still has the annotations of its
-// former Machine. If the Machine learns the name of its instance only after that, the Node passes at its next change,
-// which a kubelet makes within minutes.
+// happens when an instance registers under the name of a deleted instance, because the Node still has the annotations
+// of its former Machine. If the Machine learns the name of its instance only after that, the Node passes at its next
+// change, which a kubelet makes within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil

@@ -110,10 +110,10 @@ const (
 // TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
 //
 // The clock of a timeout runs from counted, but not from before the process began to lead, because the process does not
-// know of earlier outages. So a leader that never leads for a whole timeout would never reach the end of one. For that
-// reason the time since began counts as well. began is recorded, so every leader finds it, and the outages that this
-// process observed are excluded from it. When three timeouts have passed since began, the timeout is over, once the
-// process has led for a tenth of a timeout.
+// know of earlier outages. So if no process leads for a whole timeout, no timeout would ever end. For that reason the
+// time since began counts as well. began is recorded in the API, so every leader can read it. The outages that this
+// process observed are excluded from the time since began. When three timeouts have passed since began, the timeout is
+// over, once the process has led for a tenth of a timeout.
 func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(counted)
 	durable := durableFactor*timeout - now.Sub(began)

@@ -65,7 +65,7 @@ type Watch struct {
 	control, target *cluster // target is nil where there is none
 
 	mu      sync.Mutex
-	leading time.Time // since when this process leads; zero if it does not
+	leading time.Time // time at which this process became the leader, zero if it does not lead
 }
 
 // cluster is a checked cluster with its state.
@@ -292,8 +292,8 @@ func (w *Watch) stopped() (reason, message string) {
 	return "", ""
 }
 
-// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Without a target cluster
-// it returns false.
+// TargetUnreachable reports whether the target cluster counts as unreachable, and the time at which the outage began.
+// Without a target cluster it returns false.
 func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable
@@ -329,8 +329,9 @@ func (w *Watch) OutageEnded() (at time.Time) {
 	return at
 }
 
-// StableSince returns since when this process has been leading and both clusters have been reachable. It returns false
-// if that is not the case now. Clocks for the health of machines and for orphans do not start before that time.
+// StableSince returns the time from which this process has led and both clusters have been reachable. It returns false
+// if the process does not lead now, or a cluster is unreachable. Clocks for the health of machines and for orphans do
+// not start before that time.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

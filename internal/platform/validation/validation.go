@@ -1,5 +1,5 @@
 // Package validation finds errors in an object that its schema allows, as far as the object alone shows them. Admission
-// refuses such an object. If a controller gets one anyway, it does nothing with it and reports the error.
+// refuses such an object. If a controller gets such an object anyway, it only reports the error.
 //
 // Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, a
 // template that marked each of its machines for deletion would have them created again and again.

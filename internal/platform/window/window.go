@@ -37,7 +37,7 @@ type Window struct {
 // Set is a set of windows. It is open while at least one of them is open.
 type Set []Window
 
-// Parse returns the valid windows at a path, and an error for each invalid field of the others.
+// Parse returns the valid windows at a path, and an error for each invalid field of the invalid windows.
 func Parse(path *field.Path, windows []v1beta1.DisruptionWindow) (Set, field.ErrorList) {
 	var errs field.ErrorList
 	var set Set

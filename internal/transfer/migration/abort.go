@@ -78,8 +78,8 @@ func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	return err == nil, nil
 }
 
-// pauseAll pauses each Machine. It is done when the provider has confirmed each pause with the condition Paused, and
-// when calls that the provider had begun must have ended.
+// pauseAll pauses each Machine. It is done when the provider has confirmed each pause with the condition Paused, and so
+// much time has passed that all earlier calls of the provider have ended.
 func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	if len(machines) == 0 {

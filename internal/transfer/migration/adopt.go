@@ -125,8 +125,8 @@ func (c *copier) ensure(ctx context.Context, object client.Object) (client.Objec
 	return object, nil
 }
 
-// create creates a Secret. Secrets are not read with the other objects, so an existing one may be from an earlier pass
-// or have another owner.
+// create creates a Secret. Secrets are not read with the other objects, so an existing Secret may be from an earlier
+// pass or have another owner.
 func (c *copier) create(ctx context.Context, object client.Object) error {
 	err := c.Control.Create(ctx, object)
 	if !apierrors.IsAlreadyExists(err) {
@@ -207,7 +207,7 @@ const (
 	stallTimeout = time.Minute
 )
 
-// adopting unpauses Machines: first one, then as many as are adopted already.
+// adopting unpauses Machines: at first one Machine, and then in each step as many Machines as are adopted already.
 func (p *pass) adopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -31,7 +31,7 @@ type class struct {
 	// from is the first object that uses the description, for findings.
 	from string
 
-	// searched is whether the cloud has returned the instances of the class.
+	// searched is true if the cloud has returned the instances of the class.
 	searched bool
 	legacy   provider.Legacy
 
@@ -121,7 +121,7 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 	return all, nil
 }
 
-// convert creates the MachineClass and its Secrets. facts are those of one of its instances, or nil.
+// convert creates the MachineClass and its Secrets. facts are the facts about an instance of the class, or nil.
 func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if c.legacy.Source == "" {
 		return nil // findInstances has reported why the description could not be read.

@@ -123,9 +123,9 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
-// removeKinds removes the definitions of the old kinds, that of classes last, after no namespace has had an object of
-// these kinds for Timing.EmptyFor. The definitions stay if the old system's operator would create them again, or if
-// other objects or another Migration need them.
+// removeKinds removes the definitions of the old kinds after no namespace has had an object of these kinds for
+// Timing.EmptyFor. It removes the definition of classes last. The definitions stay if the old system's operator would
+// create them again, or if other objects or another Migration need them.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
 		return true, nil // OpenShift's operator would create them again.

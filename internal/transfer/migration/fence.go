@@ -35,8 +35,8 @@ const (
 type fence struct {
 	refusedProbes int // refused in a row
 	lastProbe     time.Time
-	heldSince     time.Time // since when this process has seen all Leases held by leaseHolder
-	completeSince time.Time // since when all parts of the fence have been in place
+	heldSince     time.Time // time from which this process has seen all Leases held by leaseHolder
+	completeSince time.Time // time from which all parts of the fence have been in place
 	lastRenewal   time.Time
 	// disowned are the Machines whose instances this process has given back.
 	disowned map[types.UID]bool

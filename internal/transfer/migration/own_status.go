@@ -28,8 +28,8 @@ var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.Migrati
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether a process may have written the phase is after the phase was: the same phase, a later one,
-// or one of an abort. A former leader that was suspended may continue for a moment and pass several phases.
+// mayFollow reports whether a process may have written the phase is after the phase was: the same phase, a later phase,
+// or a phase of an abort. A former leader that was suspended may continue for a moment and pass several phases.
 func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	switch {
 	case is == was:

@@ -24,7 +24,7 @@ type candidate struct {
 	instances []located
 }
 
-// candidate returns an old machine with its set and class. It is not ok if the machine cannot be copied.
+// candidate returns an old machine with its set and class. ok is false if the machine cannot be copied.
 func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	object, ok := c.Object.(*v1beta1.Machine)
 	if !ok {

@@ -78,7 +78,7 @@ func oldPolicy(m *v1beta1.Migration, user string, leases []v1beta1.MigrationLeas
 		v1beta1.MigrationLease{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease}) {
 		names = append(names, lease.Namespace+"/"+lease.Name)
 	}
-	// A request that deletes a collection has no name. The objects that it deletes have one.
+	// A request that deletes a collection has no name, but the objects that it deletes have names.
 	condition := fmt.Sprintf(`%s || request.resource.group == "coordination.k8s.io" && `+
 		`(request.?namespace.orValue("") + "/" + (request.operation == "CREATE" ? object : oldObject).metadata.?name.orValue("")) in %s`,
 		objects, quoted(names))

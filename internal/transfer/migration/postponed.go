@@ -16,7 +16,7 @@ type postponed struct {
 	Annotations map[string]string       `json:"annotations,omitempty"`
 	Replicas    *int32                  `json:"replicas,omitempty"`
 	Remediation v1beta1.RemediationType `json:"remediation,omitempty"`
-	// Delete is whether the old machine was being deleted.
+	// Delete is true if the old machine was being deleted.
 	Delete bool `json:"delete,omitempty"`
 }
 

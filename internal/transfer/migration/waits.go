@@ -24,17 +24,18 @@ const (
 )
 
 // maxRetryInterval is the longest time between two passes of a migration that has troubles. Old controllers whose
-// clients ignore the duration of a Lease take one that was not renewed for 15 seconds, so it must be shorter than that.
+// clients ignore the duration of a Lease acquire a Lease that was not renewed for 15 seconds, so maxRetryInterval must
+// be shorter than 15 seconds.
 const maxRetryInterval = 2 * leaseRenewal
 
-// count is a number of machines, and since when it has been the same.
+// count is a number of machines, and the time of its last change.
 type count struct {
 	n    int
 	from time.Time
 }
 
-// metFor returns for how long the condition what has been met without a break, as observed by this process. met is
-// whether it is met now.
+// metFor returns for how long the condition what has been met without a break, as observed by this process. met is true
+// if it is met now.
 func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +82,7 @@ func (p *pass) formerLeaderDone() bool {
 	return left <= 0
 }
 
-// resetWaits forgets since when a phase has waited for conditions. The caller holds mu.
+// resetWaits forgets the times at which a phase began to wait for conditions. The caller holds mu.
 func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
 	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })

@@ -202,7 +202,7 @@ func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	}
 }
 
-// The move waits for a machine without an instance, and moves it after it has one.
+// The move waits for a machine without an instance, and moves it after it has an instance.
 func TestMachineThatIsBeingLaunchedIsMovedLater(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()

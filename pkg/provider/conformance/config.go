@@ -44,7 +44,6 @@ type Config struct {
 	// more than the driver's List returns on one page. Default: 5.
 	Instances int
 	// Timeout is how long the cloud may take to show a change, to boot an instance and to delete one. Default: 2m.
-	// Timeout is how long the cloud may take to show what was done, to boot an instance and to remove one. Default: 2m.
 	Timeout time.Duration
 	// Full lets a case fail, instead of skipping it, if its hook is missing.
 	Full bool

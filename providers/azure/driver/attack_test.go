@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
-// A tenant who may create Secrets creates one with the IDs of the application of the provider's workload identity. The
-// IDs are not secret. The identity is used only if the flag grants it for both the namespace and the application.
+// The provider's workload identity belongs to an application in Azure, whose IDs are not secret. A tenant creates a
+// Secret with these IDs. The identity is used only if the flag grants it for both the namespace and the application.
 //
 // Rule: workload-identity-by-namespace.
 func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {

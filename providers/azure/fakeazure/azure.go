@@ -51,7 +51,7 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
-// resource is a resource that a client created, or that was created with another one.
+// resource is a resource that a client created, or that was created together with another resource.
 type resource struct {
 	id, group, name string
 	kind            kind

@@ -304,8 +304,8 @@ func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
 	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// ambiguous converts an error of a call after which the domain exists. The code must not mean that nothing was
-// created.
+// ambiguous converts the error of a call that was made when the domain already existed. The code of the result never
+// means that nothing was created.
 func ambiguous(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err

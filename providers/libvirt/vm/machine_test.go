@@ -121,7 +121,7 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 // A machine whose QEMU was killed is replaced, and nothing of it is left.
 func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	skipUnlessFull(t)
-	// If the only machine of a fleet is unhealthy, the whole fleet is, and by default no machine is replaced then.
+	// If the only machine of a fleet is unhealthy, the whole fleet is unhealthy. By default, no machine is replaced then.
 	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
 		"--health-meltdown-threshold=100"}})
 	v.Apply()

@@ -22,7 +22,7 @@ type Change struct {
 	Revision int64
 	// Read is when this program received the change, shortly after the change unless etcd was unreachable.
 	Read time.Time
-	// Value is the new value, nil if the key was deleted. Old is the old value, nil if the key is new.
+	// Value is the new value, or nil if the key was deleted. Old is the old value, or nil if the key is new.
 	Value, Old []byte
 }
 

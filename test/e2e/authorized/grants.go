@@ -56,8 +56,8 @@ func (g Grant) allows(r auditlog.Request) bool {
 		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.boundIn == "" || g.boundIn == r.Namespace) && g.matchesName(r)
 }
 
-// matchesName reports whether the grant is for the object of the request. The name of the Lease of a process for one
-// namespace ends with the namespace, and so does the name in its role.
+// matchesName reports whether the grant is for the object of the request. If a process serves one namespace, the name
+// of its Lease ends with that namespace, and the role names the Lease with this ending.
 func (g Grant) matchesName(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }

@@ -28,7 +28,7 @@ func processes() []process {
 
 // Clusters are the audit logs of a control cluster and of a target cluster. They may be the same. Target is "" if there
 // is no target cluster. Namespace is the only namespace in which the cluster-wide roles of the control cluster are
-// bound, "" if they are bound for all namespaces.
+// bound, or "" if they are bound for all namespaces.
 type Clusters struct{ Control, Target, Namespace string }
 
 // Record writes the used grants into the folder. It returns an error that names each request that was refused or that

@@ -1,6 +1,7 @@
 // Package sources contains CustomResourceDefinitions of the systems from which Machinist migrates fleets, and samples
-// of their objects. The definitions have the names, scopes and subresources of the originals. Those of Gardener and
-// OpenShift also have the types of the fields. The others accept any field, as the originals do with few exceptions.
+// of their objects. The definitions have the names, scopes and subresources of the originals. The definitions of
+// Gardener and OpenShift also have the types of the fields. The definitions of the other systems accept any field, as
+// most of their originals do.
 package sources
 
 import (

@@ -124,7 +124,7 @@ func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 func TestMalformedRequestIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	// Use another group than that of administrators, because the API server itself refuses that one.
+	// Use another group than system:masters, because the API server itself refuses requests with the group system:masters.
 	w.wantReported(w.post(w.asToken(w.token(m)),
 		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }

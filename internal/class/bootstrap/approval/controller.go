@@ -212,8 +212,8 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	return result, nil
 }
 
-// machineToReport returns the Machine of this provider on which a pending request is reported, nil if there is none. It
-// is the Machine whose instance sent the request. If that is unknown, it is the Machine that the certificate is
+// machineToReport returns the Machine of this provider on which a pending request is reported, or nil if there is none.
+// It is the Machine whose instance sent the request. If that is unknown, it is the Machine that the certificate is
 // requested for.
 func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine

@@ -24,16 +24,16 @@ type Facts struct {
 	Now time.Time
 	// Provider is the name of the provider of this process.
 	Provider string
-	// Token is the record of the requester's bootstrap token, nil if there is none.
+	// Token is the record of the requester's bootstrap token, or nil if there is none.
 	Token *bootstrap.Record
 	// Machine is the Machine that the token was created for, or that is paired with the requesting node. It is nil if
 	// there is none.
 	Machine *v1beta1.Machine
-	// OtherMachine is another Machine with the same node name that takes precedence, nil if there is none.
+	// OtherMachine is another Machine with the same node name that takes precedence, or nil if there is none.
 	OtherMachine *v1beta1.Machine
-	// Node is the existing Node with this name, nil if there is none.
+	// Node is the existing Node with this name, or nil if there is none.
 	Node *Node
-	// Addresses are the addresses that the provider recently reported for the Machine's instance, nil if they are not
+	// Addresses are the addresses that the provider recently reported for the Machine's instance, or nil if they are not
 	// known.
 	Addresses []corev1.NodeAddress
 }

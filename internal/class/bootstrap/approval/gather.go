@@ -115,7 +115,7 @@ func machineOf(machines []v1beta1.Machine, node string) *v1beta1.Machine {
 	return expecting
 }
 
-// precedingMachine returns one of the Machines with the same node name that takes precedence over m, nil if there is
+// precedingMachine returns one of the Machines with the same node name that takes precedence over m, or nil if there is
 // none. A Machine takes precedence if it is paired with its Node or is older than m. A Machine that is being deleted
 // never does: its Node counts while it exists.
 func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {

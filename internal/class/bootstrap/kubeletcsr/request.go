@@ -1,5 +1,5 @@
-// Package kubeletcsr parses the CertificateSigningRequests of kubelets: the pending ones, and those with which nodes
-// joined.
+// Package kubeletcsr parses the CertificateSigningRequests of kubelets: the pending requests, and the requests with
+// which nodes joined.
 package kubeletcsr
 
 import (

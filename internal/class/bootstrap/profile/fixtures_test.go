@@ -53,8 +53,8 @@ func allOptions(profile string) Options {
 	return o
 }
 
-// configuresKubelet reports whether a profile writes the kubelet's configuration. Otherwise kubeadm or an agent does,
-// and the options of the kubelet are refused.
+// configuresKubelet reports whether a profile writes the kubelet's configuration. With other profiles, kubeadm or an
+// agent writes the configuration, and the options of the kubelet are refused.
 func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
 
 func render(t *testing.T, o Options) []byte {

@@ -208,7 +208,7 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
 
-// check is whether a Secret must have the label for its use.
+// check is true if a Secret must have the label for its use.
 type check bool
 
 const (

@@ -264,7 +264,7 @@ func TestWhatAPersonWroteStaysThroughTenRollouts(t *testing.T) {
 	w.wrote(writes, 0)
 }
 
-// A person who overwrites a value takes it over, as does one who applies the same value.
+// A user who overwrites a value becomes its owner. So does a user who applies the same value.
 //
 // Rules: capacity-annotations-of-people-stay.
 func TestAPersonTakesOver(t *testing.T) {

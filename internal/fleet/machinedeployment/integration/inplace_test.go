@@ -169,7 +169,7 @@ func TestInPlaceBySelection(t *testing.T) {
 	f.selects(f.ofClass("a"))
 	f.awaitComplete("b", 6)
 	f.wantSame(before, "b")
-	f.roll("c") // Nobody has selected anything for this one.
+	f.roll("c") // No machine is selected for revision c.
 	waits(0)
 }
 

@@ -65,7 +65,7 @@ func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
 
-// If all machines go, annotations choose nothing, so the machines are not listed live.
+// If all machines are deleted, annotations need not choose between them, so the machines are not listed live.
 func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))
@@ -86,8 +86,8 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	}
 }
 
-// A set that is sized from a cache as new as the deployment may be carried out by that cache; one that is sized from a
-// live list, or from a cache that is older, may not.
+// If a set was sized from a cache that is as new as the deployment, the change of its size may be carried out from that
+// cache. If it was sized from a live list or from an older cache, it may not.
 //
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {

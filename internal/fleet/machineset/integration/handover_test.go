@@ -89,7 +89,7 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// A person deletes one: while the order exists the set does not replace it.
+	// A user deletes a machine: while the order exists the set does not replace it.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})

@@ -187,7 +187,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	})
 	machines := b.await("3 machines", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 })
 
-	// A person deletes one.
+	// A user deletes a machine.
 	b.must(b.admin.Delete(b.ctx, &machines[0]))
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.vanish(machines[0].Name)

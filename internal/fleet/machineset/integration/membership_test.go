@@ -94,7 +94,8 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.wantLives(2)
 }
 
-// What this process has decided from the same cache waits for nothing; what others wrote since does.
+// A change that this process has decided from the same cache needs no wait. A change that another client has written
+// since then needs a wait.
 //
 // Rule: victims-from-fresh-view.
 func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testing.T) {
@@ -180,7 +181,7 @@ func TestAdoptionAndRelease(t *testing.T) {
 	}
 }
 
-// The cache has an orphan that is being deleted by now, and one that is gone.
+// The cache has two orphans. By now, the first is being deleted and the second is gone.
 //
 // Rule: adopt-only-when-missing.
 func TestAdoptionReadsLive(t *testing.T) {
@@ -295,7 +296,7 @@ func TestRemediationOfASetAlone(t *testing.T) {
 		b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	}
 
-	// One that runs ends the waiting.
+	// A machine that runs ends the waiting.
 	b.runAll()
 	b.reconcile()
 	b.play(b.lives()[0].Name, b.failed)

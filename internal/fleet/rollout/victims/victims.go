@@ -9,9 +9,9 @@ import (
 )
 
 // Choose returns which machines a set with a surplus deletes. order contains all its machines in the order of deletion.
-// At most spare available machines are deleted. An available machine beyond that stays, and the next machine that is
-// not available is deleted instead, unless no controller may change that one. blocked are the available surplus
-// machines for which no other machine is deleted.
+// At most spare available machines are deleted. Any further available machine stays, and the next machine that is not
+// available is deleted instead, if controllers may change that machine. blocked are the available surplus machines in
+// whose place no other machine is deleted.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {

@@ -79,7 +79,7 @@ type Entry struct {
 	UID     string `json:"uid"`
 	// Source is the namespace/name of the class, or of the machine without a class, with which it was found.
 	Source string `json:"source"`
-	// FirstSeen is when it was first found. Launched is when it was created, as the cloud reports it.
+	// FirstSeen is when it was first found. Launched is the time of the creation, as the cloud reports it.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
 	// Outcome is the decision of the pass: an Outcome of package orphans.
@@ -103,7 +103,7 @@ func Key(provider, namespace string) string {
 	return provider + "." + namespace
 }
 
-// key is that of a page in the ConfigMap: each shard has one.
+// key returns the key of the page in the ConfigMap. Each shard has its own page.
 func (p *Page) key() string {
 	if p.Shard == "" {
 		return Key(p.Provider, p.Namespace)

@@ -23,8 +23,8 @@ type Joint struct {
 	// own and common are only used by this lock. The identity of common is the name of the group.
 	own, common resourcelock.Interface
 
-	// ownFound means that the member's own Lease exists. seen is the common Lease as Get read it last or as it was written
-	// since, or nil if it does not exist.
+	// ownFound means that the member's own Lease exists. seen is the common Lease as Get or a later write last returned
+	// it, or nil if that Lease does not exist.
 	ownFound bool
 	seen     *resourcelock.LeaderElectionRecord
 }

@@ -49,8 +49,8 @@ type Lease struct {
 	requested bool
 }
 
-// LongestDuration is the longest duration of another holder's Lease that counts. With a longer one, a process that died
-// could make all others wait.
+// LongestDuration is the longest duration of another holder's Lease that counts. With a longer duration, a process that
+// died could make all others wait.
 const LongestDuration = 5 * time.Minute
 
 // notReleased is shown as the holder of a Lease that was not released and has no holder or a wrong one.

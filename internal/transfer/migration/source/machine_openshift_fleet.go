@@ -33,8 +33,9 @@ func (r *openshiftReader) set() {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// Health checks that a user created are separate objects. If one of them selects a machine, that one decides, because
-	// this one replaces nothing. Its name differs from the name of the set, which a user's check may have.
+	// Health checks that a user created are separate objects. If a user's health check selects a machine, that check
+	// decides, because the check created here replaces nothing. The name of the created check differs from the name of the
+	// set, which a user's check may have.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 

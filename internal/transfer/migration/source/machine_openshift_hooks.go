@@ -21,7 +21,7 @@ const (
 var qualifiedHook = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+` +
 	`(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 
-// lifecycleHooks reads a list of lifecycle hooks. A name without the domain of its owner gets one.
+// lifecycleHooks reads a list of lifecycle hooks. If a name lacks the domain of its owner, a domain is added.
 func (f *fields) lifecycleHooks(name string) (all []v1beta1.LifecycleHook) {
 	seen := map[string]bool{}
 	for _, h := range f.objects(name) {

@@ -50,9 +50,9 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the plural name of the kind in the API.
 	Resource string
-	// ClusterScoped is whether the kind has no namespace.
+	// ClusterScoped is true if the kind has no namespace.
 	ClusterScoped bool
-	// Optional is whether some installations do not have the kind.
+	// Optional is true if some installations do not have the kind.
 	Optional bool
 }
 
@@ -121,11 +121,11 @@ type Machine struct {
 	ProviderID string
 	// NodeName is the name of the Node that the old object names, or empty.
 	NodeName string
-	// Deleting is whether the deletion of the machine was requested.
+	// Deleting is true if the deletion of the machine was requested.
 	Deleting bool
-	// Updating is whether the old system is updating the machine in place.
+	// Updating is true if the old system is updating the machine in place.
 	Updating bool
-	// Failed is whether the old system considers the machine failed.
+	// Failed is true if the old system considers the machine failed.
 	Failed bool
 }
 

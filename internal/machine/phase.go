@@ -1,0 +1,90 @@
+package machine
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+// summarize derives the phase and the condition Ready from the results of the steps.
+func (p *pass) summarize() {
+	m := p.machine
+	m.Status.Phase = phaseOf(m, p.Target != nil)
+	blocker := p.blocker()
+	if blocker == nil {
+		p.setCondition(v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, "")
+		return
+	}
+	p.setCondition(v1beta1.ConditionReady, false, blocker.Reason, blocker.Message)
+}
+
+// blocker returns the condition that keeps the Machine from being Ready, or nil if none does.
+func (p *pass) blocker() *metav1.Condition {
+	m := p.machine
+	if !m.DeletionTimestamp.IsZero() {
+		return &metav1.Condition{Reason: v1beta1.ReasonDeletionStarted, Message: "The machine is being deleted."}
+	}
+	if machinestate.Interrupted(m) && m.Status.FailureReason == "" {
+		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+	}
+	if p.update.waitsFor != nil {
+		return p.update.waitsFor
+	}
+	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
+	if m.Replacing() || drained != nil && !machinestate.Interrupted(m) {
+		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	}
+	order := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy}
+	if p.Target == nil {
+		order = order[:1]
+	}
+	for _, kind := range order {
+		c := meta.FindStatusCondition(m.Status.Conditions, kind)
+		if c == nil {
+			return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The condition " + kind + " is not set yet."}
+		}
+		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints {
+			return c
+		}
+	}
+	if p.Target == nil && m.Status.Phase != v1beta1.MachineAvailable {
+		return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance is not running yet."}
+	}
+	return nil
+}
+
+// phaseOf derives the phase of a Machine that is not being deleted.
+func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
+	is := func(kind string) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, kind) }
+	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+	if m.Status.FailureReason != "" {
+		return v1beta1.MachineFailed
+	}
+	if isUpdating(m) {
+		return v1beta1.MachineUpdating
+	}
+	switch old := m.Status.Phase; {
+	case launched == nil:
+		return v1beta1.MachinePending
+	case launched.Status != metav1.ConditionTrue:
+		if isTrying(launched.Reason) {
+			return v1beta1.MachineProvisioning
+		}
+		return v1beta1.MachinePending
+	case !hasTarget:
+		if old == v1beta1.MachineAvailable {
+			return old
+		}
+		return v1beta1.MachineProvisioned
+	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineUpdating &&
+		m.Status.NodeRef != nil:
+		if is(v1beta1.ConditionRegistered) && is(v1beta1.ConditionNodeHealthy) {
+			return v1beta1.MachineRunning
+		}
+		return v1beta1.MachineUnhealthy
+	default:
+		return v1beta1.MachineProvisioned
+	}
+}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ import (
 
 // Drainer drains Nodes with its own workers, and enqueues a Machine when there is news to report.
 type Drainer interface {
-	Drain(context.Context, drain.Request) drain.Outcome
+	Drain(drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
@@ -60,19 +61,21 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	}
 	s.refreshNow()
 	s.excludeOutages()
-	key := client.ObjectKeyFromObject(s.machine)
 	reachable := nodeReachable(s.node)
 	if !s.isTrue(v1beta1.ConditionDrained) {
 		start := s.start()
-		outcome := s.Drainer.Drain(ctx, drain.Request{
-			Machine: key, UID: s.machine.UID, Node: s.node.Name, NodeUID: s.node.UID,
-			Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
-			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Force: s.teardown.forced(), Skip: skip,
-			Epoch: s.epoch,
+		outcome := s.Drainer.Drain(drain.Request{
+			Subject: s.subject(), Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
+			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Skip: skip,
 		})
+		if outcome.Reason == "" {
+			s.unchecked()
+			return onDrain | s.after(drainBackstop), nil
+		}
 		outcome = s.unlessReported(v1beta1.ConditionDrained, outcome)
 		transition := s.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
+			meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime = metav1.NewTime(start)
 			if transition && outcome.Denied {
 				s.warn(outcome.Reason, "Drain", outcome.Message)
 			}
@@ -96,9 +99,8 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	}
 	drained := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
 	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Machine: key, UID: s.machine.UID, Node: s.node.Name, NodeUID: s.node.UID, Reported: s.node.Status.VolumesAttached,
-		Drained: drained, Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: s.teardown.forced(),
-		Epoch: s.epoch,
+		Subject: s.subject(), Reported: s.node.Status.VolumesAttached, Drained: drained,
+		Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
 	outcome = s.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
 	s.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
@@ -107,6 +109,24 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return onDrain | s.after(drainBackstop), nil
 	}
 	return next, nil
+}
+
+// unchecked keeps the report of a drain while no worker of this process has checked the Node. A deletion that has not
+// reported its drain yet reports nothing, because an empty node should cost no write.
+func (s *drainStep) unchecked() {
+	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
+	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
+		message = c.Message
+	} else if !s.machine.DeletionTimestamp.IsZero() {
+		return
+	}
+	s.teardown.deleting(v1beta1.ReasonDraining, message)
+}
+
+// subject identifies the Machine and its Node to the Drainer.
+func (s *drainStep) subject() drain.Subject {
+	return drain.Subject{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID, Node: s.node.Name,
+		NodeUID: s.node.UID, Epoch: s.epoch, Force: s.teardown.forced()}
 }
 
 // redrainIfInService starts another drain if the Node was drained and an administrator has uncordoned it since, because
@@ -156,13 +176,26 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 // have taken long.
 func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
-// start returns when the drain began: when Drained became False, which is written as soon as the drain has to wait.
+// start returns when the drain began, which is when the Node was cordoned. The condition Drained records that once a
+// worker has found that the drain has to wait. Until then, only this process knows it, so a restart or an outage gives
+// the drain its whole time again.
 func (s *drainStep) start() time.Time {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // As it will be read after it was written, so that it stays the same drain.
+	began := s.states.get(s.machine).teardown.drainBegan
+	if began.at.IsZero() || began.epoch != s.epoch {
+		began = drainBegan{s.now.Truncate(time.Second), s.epoch} // The condition has whole seconds.
+		s.states.update(s.machine, func(m *machineState) { m.teardown.drainBegan = began })
+	}
+	return began.at
+}
+
+// drainBegan is when a drain began that is not reported yet, and the epoch for which that time excludes outages.
+type drainBegan struct {
+	at    time.Time
+	epoch uint64
 }
 
 // notReadySince returns since when the Node's kubelet has reported that the Node is not Ready, zero if it does not.
@@ -184,16 +217,17 @@ func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
-	if s.Drainer != nil {
-		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
-	}
+	s.suspend()
 }
 
-// suspend stops the workers from evicting pods for an update that does not continue now. The node stays cordoned, and
-// the same drain continues later.
+// suspend stops the workers from evicting pods for a deletion or an update that does not continue now. The node stays
+// cordoned, and the same drain continues later.
 func (s *drainStep) suspend() {
 	if s.Drainer != nil {
 		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
+	}
+	if s.states.get(s.machine).teardown.drainBegan != (drainBegan{}) {
+		s.states.update(s.machine, func(m *machineState) { m.teardown.drainBegan = drainBegan{} })
 	}
 }
 

@@ -128,6 +128,8 @@ type teardownState struct {
 	forcedSince, failingSince time.Time
 	// found is an instance that was created or found but could not be recorded yet, for a deletion. It is immutable.
 	found *provider.Instance
+	// drainBegan is when the drain began, until that is reported.
+	drainBegan drainBegan
 	// drainReport is the last written report of a drain.
 	drainReport drainReport
 }

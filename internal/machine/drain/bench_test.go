@@ -113,8 +113,13 @@ func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 // request returns a request to drain a machine's node, which has the machine's name, within two hours from noon.
 func request(machine string) Request {
 	return Request{
+		Subject: subject(machine), Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
+	}
+}
+
+func subject(machine string) Subject {
+	return Subject{
 		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
-		Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
 	}
 }
 
@@ -132,8 +137,8 @@ func (b *bench) runPass(machine string) time.Duration {
 	return result.RequeueAfter
 }
 
-// drain returns what the Machine reconciler sees of a drain.
-func (b *bench) drain(machine string) Outcome { return b.Drain(context.Background(), request(machine)) }
+// drain requests a drain and returns what the Machine reconciler sees of it.
+func (b *bench) drain(machine string) Outcome { return b.Drain(request(machine)) }
 
 func (b *bench) expectEvictions(want ...string) {
 	b.Helper()

@@ -84,9 +84,12 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	b.budgetChanged(budget)
 	forced := request("m1")
 	forced.Force = true
-	b.Drain(context.Background(), forced)
-	if len(b.rejections.byMachine) != 0 {
-		t.Errorf("rejections of completed drains are still known: %v", b.rejections.byMachine)
+	b.Drain(forced)
+	b.work.take()
+	budget.Status.DisruptionsAllowed = 2
+	b.budgetChanged(budget)
+	if got := b.work.take(); got != nil {
+		t.Errorf("work for %v after both drains no longer wait for the budget", got)
 	}
 }
 
@@ -108,7 +111,7 @@ func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 		t.Errorf("web-2 is not reported: %s", o.Message)
 	}
 	// The last pass was before the clock advanced.
-	if rewritten := b.drainStates.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
+	if rewritten := b.records.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
 		t.Errorf("reported at %s, want 30s", rewritten.Sub(noon))
 	}
 }
@@ -139,12 +142,12 @@ func TestForcedDrainIsReportedAtOnce(t *testing.T) {
 	b.refuse["web"] = refusedBy("web", 0)
 	wanted := request("m1")
 	wanted.Deadline = at(8 * time.Second)
-	b.Drain(context.Background(), wanted)
+	b.Drain(wanted)
 	var reasons []string
 	for range 20 {
 		next := b.runPass("m1")
 		if b.triggers.take() != nil {
-			o := b.Drain(context.Background(), wanted)
+			o := b.Drain(wanted)
 			reasons = append(reasons, fmt.Sprint(b.clock.Since(noon), " ", o.Reason))
 		}
 		if next == 0 {

@@ -279,8 +279,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	}
 	machines, err := controller.New("machines", mgr, controller.Options{
 		MaxConcurrentReconciles: 4,
-		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			r.reconcile(ctx, request.NamespacedName)
+		Reconciler: reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+			r.reconcile(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}),
 	})
@@ -306,8 +306,9 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{
-		Machine: types.NamespacedName{Namespace: "machines", Name: node.Name}, UID: types.UID(node.Name),
-		Node: node.Name, NodeUID: node.UID, Start: now, Deadline: now.Add(length), NodeReachable: true,
+		Subject: drain.Subject{Machine: types.NamespacedName{Namespace: "machines", Name: node.Name},
+			UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID},
+		Start: now, Deadline: now.Add(length), NodeReachable: true,
 	}
 	r.mu.Lock()
 	if before, asked := r.requests[request.Machine]; asked {
@@ -318,15 +319,15 @@ func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(
 	}
 	r.requests[request.Machine] = request
 	r.mu.Unlock()
-	r.reconcile(context.Background(), request.Machine)
+	r.reconcile(request.Machine)
 	return request.Machine
 }
 
-func (r *reconciler) reconcile(ctx context.Context, machine types.NamespacedName) {
+func (r *reconciler) reconcile(machine types.NamespacedName) {
 	r.mu.Lock()
 	request := r.requests[machine]
 	r.mu.Unlock()
-	outcome := r.Drain(ctx, request)
+	outcome := r.Drain(request)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcomes[machine] = outcome

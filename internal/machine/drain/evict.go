@@ -72,26 +72,23 @@ func evictThrough(target client.Client) EvictFunc {
 	}
 }
 
-// evict asks for the eviction of a step's pod. It does not evict another pod that has taken the name.
-func (c *Controller) evict(ctx context.Context, s Step, timeout time.Duration) error {
+// call sends the eviction or deletion of a step, for which slowNamespaces.begin returned true. It does not touch another
+// pod that has taken the name.
+func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) error {
+	began := c.options.Clock.Now()
+	defer func() { c.slow.end(s.Pod.Namespace, c.options.Clock.Since(began)) }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))},
+	meta := metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
+	if s.Action == Delete {
+		return c.options.Target.Delete(ctx, &corev1.Pod{ObjectMeta: meta}, client.GracePeriodSeconds(s.Grace),
+			client.Preconditions{UID: &s.UID})
 	}
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))}
 	if s.Grace > 0 {
-		eviction.DeleteOptions.GracePeriodSeconds = &s.Grace
+		options.GracePeriodSeconds = &s.Grace
 	}
-	return c.options.Evict(ctx, eviction)
-}
-
-// delete deletes a step's pod with the grace period of the step.
-func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}}
-	return c.options.Target.Delete(ctx, pod, client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})
+	return c.options.Evict(ctx, &policyv1.Eviction{ObjectMeta: meta, DeleteOptions: options})
 }
 
 // resultOf returns the result of an attempt, and what it means for the next attempt. The Attempt is empty unless the
@@ -101,7 +98,10 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 	if action == Delete {
 		first = firstDeleteBackoff
 	}
-	try := Attempt{Failures: before.Failures + 1, Deleting: before.Deleting}
+	try := Attempt{Failures: before.Failures + 1, Since: before.Since, Deleting: before.Deleting}
+	if try.Since.IsZero() {
+		try.Since = now
+	}
 	if action == Delete && try.Deleting.IsZero() {
 		try.Failures, try.Deleting = 1, now
 	}

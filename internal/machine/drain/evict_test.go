@@ -31,11 +31,11 @@ func refusedBy(budget string, retryAfter int) error {
 func TestResultOfAnAttempt(t *testing.T) {
 	podResource := schema.GroupResource{Resource: "pods"}
 	soon := func(d time.Duration, failures int, why string) Attempt {
-		return Attempt{Failures: failures, NotBefore: at(d), Why: why}
+		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Why: why}
 	}
 	const rejection = "The disruption budget db needs 2 healthy pods and has 2 currently"
 	refused := func(d time.Duration, failures int) Attempt {
-		return Attempt{Failures: failures, NotBefore: at(d), Refused: true, Why: rejection}
+		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Refused: true, Why: rejection}
 	}
 	tests := []struct {
 		name   string
@@ -76,10 +76,11 @@ func TestResultOfAnAttempt(t *testing.T) {
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
 		{name: "a deletion fails after refused evictions", action: Delete, err: errors.New("denied"),
 			before: Attempt{Failures: 7}, result: failed,
-			try: Attempt{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
-		{name: "a deletion fails again", action: Delete, err: errors.New("denied"), before: Attempt{Failures: 2, Deleting: at(-time.Hour)},
+			try: Attempt{Failures: 1, Since: noon, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
+		{name: "a deletion fails again", action: Delete, err: errors.New("denied"), before: Attempt{Failures: 2, Since: at(-2 * time.Hour), Deleting: at(-time.Hour)},
 			result: failed,
-			try:    Attempt{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
+			try: Attempt{Failures: 3, Since: at(-2 * time.Hour), NotBefore: at(4 * time.Second), Deleting: at(-time.Hour),
+				Why: "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

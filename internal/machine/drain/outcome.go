@@ -15,35 +15,27 @@ import (
 const maxNamed = 5
 
 // finish records that a drain is done.
-func (c *Controller) finish(r *record, request Request, reason, message string) {
-	now := c.options.Clock.Now()
-	c.drainStates.setDrainOutcome(r, Outcome{Done: true, Reason: reason, Message: message, LastPodGone: now})
-	c.rejections.set(request.Machine, nil, now)
-	c.evictions.Withdraw(request.Machine)
+func (c *Controller) finish(r *record, reason, message string) {
+	c.records.setOutcome(&r.drained, Outcome{Done: true, Reason: reason, Message: message,
+		LastPodGone: c.options.Clock.Now()})
 }
 
 // reportProgress records the progress of a drain that is not done. It returns how long the report holds a new message
 // back, or 0 if it holds none back.
 func (c *Controller) reportProgress(r *record, request Request, decision Decision) (wait time.Duration) {
-	now := c.options.Clock.Now()
-	pass := &r.drainPass
-	all := blockers(decision.Steps, pass.attempts)
-	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all), now)
-	c.drainStates.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
-
-	c.rejections.set(request.Machine, budgetsOf(decision.Steps, pass.attempts), now)
-	if !c.drainStates.inProgress(request.Machine, r) {
-		c.rejections.set(request.Machine, nil, now)
-	}
+	all, report := blockers(decision.Steps, r.drainPass.attempts), &r.drainPass.report
+	wait = report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all),
+		c.options.Clock.Now())
+	c.records.setOutcome(&r.drained, Outcome{Reason: report.reason, Message: report.message, Blocked: all})
 	return wait
 }
 
-// reportError records that the drain cannot continue at the moment. It keeps what is known about blocking pods.
-func (c *Controller) reportError(r *record, err error) {
-	report := &r.drainPass.report
+// reportError records that a pass failed. It keeps what is known about blocking pods and attached volumes.
+func (c *Controller) reportError(outcome *Outcome, report *report, err error) {
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	before := c.drainStates.drainOutcomeOf(r)
-	c.drainStates.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
+	before := c.records.outcome(outcome)
+	c.records.setOutcome(outcome, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked,
+		Attached: before.Attached})
 }
 
 // isDenial reports whether the API server denies access to what the drain must read. This is not an outage: it lasts
@@ -75,7 +67,7 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	if wait > 0 {
 		next = min(next, wait)
 	}
-	c.drainStates.setDrainOutcome(r, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
+	c.records.setOutcome(&r.drained, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
 	return next
 }
 
@@ -160,10 +152,13 @@ type report struct {
 }
 
 // offer replaces the report if that is allowed now. Otherwise it returns how long to wait, or 0 if there is nothing to
-// replace. The first report does not count as a change: the next one may follow at once.
+// replace. The first report does not count as a change if it has no subject: the next one may follow at once.
 func (r *report) offer(reason, message, about string, now time.Time) time.Duration {
 	switch {
 	case r.reason == "":
+		if about != "" {
+			r.rewritten = now
+		}
 	case r.reason != reason:
 		r.rewritten = now
 	case r.about == about:

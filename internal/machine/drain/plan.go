@@ -81,8 +81,9 @@ type Input struct {
 
 // Attempt is the result of the attempts to evict or to delete a pod that still exists.
 type Attempt struct {
-	// Failures is the number of failed attempts.
+	// Failures is the number of failed attempts, and Since is the time of the first one.
 	Failures int
+	Since    time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
 	// Deleting is since when the pod is deleted instead of evicted. It is zero before.
@@ -109,8 +110,6 @@ type Decision struct {
 	RecheckAfter time.Duration
 	// Next is when to check again at the latest. It is 0 if the drain is done.
 	Next time.Duration
-	// Blocked are the pods that block the drain, sorted by name.
-	Blocked []Blocker
 }
 
 // Step is what happens to one pod.
@@ -128,6 +127,7 @@ type Step struct {
 	// Left is true if the pod is ignored although it may still be running.
 	Left bool
 
+	pod      *corev1.Pod
 	turn     turn
 	priority int32
 	forced   bool // the time has come from which the pod is deleted
@@ -138,14 +138,9 @@ type Step struct {
 // Blocker is a pod that blocks a drain.
 type Blocker struct {
 	Pod types.NamespacedName
-	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets in the pod's
-	// namespace, as far as they are known.
-	Refused bool
-	Budgets []string
-	// Never is set if those budgets, in their current form, can never allow the eviction.
-	Never bool
-	// Why explains to users why the pod blocks the drain.
-	Why string
+	UID types.UID
+	// Attempt is the result of the attempts. For a pod that is slow to terminate, only Why is set.
+	Attempt
 }
 
 // Plan decides what happens to each pod of a node that is being drained.
@@ -171,13 +166,17 @@ func Plan(in Input) Decision {
 	if !d.Done {
 		d.RecheckAfter, d.Next = p.nextCheck(d.Steps)
 	}
-	d.Blocked = blockers(d.Steps, in.Attempts)
 	return d
 }
 
 // pending reports whether the drain waits for the pod of this step.
 func (s Step) pending() bool {
 	return s.Action != Skip && s.Action != Ignore
+}
+
+// due reports whether an eviction or deletion is to be sent for this step.
+func (s Step) due() bool {
+	return s.Action == Evict || s.Action == Delete
 }
 
 // leaveBehind lets the drain continue without the pod.
@@ -206,6 +205,7 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
 		UID:      pod.UID,
+		pod:      pod,
 		turn:     turnOf(pod),
 		priority: priority(pod),
 		forced:   p.deadline.passed(grace(pod), p.Now),
@@ -335,14 +335,11 @@ func (p *planner) blockLaterTurns(steps []Step) {
 func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 	recheck = min(max(2*p.RecheckAfter, minRecheck), maxRecheck)
 	next = idleRecheck
-	for _, s := range steps {
-		if s.Action == Evict || s.Action == Delete {
-			recheck = minRecheck
-		}
+	if slices.ContainsFunc(steps, Step.due) {
+		recheck = minRecheck
 	}
 	for _, s := range steps {
-		switch s.Action {
-		case Evict, Delete, Await:
+		if s.due() || s.Action == Await {
 			next = min(next, recheck)
 		}
 		if s.pending() && s.dueAt.After(p.Now) {
@@ -352,8 +349,8 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 	return recheck, next
 }
 
-// blockers returns the pods that block the drain: pods whose eviction or deletion failed, and pods that are slow to
-// terminate. Pods that are terminating normally, or that were not evicted yet, do not block the drain.
+// blockers returns the pods that block the drain, sorted by name: pods whose eviction or deletion failed, and pods that
+// are slow to terminate. Pods that are terminating normally, or that were not evicted yet, do not block the drain.
 func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 	var all []Blocker
 	for _, s := range steps {
@@ -361,11 +358,9 @@ func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 		switch {
 		case !s.pending():
 		case s.Slow:
-			all = append(all, Blocker{Pod: s.Pod, Why: s.Why})
+			all = append(all, Blocker{s.Pod, s.UID, Attempt{Why: s.Why}})
 		case tried && s.Action != Await:
-			all = append(all, Blocker{
-				Pod: s.Pod, Refused: try.Refused, Budgets: try.Budgets, Never: try.Never, Why: try.Why,
-			})
+			all = append(all, Blocker{s.Pod, s.UID, try})
 		}
 	}
 	slices.SortFunc(all, func(a, b Blocker) int {

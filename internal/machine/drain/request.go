@@ -9,20 +9,28 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Request asks for the drain of a machine's Node.
-type Request struct {
-	// Machine and UID identify the machine.
+// Subject identifies the machine and the Node of a request.
+type Subject struct {
 	Machine types.NamespacedName
 	UID     types.UID
 
-	// Node and NodeUID identify the Node to drain. If Node is empty, there is nothing to drain. Pods of another Node with
-	// the same name are not touched.
+	// Node and NodeUID identify the Node. Pods of another Node with the same name are not touched.
 	Node    string
 	NodeUID types.UID
 
-	// Start and Deadline are stored by the caller, who moves them after an outage of the target cluster. They are the same
-	// in every call for one drain. A Start after the end of the last drain requests another drain. A zero Deadline means
-	// that there is none.
+	// Epoch is the value of Options.Epoch for which the times of the request exclude outages.
+	Epoch uint64
+
+	// Force ends the drain or the wait at once, even if it is in progress.
+	Force bool
+}
+
+// Request asks for the drain of a machine's Node.
+type Request struct {
+	Subject
+
+	// Start and Deadline are stored by the caller, who moves them after an outage of the target cluster. A zero Deadline
+	// means that there is none.
 	Start, Deadline time.Time
 
 	// Announced is true if Deadline is early because the Node shows that its instance is about to be removed. In this
@@ -36,12 +44,8 @@ type Request struct {
 	// or does not report. If it is set, terminating pods count as gone after NotReadyPatience.
 	NotReadySince time.Time
 
-	// Epoch is the value of Options.Epoch for which Start and Deadline exclude outages.
-	Epoch uint64
-
-	// Force ends the drain at once, even if it is in progress. Skip prevents the drain from starting. In both cases, no
-	// more pods are touched.
-	Force, Skip bool
+	// Skip prevents the drain from starting. As with Force, no more pods are touched.
+	Skip bool
 }
 
 // skipReason returns why there is nothing to do. It is empty if there may be something to do.
@@ -51,8 +55,6 @@ func (r Request) skipReason() string {
 		return "The drain was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
 	case r.Skip:
 		return "The drain was skipped because of the annotation " + v1beta1.AnnotationSkipDrain + "."
-	case r.Node == "":
-		return "The machine has no Node to drain."
 	}
 	return ""
 }
@@ -65,17 +67,20 @@ func (r Request) equal(other Request) bool {
 	return r == other
 }
 
+// patience returns the time limit of one eviction or deletion. It is long, because a call that is cut off may never
+// complete, but it leaves time for other calls if the drain has only seconds.
+func (r Request) patience(now time.Time) time.Duration {
+	if r.Deadline.IsZero() {
+		return callTimeout
+	}
+	return min(callTimeout, max(r.Deadline.Sub(now)/4, slowCall))
+}
+
 // VolumesRequest asks to wait for the volumes of a drained Node. It is useless for an unreachable node whose instance
 // may still run, because no controller detaches its volumes. A Drained time later than that of a wait that is over
 // requests another wait.
 type VolumesRequest struct {
-	// Machine and UID identify the machine.
-	Machine types.NamespacedName
-	UID     types.UID
-
-	// Node and NodeUID identify the Node. If Node is empty, there is nothing to wait for.
-	Node    string
-	NodeUID types.UID
+	Subject
 
 	// Reported is status.volumesAttached of the Node. It may come from a cache; the Node is read again before anything
 	// waits for it.
@@ -85,23 +90,6 @@ type VolumesRequest struct {
 	// condition. For a Node that is out of service, it is when the Node was declared so. Timeout counts from Drained.
 	Drained time.Time
 	Timeout time.Duration
-
-	// Epoch is the value of Options.Epoch for which Drained excludes outages.
-	Epoch uint64
-
-	// Force ends the wait at once.
-	Force bool
-}
-
-// skipReason returns why there is nothing to wait for. It is empty if there may be something to wait for.
-func (r VolumesRequest) skipReason() string {
-	switch {
-	case r.Force:
-		return "The wait for volumes was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
-	case r.Node == "":
-		return "The machine has no Node with volumes."
-	}
-	return ""
 }
 
 // left returns how much of the timeout remains.
@@ -114,8 +102,9 @@ type Outcome struct {
 	// Done is true if the machine may continue.
 	Done bool
 
-	// Reason and Message are for the condition Drained or VolumesDetached. While the machine waits, the message of one
-	// reason changes only if the set of blockers changes, and at most every 30 s.
+	// Reason and Message are for the condition Drained or VolumesDetached. They are empty until a worker has checked the
+	// Node. While the machine waits, the message of one reason changes only if the set of blockers changes, and at most
+	// every 30 s.
 	Reason, Message string
 
 	// Blocked are the pods that block the drain at the moment.

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -11,21 +10,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"machinist.dev/machinist/internal/platform/queueing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Rule hanging-evictions-isolated: many machines begin their drains at once, and each has a pod for whose eviction a
-// webhook hangs.
-func TestHangingEvictionsInOneNamespaceDoNotBlockOtherDrains(t *testing.T) {
+// webhook hangs. The machine that comes last is drained when the first calls reach their time limit.
+func TestHangingEvictionsDoNotBlockOtherDrainsForLongerThanOneCall(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{aNode("other"), on("other", aPod("quick/web"))}
 	machines := []string{}
 	for i := range 30 {
 		name := fmt.Sprint("m", i)
 		machines = append(machines, name)
+		// All of these pods, or each in a namespace of its own.
 		objects = append(objects, aNode(name), on(name, aPod("hangs/"+name)))
 	}
 	machines = append(machines, "other")
@@ -34,36 +33,42 @@ func TestHangingEvictionsInOneNamespaceDoNotBlockOtherDrains(t *testing.T) {
 			return []string{o.(*corev1.Pod).Spec.NodeName}
 		}).
 		Build()
-	const slots = 8
-	hang, evicted, full := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	const workers, limit = 8, 2
 	var (
-		workers  sync.WaitGroup
-		mu       sync.Mutex
-		inFlight int
+		running sync.WaitGroup
+		mu      sync.Mutex
+		sent    int // calls for which the webhook hangs
 	)
 	now := clocktesting.NewFakePassiveClock(noon)
+	full, timeLimit, end, evicted := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c := New(Options{
-		Target: target, Clock: now, Evictions: queueing.NewSlots(slots), Workers: 1,
+		Target: target, Clock: now, Workers: workers,
 		Evict: func(_ context.Context, e *policyv1.Eviction) error {
 			if e.Namespace != "hangs" {
 				close(evicted)
 				return nil
 			}
 			mu.Lock()
-			if inFlight++; inFlight == slots {
+			sent++
+			first := sent <= workers
+			if sent == workers {
 				close(full)
 			}
 			mu.Unlock()
-			<-hang
-			return errors.New("failed calling webhook")
+			if first {
+				<-timeLimit
+			} else {
+				<-end
+			}
+			return context.DeadlineExceeded
 		},
 	})
 	for _, machine := range machines {
-		c.Drain(t.Context(), request(machine))
+		c.Drain(request(machine))
 	}
 	queue, done := make(chan string), make(chan struct{})
 	for range c.options.Workers {
-		workers.Go(func() {
+		running.Go(func() {
 			for machine := range queue {
 				_, _ = c.Reconcile(t.Context(), reconcile.Request{NamespacedName: key(machine)})
 			}
@@ -80,71 +85,79 @@ func TestHangingEvictionsInOneNamespaceDoNotBlockOtherDrains(t *testing.T) {
 		}
 	}()
 	<-full
-	now.SetTime(noon.Add(slowCall))
+	now.SetTime(noon.Add(callTimeout))
+	close(timeLimit)
 	select {
 	case <-evicted:
 	case <-time.After(20 * time.Second):
 		t.Error("a pod of another namespace is not evicted while evictions hang")
 	}
 	mu.Lock()
-	if inFlight != slots {
-		t.Errorf("%d evictions were sent in a namespace in which %d hang", inFlight, slots)
+	if sent > workers+limit {
+		t.Errorf("%d evictions were sent in the namespace in which %d hung, want at most %d more", sent, workers, limit)
 	}
 	mu.Unlock()
-	close(hang)
+	close(end)
 	close(done)
-	workers.Wait()
+	running.Wait()
 }
 
 // Rule: hanging-evictions-isolated.
-func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
+func TestSlowNamespacesShareAQuarterOfTheWorkers(t *testing.T) {
 	t.Parallel()
-	for slots, want := range map[int]int{1: 1, 2: 1, 4: 1, 8: 2, 20: 5} {
-		c := newCalls(slots)
-		begin := func(namespace string, now time.Time) int {
+	for workers, want := range map[int]int{2: 1, 4: 1, 8: 2, 32: 8} {
+		s := newSlowNamespaces(workers)
+		begin := func(namespace string) int {
 			n := 0
-			for n < 100 {
-				if _, allowed := c.begin(namespace, Evict, now); !allowed {
-					break
-				}
+			for n < 100 && s.begin(namespace) {
 				n++
 			}
 			return n
 		}
-		if n := begin("quick", noon); n != 100 {
-			t.Errorf("%d slots: only %d calls in a namespace that is not slow", slots, n)
-		}
-		c.inFlight = nil
-		for _, namespace := range []string{"a", "b"} { // A hanging deletion makes a namespace slow, and uses no slot.
-			first, _ := c.begin(namespace, Delete, noon)
-			if n := c.hanging(noon.Add(slowCall)); n != 0 {
-				t.Errorf("%d slots: %d evictions hang", slots, n)
+		expect := func(what string, got, want int) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%d workers: %d calls %s, want %d", workers, got, what, want)
 			}
-			c.end(first, noon.Add(slowCall))
 		}
-		later := noon.Add(slowCall)
-		if n := begin("a", later) + begin("b", later); n != want {
-			t.Errorf("%d slots: %d calls are in progress in slow namespaces, want %d", slots, n, want)
+		expect("begin in a namespace that is not slow", begin("quick"), 100)
+		for _, namespace := range []string{"a", "b"} {
+			s.begin(namespace)
+			s.end(namespace, slowCall)
 		}
-		if n := begin("quick", later); n != 100 {
-			t.Errorf("%d slots: a namespace waits for slow ones", slots)
+		expect("begin in slow namespaces", begin("a")+begin("b"), want)
+		expect("begin in another namespace", begin("quick"), 100)
+		for range want - 1 {
+			s.end("a", slowCall-1)
 		}
-		if n := begin("a", later.Add(slowFor)); n != 0 {
-			t.Errorf("%d slots: a namespace in which calls hang does not count as slow", slots)
+		if !s.isSlow("a") {
+			if want > 1 {
+				t.Errorf("%d workers: the namespace is quick while another call hangs", workers)
+			}
 		}
-		if n := c.hanging(later.Add(slowCall - 1)); n != 0 {
-			t.Errorf("%d slots: %d calls hang too early", slots, n)
+		s.end("a", slowCall-1)
+		if s.isSlow("a") || !s.isSlow("b") {
+			t.Errorf("%d workers: after a quick call, a is slow %t, b is slow %t", workers, s.isSlow("a"), s.isSlow("b"))
 		}
-		if n := c.hanging(later.Add(slowCall)); n != want+100 {
-			t.Errorf("%d slots: %d calls hang, want %d", slots, n, want+100)
-		}
-		c.inFlight = nil
-		if !c.isSlow("a", later.Add(slowFor-1)) || c.isSlow("a", later.Add(slowFor)) {
-			t.Errorf("%d slots: a namespace does not count as slow for %s", slots, slowFor)
-		}
-		quick, _ := c.begin("b", Evict, later)
-		if c.end(quick, later.Add(slowCall-1)); c.isSlow("b", later.Add(slowCall)) {
-			t.Errorf("%d slots: a namespace counts as slow after a quick call", slots)
+		expect("begin in the namespace that is no longer slow", begin("a"), 100)
+	}
+}
+
+// A namespace that was full of hanging calls when it became slow gets no further calls until few are left.
+//
+// Rule: hanging-evictions-isolated.
+func TestCallsThatBeganBeforeTheNamespaceWasSlowCount(t *testing.T) {
+	t.Parallel()
+	s := newSlowNamespaces(8)
+	for range 5 {
+		s.begin("a")
+	}
+	for left := 4; left >= 0; left-- {
+		s.end("a", slowCall)
+		if began := s.begin("a"); began != (left < 2) {
+			t.Errorf("with %d calls in flight, another one begins: %t", left, began)
+		} else if began {
+			s.end("a", slowCall)
 		}
 	}
 }
@@ -162,22 +175,23 @@ func TestPodsOfSlowNamespacesAreEvictedLast(t *testing.T) {
 }
 
 // Rule: hanging-evictions-isolated.
-func TestPassThatMaySendNothingIsRequeued(t *testing.T) {
+func TestPassThatMayNotSendIsRequeued(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("hangs/a")), on("m1", aPod("hangs/b")),
-		on("m2", aPod("hangs/c")))
-	b.restart(Options{Evictions: queueing.NewSlots(4)})
+		on("m2", aPod("hangs/c")), on("m2", aPod("quick/d")))
+	b.restart(Options{Workers: 4})
 	b.callTime = slowCall
 	b.drain("m1")
 	b.drain("m2")
 	b.runPass("m1")
+	b.expectEvictions("a")
 	b.onEvict = func(string) {
-		b.onEvict = nil
+		b.onEvict, b.callTime = nil, 0
 		if next := b.runPass("m2"); next != maxRecheck {
 			t.Errorf("the pass is requeued after %s, want %s", next, maxRecheck)
 		}
 	}
 	b.runPass("m1")
-	b.expectEvictions("a", "b")
+	b.expectEvictions("b", "d")
 	b.runPass("m2")
 	b.expectEvictions("c")
 }

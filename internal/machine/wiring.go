@@ -56,6 +56,8 @@ func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigg
 		{onMachine, &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())}, nil},
 		{onOtherMachine, &wiring.Watch{Object: &v1beta1.Machine{},
 			Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: instanceReleased()}, nil},
+		{onSet, &wiring.Watch{Object: wiring.MachineSets(), Keys: wiring.Last(machinesOfSet(cache)),
+			Predicate: outdatedChanged()}, nil},
 		{onClass, &wiring.Watch{Object: &v1beta1.MachineClass{},
 			Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()}, nil},
 		{onSecret, &wiring.Watch{Object: wiring.Secrets(),
@@ -112,6 +114,21 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 			return nil
 		}
 		return requestsFor(machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: id}))
+	}
+}
+
+// outdatedChanged passes a MachineSet that appears, or begins or ceases to be declared outdated.
+func outdatedChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return declaredOutdated(e.ObjectOld) != declaredOutdated(e.ObjectNew) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// machinesOfSet finds the Machines of a MachineSet.
+func machinesOfSet(cache client.Reader) handler.MapFunc {
+	return func(ctx context.Context, set client.Object) []reconcile.Request {
+		return requestsFor(machinesIn(ctx, cache, client.MatchingFields{index.MachineByOwner: string(set.GetUID())}))
 	}
 }
 

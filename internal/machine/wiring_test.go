@@ -212,6 +212,33 @@ func TestTriggersOfAMachine(t *testing.T) {
 	}
 }
 
+// A set that begins or ceases to be declared outdated triggers its machines.
+//
+// Rule: outdated-node-taints.
+func TestSetTriggersItsMachines(t *testing.T) {
+	w := managed(t)
+	w.class("small", "")
+	ofSet := w.set()
+	names := []string{"m-0", "m-1"}
+	for _, name := range names {
+		w.createMachine(name, ofSet)
+	}
+	w.await("instances", len(names), func(m *v1beta1.Machine) bool { return m.Spec.ProviderID != "" })
+	for _, name := range names {
+		w.node(name, true)
+	}
+	w.await("machines that run", len(names), inPhase(v1beta1.MachineRunning))
+	for _, outdated := range []bool{true, false} {
+		w.declareOutdated(outdated)
+		for _, name := range names {
+			env.Await(t, w.api, &corev1.NodeList{}, fmt.Sprintf("node of %s tainted: %t", name, outdated),
+				func(l *corev1.NodeList) (bool, string) {
+					return len(l.Items) == 1 && tainted(&l.Items[0], v1beta1.NodeTaintOutdated) == outdated, ""
+				}, client.MatchingFields{"metadata.name": nodeNameOf(w.namespace, name)})
+		}
+	}
+}
+
 // The limit of writes per machine also holds when many machines are reconciled at the same time, from caches, with all
 // their triggers.
 func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {

@@ -57,6 +57,7 @@ func operatorOptions(log logr.Logger, s *settings) process.Options {
 		ControlKinds: []process.Kind{
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
+			{Object: wiring.MachineSets()},
 			{Object: secret, Transform: process.TransformMetadata},
 		},
 		TargetKinds: target,

@@ -1,5 +1,5 @@
 // Package managertarget declares the permissions of machinist-manager in the target cluster.
 //
-// Nodes of old revisions are tainted while their machines are replaced.
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// Health checks read Nodes.
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 package managertarget

@@ -3,6 +3,9 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines;machineclasses,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machineclasses/status,verbs=patch
 //
+// A set declares that its machines are of an old revision, whose Nodes are tainted.
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinesets,verbs=list;watch
+//
 // A preserved machine is deleted when its time is over.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=delete
 //

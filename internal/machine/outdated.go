@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -24,95 +25,56 @@ import (
 // added again that was removed by hand.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
-// Values in the list of nodeAnnotationOutdated.
 const (
+	// appliedTaint and appliedScaleDownDisabled are values in the list of nodeAnnotationOutdated.
 	appliedTaint             = "taint"
 	appliedScaleDownDisabled = "scale-down-disabled"
+	// scaleDownDisabled is the value of the annotation that keeps cluster-autoscaler from removing a Node.
+	scaleDownDisabled = "true"
+	// taintRetryInterval is the delay after which a failed write of the taint is retried.
+	taintRetryInterval = 30 * time.Second
 )
 
-// scaleDownDisabled is the value of the annotation that keeps cluster-autoscaler from removing a Node.
-const scaleDownDisabled = "true"
-
-// taintRetryInterval is the delay after which a failed write of the taint is retried.
-const taintRetryInterval = 30 * time.Second
+var outdatedTaint = corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
 
 // outdatedStep taints the Node of a Machine during a rollout that replaces it, and annotates it for cluster-autoscaler.
 // So the scheduler prefers other Nodes, pods do not move from one outdated machine to another, and the autoscaler does
-// not remove the Node. The MachineSet declares whether its Machines are outdated (v1beta1.AnnotationOutdated).
-//
-// The taint is best effort: a Node that cannot be written does not delay the other steps.
+// not remove the Node. A Node that cannot be written delays no other step.
 type outdatedStep struct{ *pass }
 
-// taintDecision is the desired state of a Node.
-type taintDecision int
-
-const (
-	// leaveTaint means that nothing changes for now.
-	leaveTaint taintDecision = iota
-	// addTaint means that pods prefer other Nodes, and that cluster-autoscaler does not remove this one.
-	addTaint
-	// removeTaint means that everything that outdatedStep added is removed.
-	removeTaint
-)
-
-// run taints the Node, or removes the taint.
+// run adds or removes the taint. It adds the taint once, so that what is removed by hand stays removed.
 func (s *outdatedStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil || s.unsupportedSchema(s.machine) != "" || machinestate.Paused(s.machine) {
 		return next, nil
 	}
-	set, err := s.readSet(ctx)
+	outdated, err := s.setIsOutdated(ctx)
 	if err != nil {
 		return onError, err
 	}
-	known := s.states.get(s.machine).registration.outdated
-	outdated, after := known, (*corev1.Node)(nil)
-	switch decideTaint(s.machine, set) {
-	case addTaint:
-		if known == s.node.UID {
-			return next, nil // What was removed since then stays removed.
+	known, tainted := s.states.get(s.machine).registration.tainted, types.UID("")
+	if outdated {
+		if tainted = s.node.UID; tainted == known {
+			return next, nil
 		}
-		outdated, after = s.node.UID, withOutdatedTaint(s.node)
-	case removeTaint:
-		outdated, after = "", withoutOutdatedTaint(s.node, s.machine.Spec.Node)
 	}
-	if (after == nil || s.write(ctx, after)) && outdated != known {
-		s.states.update(s.machine, func(m *machineState) { m.registration.outdated = outdated })
+	if s.write(ctx, withTaintFor(s.machine, s.node, outdated)) && tainted != known {
+		s.states.update(s.machine, func(m *machineState) { m.registration.tainted = tainted })
 	}
 	return next, nil
 }
 
-// readSet returns the metadata of the MachineSet that controls the Machine, nil if the cache does not have it.
-func (s *outdatedStep) readSet(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-	owner := metav1.GetControllerOfNoCopy(s.machine)
+// setIsOutdated reports whether the Machine's MachineSet is declared outdated.
+func (s *outdatedStep) setIsOutdated(ctx context.Context) (bool, error) {
+	owner, set := metav1.GetControllerOfNoCopy(s.machine), wiring.MachineSets()
 	if owner == nil {
-		return nil, nil
+		return false, nil
 	}
-	set := wiring.MachineSets()
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.machine.Namespace, Name: owner.Name}, set,
 		client.UnsafeDisableDeepCopy)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && set.UID != owner.UID:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the set of the machine: %w", err)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read the set of the machine: %w", err)
 	}
-	return set, nil
-}
-
-// decideTaint returns the desired state of the Machine's Node. set is the MachineSet that controls the Machine, nil if
-// it is not known.
-func decideTaint(m *v1beta1.Machine, set *metav1.PartialObjectMetadata) taintDecision {
-	switch {
-	case metav1.GetControllerOfNoCopy(m) == nil:
-		return removeTaint
-	case set == nil, !set.DeletionTimestamp.IsZero():
-		return leaveTaint // The Machine will be deleted, or an event of the set follows.
-	case declaredOutdated(set):
-		return addTaint
-	case meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate):
-		return leaveTaint // The Machine was handed over by an outdated set, but is not updated yet.
-	}
-	return removeTaint
+	return err == nil && set.UID == owner.UID && declaredOutdated(set), nil
 }
 
 func declaredOutdated(set client.Object) bool {
@@ -120,8 +82,12 @@ func declaredOutdated(set client.Object) bool {
 	return outdated
 }
 
-// write writes the Node and reports whether that is done. It schedules another pass if not.
+// write writes the Node, if there is anything to write, and reports whether that is done. If not, it schedules another
+// pass.
 func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
+	if after == nil {
+		return true
+	}
 	if s.outage() {
 		s.requeueIn(targetPoll)
 		return false
@@ -132,7 +98,6 @@ func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
 	switch {
 	case err == nil:
 		*s.node = *after
-		return true
 	case apierrors.IsNotFound(err): // The event of the deletion follows.
 	case apierrors.IsConflict(err):
 		s.requeueIn(time.Second) // Typically the kubelet wrote the Node. The cache will soon have that write.
@@ -141,20 +106,29 @@ func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
 			"after", taintRetryInterval.String(), "cause", err.Error())
 		s.requeueIn(taintRetryInterval)
 	}
-	return false
+	return err == nil
 }
 
-// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if there is nothing to
-// do.
+// withTaintFor returns the Node of the Machine as it should be, or nil if there is nothing to do.
+func withTaintFor(m *v1beta1.Machine, node *corev1.Node, outdated bool) *corev1.Node {
+	switch {
+	case outdated:
+		return withOutdatedTaint(node)
+	case meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate):
+		return nil // An outdated set handed the Machine over, but it is not updated yet.
+	}
+	return withoutOutdatedTaint(node, m.Spec.Node)
+}
+
+// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if it had them already.
 func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	out := node.DeepCopy()
 	var ours []string
-	if !slices.ContainsFunc(out.Spec.Taints, isOutdatedTaint) {
-		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: v1beta1.NodeTaintOutdated,
-			Effect: corev1.TaintEffectPreferNoSchedule})
+	if findTaint(out.Spec.Taints, outdatedTaint) < 0 {
+		out.Spec.Taints = append(out.Spec.Taints, outdatedTaint)
 		ours = append(ours, appliedTaint)
 	}
 	if _, there := out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]; !there {
@@ -165,29 +139,22 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutOutdatedTaint returns the Node without the taint and annotation that withOutdatedTaint added, or nil if there
-// is nothing to do. An annotation of the Machine's node template stays.
-func withoutOutdatedTaint(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
+// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if it added nothing. An annotation
+// of the Machine's node template stays.
+func withoutOutdatedTaint(node *corev1.Node, template v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {
 		return nil
 	}
-	out := node.DeepCopy()
+	out, ours := node.DeepCopy(), strings.Split(listed, ",")
 	delete(out.Annotations, nodeAnnotationOutdated)
-	for ours := range strings.SplitSeq(listed, ",") {
-		switch ours {
-		case appliedTaint:
-			out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, isOutdatedTaint)
-		case appliedScaleDownDisabled:
-			_, keep := wanted.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]
-			if !keep && out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == scaleDownDisabled {
-				delete(out.Annotations, v1beta1.NodeAnnotationScaleDownDisabled)
-			}
-		}
+	if slices.Contains(ours, appliedTaint) {
+		out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, outdatedTaint) })
+	}
+	_, keep := template.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]
+	if slices.Contains(ours, appliedScaleDownDisabled) && !keep &&
+		out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == scaleDownDisabled {
+		delete(out.Annotations, v1beta1.NodeAnnotationScaleDownDisabled)
 	}
 	return out
-}
-
-func isOutdatedTaint(t corev1.Taint) bool {
-	return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 }

@@ -16,50 +16,34 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/machinestate"
-	"machinist.dev/machinist/internal/platform/wiring"
 )
 
 // Rule: outdated-node-taints.
 func TestTaintDecision(t *testing.T) {
 	t.Parallel()
-	owner := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web-a", UID: "set"}}
-	set := func(change ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
-		o := wiring.MachineSets()
-		o.Name, o.UID, o.Annotations = owner.Name, owner.UID, map[string]string{v1beta1.AnnotationRevision: "1"}
-		for _, f := range change {
-			f(o)
-		}
-		return o
-	}
-	outdated := func(o *metav1.PartialObjectMetadata) { o.Annotations[v1beta1.AnnotationOutdated] = "" }
-	beingDeleted := func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	untouched := annotatedNode(nil)
+	marked := withOutdatedTaint(untouched)
 	for _, tc := range []struct {
 		name     string
-		noOwner  bool
-		set      *metav1.PartialObjectMetadata
+		outdated bool
 		upToDate metav1.ConditionStatus
-		want     taintDecision
+		node     *corev1.Node
+		want     *corev1.Node
 	}{
-		{name: "old", set: set(outdated), want: addTaint},
-		{name: "old and up to date", set: set(outdated), upToDate: metav1.ConditionTrue, want: addTaint},
-		{name: "new", set: set(), want: removeTaint},
-		{name: "updated in place", set: set(), upToDate: metav1.ConditionTrue, want: removeTaint},
-		{name: "handed over, but not updated yet", set: set(), upToDate: metav1.ConditionFalse, want: leaveTaint},
-		{name: "the old set is being deleted", set: set(outdated, beingDeleted), want: leaveTaint},
-		{name: "the new set is being deleted", set: set(beingDeleted), want: leaveTaint},
-		{name: "the cache does not have the set", want: leaveTaint},
-		{name: "without a set", noOwner: true, want: removeTaint},
+		{name: "old", outdated: true, node: untouched, want: marked},
+		{name: "old and up to date", outdated: true, upToDate: metav1.ConditionTrue, node: untouched, want: marked},
+		{name: "old and marked", outdated: true, node: marked},
+		{name: "new", node: untouched},
+		{name: "new and marked", node: marked, want: untouched},
+		{name: "handed over, but not updated yet", upToDate: metav1.ConditionFalse, node: marked},
+		{name: "handed over and updated", upToDate: metav1.ConditionTrue, node: marked, want: untouched},
 	} {
 		m := &v1beta1.Machine{}
-		if !tc.noOwner {
-			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner,
-				v1beta1.GroupVersion.WithKind("MachineSet"))}
-		}
 		if tc.upToDate != "" {
 			m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionUpToDate, Status: tc.upToDate}}
 		}
-		if got := decideTaint(m, tc.set); got != tc.want {
-			t.Errorf("%s: the decision is %d, want %d", tc.name, got, tc.want)
+		if diff := cmp.Diff(tc.want, withTaintFor(m, tc.node, tc.outdated), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (- want, + got):\n%s", tc.name, diff)
 		}
 	}
 }
@@ -232,7 +216,7 @@ func TestNodeIsTaintedWhileItsSetIsOutdated(t *testing.T) {
 		t.Error("the record of the taint stays on the Node")
 	}
 	w.wantRest("m")
-	if r := w.process.states.get(w.get("m")).registration; r.outdated != "" {
+	if r := w.process.states.get(w.get("m")).registration; r.tainted != "" {
 		t.Errorf("the process still remembers %v", r)
 	}
 	w.declareOutdated(true)

@@ -104,8 +104,8 @@ type registrationState struct {
 	otherID types.UID
 	// reapplied counts what was set again on the Node because another writer had changed it, nil if nothing.
 	reapplied *reapplications
-	// outdated is the Node that has the taint of an old revision, "" if none.
-	outdated types.UID
+	// tainted is the Node that was given the taint of an old revision, "" if none.
+	tainted types.UID
 	// applied is the node template on the Node, until the status has it. It is immutable.
 	applied *v1beta1.AppliedNodeTemplate
 }

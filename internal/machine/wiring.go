@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -56,8 +57,7 @@ func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigg
 		{onMachine, &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())}, nil},
 		{onOtherMachine, &wiring.Watch{Object: &v1beta1.Machine{},
 			Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: instanceReleased()}, nil},
-		{onSet, &wiring.Watch{Object: wiring.MachineSets(), Keys: wiring.Last(machinesOfSet(cache)),
-			Predicate: outdatedChanged()}, nil},
+		{onSet, &wiring.Watch{Object: wiring.MachineSets(), Keys: machinesOfSet(cache), Predicate: outdatedChanged()}, nil},
 		{onClass, &wiring.Watch{Object: &v1beta1.MachineClass{},
 			Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()}, nil},
 		{onSecret, &wiring.Watch{Object: wiring.Secrets(),
@@ -125,10 +125,17 @@ func outdatedChanged() predicate.Predicate {
 	}
 }
 
-// machinesOfSet finds the Machines of a MachineSet.
-func machinesOfSet(cache client.Reader) handler.MapFunc {
-	return func(ctx context.Context, set client.Object) []reconcile.Request {
-		return requestsFor(machinesIn(ctx, cache, client.MatchingFields{index.MachineByOwner: string(set.GetUID())}))
+// machinesOfSet enqueues the Machines of a MachineSet behind all others: there may be thousands, and those that a
+// rollout creates at the same time are more important.
+func machinesOfSet(cache client.Reader) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(ctx context.Context, set client.Object, q queue) {
+		found := machinesIn(ctx, cache, client.MatchingFields{index.MachineByOwner: string(set.GetUID())})
+		wiring.Enqueue(q, handler.LowPriority, requestsFor(found)...)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, e.ObjectNew, q) },
 	}
 }
 

@@ -1,7 +1,6 @@
 package wiring
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -55,21 +54,6 @@ func TestASpecChangeDoesNotWaitForNewObjects(t *testing.T) {
 	}
 	if second, priority, _ := q.GetWithPriority(); priority != 0 || second.Name == "good" {
 		t.Errorf("%s is second, with priority %d", second, priority)
-	}
-
-	last := Last(func(_ context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: "m-1"}},
-			{NamespacedName: client.ObjectKeyFromObject(o)}}
-	})
-	last.Create(t.Context(), event.CreateEvent{Object: deployment("m-2", 1)}, q)
-	last.Update(t.Context(), event.UpdateEvent{ObjectOld: deployment("m-2", 1), ObjectNew: deployment("m-2", 2)}, q)
-	for range 500 {
-		q.GetWithPriority()
-	}
-	for range 2 {
-		if key, priority, _ := q.GetWithPriority(); key.Name[:2] != "m-" || priority != handler.LowPriority {
-			t.Errorf("%s has priority %d, want the keys of the handler Last at the end", key, priority)
-		}
 	}
 
 	unranked := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -28,29 +28,15 @@ func SpecChangesFirst(object client.Object) Watch {
 			DeleteFunc:  func(event.DeleteEvent) bool { return false },
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		},
-		Keys: handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			enqueue(q, specChangePriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
+		Keys: handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			Enqueue(q, specChangePriority, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
 		}},
 	}
 }
 
-// Last returns a handler for created and updated objects that affect many keys, none of which is urgent. Their passes
-// wait until no other key is queued.
-func Last(keys handler.MapFunc) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			enqueue(q, handler.LowPriority, keys(ctx, e.Object)...)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			enqueue(q, handler.LowPriority, keys(ctx, e.ObjectNew)...)
-		},
-	}
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// enqueue adds keys to a queue, with a priority if the queue has priorities.
-func enqueue(q queue, priority int, keys ...reconcile.Request) {
+// Enqueue adds keys to a queue, with a priority if the queue has priorities.
+func Enqueue(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, keys ...reconcile.Request) {
 	if ranked, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)
 		return

@@ -53,7 +53,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/refe
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 (cd "$root" && go run ./hack/reference "$out/docs/reference")
 (cd "$root" && go run ./hack/incidents "$out/docs/incidents.md")
-for role in cluster-autoscaler manager-control manager-target metrics-reader migrator-control migrator-target operator-control \
+for role in cluster-autoscaler manager-control manager-target metrics-reader migrator-control migrator-namespace migrator-target operator-control \
 	provider-control provider-target; do
 	name=machinist-$(echo $role | sed -E 's/^(provider|migrator)/\1-PROVIDER/')
 	(cd "$root" && GOWORK=off "$controllergen" \

@@ -24,6 +24,8 @@ type Parts struct {
 	User string
 	// WatchNamespace is the only namespace that the process works in. Empty means all namespaces.
 	WatchNamespace string
+	// MigratorNamespaces are the namespaces in which a migrator may read and write Secrets, take Leases and scale workloads.
+	MigratorNamespaces []string
 	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
 	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, they use its Service.
@@ -80,8 +82,18 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
-	v["migrator"] = map[string]any{"enabled": true, "only": true}
+	namespaces := []any{}
+	for _, namespace := range p.MigratorNamespaces {
+		namespaces = append(namespaces, namespace)
+	}
+	v["migrator"] = map[string]any{"enabled": true, "only": true, "namespaces": namespaces}
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
+}
+
+// MigrationPolicies returns the policies, with their bindings, that protect the fleets that a migrator of the provider
+// migrates in these namespaces.
+func MigrationPolicies(provider string, namespaces ...string) []client.Object {
+	return onlyPolicies(must(Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}.Migrator(provider)))
 }
 
 // CRDs returns the CustomResourceDefinitions of the API group in the order of their names.
@@ -113,7 +125,11 @@ func policies(all bool) []client.Object {
 	objects := must(Parts{Control: true, Target: true, WebhookURL: Off}.machinist(map[string]any{
 		"crds": map[string]any{"enabled": false}, "policies": map[string]any{"restrictNodeLabels": all},
 	}))
-	var found []client.Object
+	return onlyPolicies(objects)
+}
+
+// onlyPolicies returns the ValidatingAdmissionPolicies and their bindings.
+func onlyPolicies(objects []client.Object) (found []client.Object) {
 	for _, object := range objects {
 		switch object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding:

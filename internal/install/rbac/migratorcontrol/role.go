@@ -1,35 +1,31 @@
-// Package migratorcontrol declares the permissions of a migrator in the control cluster. They are extensive, and meant
-// only for the duration of a migration.
+// Package migratorcontrol declares the permissions of a migrator in the control cluster as a whole, and in its own
+// namespace. Package migratornamespace declares the others. They are meant only for the duration of a migration.
 //
 // +kubebuilder:rbac:groups=machinist.dev,resources=migrations,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=machinist.dev,resources=migrations/status,verbs=update
 // +kubebuilder:rbac:groups=machinist.dev,resources=migrations/finalizers,verbs=update
 //
-// The migrator creates the objects of Machinist, adds the data that the migration held back, and deletes the objects if
-// the migration is aborted.
-// +kubebuilder:rbac:groups=machinist.dev,resources=machines;machinesets;machinedeployments;machineclasses;machinehealthchecks,verbs=get;list;create;patch;delete
-// +kubebuilder:rbac:groups=machinist.dev,resources=machinesets/finalizers;machinedeployments/finalizers,verbs=update
+// Two Machines must not have the same instance, even in different namespaces.
+// +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=list
 //
-// The migrator copies credentials and bootstrap data, and stores findings and converted objects in ConfigMaps. One
-// ConfigMap is the record of the cluster ID.
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;create;patch;delete
-// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;create;update;delete
-//
-// The migrator reads the old objects, removes their finalizers and owners, and deletes them. After that, it deletes the
-// definitions of their kinds.
-// +kubebuilder:rbac:groups=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io,resources=*,verbs=get;list;patch;delete
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;delete
+// The definitions of the old kinds are deleted only if no namespace has an object of these kinds. Two old systems have
+// only kinds without a namespace.
+// +kubebuilder:rbac:groups=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io,resources=*,verbs=get;list
+// +kubebuilder:rbac:groups=machine.k8s.io;machines.k8s.io,resources=*,verbs=patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=machines.machine.k8s.io;machines.machines.k8s.io;machineclasses.cluster.k8s.io;machinedeployments.cluster.k8s.io;machinesets.cluster.k8s.io;machines.cluster.k8s.io;machineclasses.machine.sapcloud.io;machinedeployments.machine.sapcloud.io;machinesets.machine.sapcloud.io;machines.machine.sapcloud.io,verbs=get;delete
 //
 // Before it deletes the old objects, the migrator deletes admission webhooks that are only for these objects, because a
-// webhook without a server would prevent the deletion.
+// webhook without a server would prevent the deletion. A policy allows the deletion of no other webhooks.
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations;mutatingwebhookconfigurations,verbs=list;delete
 //
-// The fence scales the old controllers to 0, takes their Leases, and prevents changes of their objects by others.
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get
-// +kubebuilder:rbac:groups=apps,resources=deployments/scale;statefulsets/scale,verbs=patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;delete
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;create;update;delete
+// The chart installs the policies that protect the old objects. The migrator only checks that they exist.
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,resourceNames=machinist-migrator-PROVIDER-old;machinist-migrator-PROVIDER-new,verbs=get
+//
+// The Lease of the leader, the record of the cluster ID, and what the policies protect for each Migration. A policy
+// allows changes of no other ConfigMaps.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,resourceNames=machinist-migrator-PROVIDER,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=get;create;update;delete
 //
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get

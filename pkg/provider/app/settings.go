@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/platform/sharding"
+	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
 // settings are the flags of a provider process, in addition to those that all processes have.
@@ -33,6 +35,7 @@ type settings struct {
 	bootstrapCAFile     string
 	tokenGroups         []string
 	approveKubeletCSRs  bool
+	guestAddresses      []string
 	preserveTimeout     time.Duration
 	preserveLimit       int
 	requireTypeVersion  bool
@@ -83,6 +86,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"groups of a machine's bootstrap token in addition to system:bootstrappers:machinist, such as system:bootstrappers:k3s:default-node-token; the value nodeBootstrapper.tokenGroups of the chart machinist must list the same groups in the same order")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs,
 		"approve the certificates that the kubelets of this provider's machines request in the target cluster, each only for its own machine; if false, the target cluster needs another approver")
+	fs.StringSliceVar(&s.guestAddresses, "approve-guest-addresses", nil,
+		"range (CIDR) of addresses for which serving certificates are approved even if only the guest reports the address; can be repeated. A guest can report any address in these ranges, so they must not contain API servers or other hosts that clients trust. By default, there is none")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
 		"how long a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
@@ -135,6 +140,9 @@ func (s *settings) validate() error {
 			errs = append(errs, fmt.Errorf("--bootstrap-token-groups contains %q; group names must match %s", group, tokenGroup))
 		}
 	}
+	if _, err := s.guestRanges(); err != nil {
+		errs = append(errs, err)
+	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
 	}
@@ -159,6 +167,20 @@ func (s *settings) validate() error {
 			reportOrphans))
 	}
 	return errors.Join(errs...)
+}
+
+// guestRanges returns the ranges in which addresses that only guests report are approved.
+func (s *settings) guestRanges() ([]netip.Prefix, error) {
+	ranges, err := endpoints.ParseRanges(s.guestAddresses)
+	if err != nil {
+		return nil, fmt.Errorf("--approve-guest-addresses: %w", err)
+	}
+	for _, r := range ranges {
+		if r.Bits() == 0 {
+			return nil, fmt.Errorf("--approve-guest-addresses contains %s; every guest would get a certificate for any address", r)
+		}
+	}
+	return ranges, nil
 }
 
 // orphanRules returns the rules for orphans from the flags, for one installation and shard.

@@ -22,6 +22,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wiring"
 )
@@ -253,14 +254,14 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 	return again
 }
 
-// write brings the taint of one machine's Node to its desired state. absent is true if the Node does not exist, or has
-// another UID or provider ID than the machine.
+// write brings the taint of one machine's Node to its desired state. absent is true if no Node with the recorded UID
+// exists, or if nothing proves that the Node is the machine's.
 func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintDecision) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
 	err = k.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (node.UID != ref.UID || node.Spec.ProviderID != m.NodeProviderID()):
+	case apierrors.IsNotFound(err), err == nil && (node.UID != ref.UID || !nodemark.Proves(m, node)):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)

@@ -60,7 +60,7 @@ type Options struct {
 	Concurrency int
 }
 
-// Cloud is the part of provider.Driver that finds the addresses of instances.
+// Cloud is the part of provider.Driver that finds the names and addresses of instances.
 type Cloud interface {
 	Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error)
 }
@@ -106,9 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	decision := request.decide(facts)
 	var retryAfter time.Duration
-	if decision.Reason == ReasonAddressesNotKnown {
-		// Only the addresses are missing for an approval.
-		retryAfter = r.addAddresses(ctx, &facts)
+	if decision.Reason == ReasonInstanceNotKnown {
+		// Only the provider's answer is missing for an approval.
+		retryAfter = r.addReported(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
@@ -235,29 +235,29 @@ func (r *Reconciler) machineToReport(ctx context.Context, request request, facts
 	return m, nil
 }
 
-// addAddresses adds the addresses that the provider reports for the instance. It uses an earlier answer while that is
-// valid. It returns when to ask the provider again if the addresses are not sufficient for an approval.
-func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
-	uid, now := facts.Machine.UID, facts.Now
-	known, ok := r.state.cachedAnswer(uid, now)
+// addReported adds what the provider reports about the instance. It uses an earlier answer while that is valid. It
+// returns when to ask the provider again if the answer is not sufficient for an approval.
+func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
+	m, now := facts.Machine, facts.Now
+	known, ok := r.state.cachedAnswer(m, now)
 	if !ok {
-		addresses, err := r.addressesFromProvider(ctx, facts.Machine)
-		known = answer{addresses: addresses, until: now.Add(answerValid)}
+		reported, err := r.askProvider(ctx, m)
+		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
 			// Keep the error until the retry is due, because other requests also call this provider.
-			known = answer{until: now.Add(max(answerRetry, provider.RetryAfter(err)))}
-			logf.FromContext(ctx).Error(err, "Cannot get the addresses of a machine's instance from the provider", "machine",
-				client.ObjectKeyFromObject(facts.Machine))
-		case !hasIP(addresses):
+			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
+			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
+				"machine", client.ObjectKeyFromObject(m))
+		case !hasIP(reported.Addresses):
 			// The kubelet has an IP address, because it sent the request. The cloud does not report it yet.
-			if known.until = now.Add(answerRetry); len(addresses) == 0 {
-				known.addresses = nil
+			if known.until = now.Add(answerRetry); len(reported.Addresses) == 0 {
+				reported.Addresses = nil
 			}
 		}
-		r.state.storeAnswer(uid, known, now)
+		r.state.storeAnswer(m.UID, known, now)
 	}
-	facts.Addresses = known.addresses
+	facts.Reported = known.reported
 	return known.until.Sub(now)
 }
 
@@ -268,8 +268,8 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-// addressesFromProvider asks the provider for the addresses of the instance. Without an error the result is never nil.
-func (r *Reconciler) addressesFromProvider(ctx context.Context, m *v1beta1.Machine) ([]corev1.NodeAddress, error) {
+// askProvider asks the provider about the instance. Without an error, the addresses are not nil.
+func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Reported, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the machine's class: %w", err)
@@ -288,5 +288,5 @@ func (r *Reconciler) addressesFromProvider(ctx context.Context, m *v1beta1.Machi
 	case instance.MachineUID != "" && instance.MachineUID != m.UID:
 		return nil, errors.New("the tags of the provider's instance name another machine")
 	}
-	return append([]corev1.NodeAddress{}, instance.Addresses...), nil
+	return &Reported{NodeName: instance.NodeName, Addresses: append([]corev1.NodeAddress{}, instance.Addresses...)}, nil
 }

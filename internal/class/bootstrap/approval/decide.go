@@ -11,12 +11,12 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
 // Facts are the facts on which the decision about a request depends.
@@ -32,16 +32,17 @@ type Facts struct {
 	// OtherMachine is another Machine with the same node name that takes precedence, nil if there is none.
 	OtherMachine *v1beta1.Machine
 	// Node is the existing Node with this name, nil if there is none.
-	Node *Node
-	// Addresses are the addresses that the provider recently reported for the Machine's instance, nil if they are not
-	// known.
-	Addresses []corev1.NodeAddress
+	Node *corev1.Node
+	// Reported is what the provider recently reported about the Machine's instance, nil if it is not known.
+	Reported *Reported
 }
 
-// Node holds the fields of a Node that matter for a decision.
-type Node struct {
-	UID        types.UID
-	ProviderID string
+// Reported is what a provider reports about an instance.
+type Reported struct {
+	// NodeName is the name under which the instance registers, "" if the provider does not know it.
+	NodeName string
+	// Addresses are the names and addresses of the instance, nil if they are not known.
+	Addresses []corev1.NodeAddress
 }
 
 // Decision is the decision about a request.
@@ -128,8 +129,16 @@ func (r request) decideJoin(f Facts) Decision {
 	case f.OtherMachine != nil:
 		return refuse(ReasonNameInUse, "machine %s also has the node name %s and takes precedence",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
-	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.NodeProviderID()):
+	case f.Node != nil && !nodemark.Proves(m, f.Node):
 		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
+	// Any client that may write the Machine's status could write the name of another Node there.
+	case f.Reported == nil:
+		return ignore(ReasonInstanceNotKnown, "the provider has not confirmed the node name of the machine's instance")
+	case f.Reported.NodeName == "":
+		return refuse(ReasonNameUnknown, "the provider does not report the node name of the machine's instance")
+	case f.Reported.NodeName != name:
+		return refuse(ReasonWrongName, "the request is for node %s, but the provider reports that the machine's instance "+
+			"registers as node %s", quote(r.Wanted), quote(f.Reported.NodeName))
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",
 		client.ObjectKeyFromObject(m))
@@ -144,7 +153,7 @@ func (r request) decideNode(f Facts) Decision {
 		return ignore(ReasonNotOurs, "node %s belongs to a machine of another provider", r.Requester)
 	case m.Status.NodeRef == nil || m.Status.NodeRef.Name != r.Requester:
 		return ignore(ReasonNotPairedYet, "the machine is not paired with node %s yet", r.Requester)
-	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID:
+	case f.Node == nil || f.Node.UID != m.Status.NodeRef.UID || !nodemark.Proves(m, f.Node):
 		return ignore(ReasonNotPairedYet, "the machine is paired with another node named %s", r.Requester)
 	case r.Fault != "":
 		return refuse(ReasonMalformed, "%s", r.Fault)
@@ -152,10 +161,14 @@ func (r request) decideNode(f Facts) Decision {
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
-	unknown := r.unknownName(f.Addresses)
+	var addresses []corev1.NodeAddress
+	if f.Reported != nil {
+		addresses = f.Reported.Addresses
+	}
+	unknown := r.unknownName(addresses)
 	switch {
-	case unknown != "" && f.Addresses == nil:
-		return ignore(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
+	case unknown != "" && addresses == nil:
+		return ignore(ReasonInstanceNotKnown, "the addresses of the machine's instance are not known")
 	case unknown != "":
 		return refuse(ReasonUnknownAddress,
 			"the request includes %s, which the provider does not report as an address of the instance", quote(unknown))

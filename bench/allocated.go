@@ -27,8 +27,8 @@ func (b *bench) allocated(ctx context.Context) (float64, error) {
 	return allocatedBy(string(profile))
 }
 
-// startAllocation starts to count what the API server allocates. The returned function returns the MiB for each
-// machine since then.
+// startAllocation starts a measurement of the memory that the API server allocates. The returned function returns the
+// memory allocated since the start, in MiB for each machine.
 func (b *bench) startAllocation(ctx context.Context) (perMachine func(context.Context) (float64, error), err error) {
 	before, err := b.allocated(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bench) costOfReading(ctx context.Context) (float64, error) {
 	return after - before, err
 }
 
-// allocatedBy parses the number in a heap profile.
+// allocatedBy returns the total number of allocated bytes from the text of a heap profile.
 func allocatedBy(profile string) (float64, error) {
 	_, rest, found := strings.Cut(profile, totalAlloc)
 	if !found {

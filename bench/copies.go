@@ -17,16 +17,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxCopies is how many copies four digits can number.
+// maxCopies is the maximum number of copies, because a copy's number has four digits.
 const maxCopies = 10000
 
-// placeholder stands in a recorded object for the four digits of a copy's number. JSON never contains this byte.
+// placeholder is the text in a recorded object that is replaced with the four digits of a copy's number. JSON never
+// contains this byte.
 const placeholder = "\x00"
 
-// copies are many copies of a namespace. Their objects differ in names, namespaces, UIDs and the IDs of instances.
+// copies are many copies of a namespace. Copied objects differ only in their names, namespaces, UIDs and instance IDs.
 type copies struct {
 	count int
-	// version is the resource version of the lists.
+	// version is the resource version that lists of copies return.
 	version string
 	kinds   map[string]recorded // by resource
 }
@@ -34,11 +35,12 @@ type copies struct {
 // recorded contains the objects of one kind in the recorded namespace, or the Nodes of its Machines.
 type recorded struct {
 	kind schema.GroupVersionKind
-	// objects are JSON, with placeholder where copies differ.
+	// objects contains each object as JSON. Each value that differs between copies contains placeholder.
 	objects [][]byte
 }
 
-// copiedKinds are the kinds that a manager or a provider caches and that have objects in the namespace.
+// copiedKinds are the kinds of the objects in the namespace, and the kind Node. The manager or a provider caches each
+// of these kinds.
 var copiedKinds = map[string]schema.GroupVersionKind{
 	"machinedeployments": v1beta1.GroupVersion.WithKind("MachineDeployment"),
 	"machinesets":        v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -75,7 +77,7 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 	c := &copies{count: count, kinds: map[string]recorded{}}
 	for resource, list := range lists {
 		r := recorded{kind: copiedKinds[resource]}
-		// The newest list has the version up to which all lists are complete.
+		// The highest resource version of the lists is the version of all copies.
 		if v := list.GetResourceVersion(); len(v) > len(c.version) || len(v) == len(c.version) && v > c.version {
 			c.version = v
 		}
@@ -93,7 +95,7 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 	return c, nil
 }
 
-// newReplacer returns a replacer for everything that differs in copies.
+// newReplacer returns a replacer that inserts placeholder into each value that differs between copies.
 func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Replacer, error) {
 	pairs := []string{`"` + namespace + `"`, `"copy-` + placeholder + `"`, `"` + namespace + `/`, `"copy-` + placeholder + `/`}
 	// An ID keeps its length.
@@ -132,7 +134,7 @@ func newReplacer(lists map[string]*unstructured.UnstructuredList) (*strings.Repl
 // namespaceOf returns the namespace of a copy.
 func (c *copies) namespaceOf(i int) string { return fmt.Sprintf("copy-%04d", i) }
 
-// find returns the number of the copy with a namespace.
+// find returns the number of the copy that has the given namespace.
 func (c *copies) find(namespace string) (int, bool) {
 	var i int
 	_, err := fmt.Sscanf(namespace, "copy-%04d", &i)
@@ -142,13 +144,14 @@ func (c *copies) find(namespace string) (int, bool) {
 // total returns the number of objects of a resource in all copies.
 func (c *copies) total(resource string) int { return c.count * len(c.kinds[resource].objects) }
 
-// object returns the JSON of the i-th object of a resource, counted copy by copy.
+// object returns the JSON of the i-th object of a resource: first all objects of copy 0, then those of copy 1, and so
+// on.
 func (c *copies) object(resource string, i int) []byte {
 	objects := c.kinds[resource].objects
 	return bytes.ReplaceAll(objects[i%len(objects)], []byte(placeholder), fmt.Appendf(nil, "%04d", i/len(objects)))
 }
 
-// findByName returns the object with the name among the objects first to end-1, or nil.
+// findByName searches the objects with the indexes first to end-1, and returns the object with the given name or nil.
 func (c *copies) findByName(resource, name string, first, end int) []byte {
 	for i := first; i < end; i++ {
 		text := c.object(resource, i)

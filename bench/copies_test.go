@@ -56,7 +56,7 @@ func recordedFleet(t *testing.T) map[string]*unstructured.UnstructuredList {
 	return lists
 }
 
-// Copies keep all references between objects, and share only the cluster with other copies.
+// In a copy, all references between the copied objects remain valid. Copies share only the cluster.
 func TestCopiesHaveOwnNamesAndIDs(t *testing.T) {
 	c, err := newCopies(recordedFleet(t), 20)
 	if err != nil {
@@ -132,7 +132,7 @@ func startStandIn(t *testing.T, count int) *standIn {
 var initialEvents = metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
 	ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 
-// initialNames returns the names of the objects that a watch sends first.
+// initialNames returns the names of the objects in the initial events of a watch.
 func initialNames(t *testing.T, w watch.Interface, err error) (names []string) {
 	t.Helper()
 	if err != nil {
@@ -227,7 +227,8 @@ func TestStandInServesMetadata(t *testing.T) {
 	}
 }
 
-// A process that writes to a copy has not settled, whatever the API server answers. Leases are not copies.
+// If a process writes to a copy, the stand-in must report that the fleet has not settled, even if the API server
+// rejects the write. Leases are not copies.
 func TestStandInReportsWriteToCopy(t *testing.T) {
 	ctx := context.Background()
 	for _, test := range []struct {

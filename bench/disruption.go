@@ -69,9 +69,9 @@ type disruptionResult struct {
 type disruptionRoll struct {
 	Name string `json:"name"`
 	phase
-	// FleetWrites are the writes of sets and deployments, and BudgetWrites those of the status of budgets.
-	// WritesPerMachine does not contain them, because they depend on the steps and the duration of a roll and not on the
-	// number of machines.
+	// FleetWrites is the number of writes to sets and deployments. BudgetWrites is the number of writes to the status of
+	// budgets. WritesPerMachine does not contain these writes, because their number depends on the steps and the duration
+	// of the rolling update and not on the number of machines.
 	FleetWrites  int `json:"fleet_writes"`
 	BudgetWrites int `json:"budget_writes"`
 }
@@ -137,7 +137,7 @@ func (r *disruptionRoll) separateFleetWrites(machines int) {
 	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
-// budget replaces all budgets by new ones with these limits.
+// budget deletes all budgets and creates one budget for each of the limits.
 func (f fleet) budget(ctx context.Context, limits []string) error {
 	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("delete the budgets: %w", err)

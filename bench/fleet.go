@@ -134,7 +134,7 @@ func (f fleet) await(ctx context.Context, replicas int, timeout time.Duration, a
 	}
 }
 
-// count counts the Machines that exist, without reading them.
+// count returns the number of Machines. It does not read the Machines themselves.
 func (f fleet) count(ctx context.Context) (int, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// scaled contains the costs of fleets of several sizes.
+// scaled contains the results for fleets of several sizes.
 type scaled struct {
 	Runs   []*result `json:"runs"`
 	Growth growth    `json:"growth"`
@@ -14,11 +14,12 @@ type scaled struct {
 
 // growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is the exponent of the CPU seconds. EvenCPU is the exponent of the CPU seconds at equal speed of the machine.
+	// CPU is the exponent of the CPU seconds. EvenCPU is the exponent of the CPU seconds after correction for the speed of
+	// the machine.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
-	// Allocated is the exponent of the memory that both processes allocated, or 0 if that was not counted.
+	// Allocated is the exponent of the memory that both processes allocated, or 0 if this memory was not measured.
 	Allocated exponents `json:"allocated"`
 }
 

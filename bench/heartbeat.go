@@ -31,8 +31,8 @@ func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (reque
 	var nodes sync.WaitGroup
 	slots := semaphore.NewWeighted(maxHeartbeats)
 	begun := time.Now()
-	// runAt calls do for a node at the given time and reports whether to continue. It does not call do if the time is
-	// over.
+	// runAt waits until the given time, calls do for a node, and reports whether to continue. If the idle phase is over,
+	// runAt does not call do.
 	runAt := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
 		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || slots.Acquire(ctx, 1) != nil {
 			return false
@@ -63,7 +63,7 @@ func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (reque
 	return int(sent.Load()), ctx.Err()
 }
 
-// pause waits for d. It reports false if the context ends before.
+// pause waits for d. It reports false if ctx is canceled during the wait.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -75,7 +75,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// report sends the heartbeats in the Node's status, which kubelets do from time to time even if nothing has changed.
+// report updates the heartbeats in the Node's status, as a kubelet does from time to time even if nothing has changed.
 func (h *hosts) report(ctx context.Context, name string) error {
 	now := metav1.Now().UTC().Format(time.RFC3339)
 	patch := `{"status":{"conditions":[`

@@ -129,7 +129,7 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close ends all goroutines. Before, the context of run must have ended and the cloud must have stopped.
+// close ends all goroutines. The context of run must be done and the cloud must be stopped before close is called.
 func (h *hosts) close() {
 	_ = h.listener.Close()
 	h.working.Wait()

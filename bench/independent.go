@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independent sends the fewest and smallest writes with which any system could manage a machine. It uses no field of
-// Machinist. Its objects have a kind without a schema, so nothing validates them, and the difference shows the cost
-// of Machinist's fields. It reads, watches and decides nothing, and has one field manager.
+// independent is a client that manages each machine with the fewest and smallest writes that any system could use. It
+// uses no field of Machinist. Its objects have a kind without a schema, so the API server does not validate them. The
+// difference from a bare client with Machinist's writes is the cost of Machinist's fields. The client does not read,
+// watch or decide anything, and uses one field manager.
 type independent struct {
 	*replay
 }
@@ -29,7 +30,7 @@ const minimalCRD = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 "versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
 "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
-// newIndependent returns a client after its kind is served.
+// newIndependent returns a client after the API server has started to serve its kind.
 func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
 	if err := bare.send(ctx, "", http.MethodPost, crdPath, []byte(minimalCRD)); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
 	return l, l.awaitServed(ctx)
 }
 
-// awaitServed returns when the kind is served.
+// awaitServed waits until the API server serves the kind.
 func (l *independent) awaitServed(ctx context.Context) error {
 	for deadline := time.Now().Add(time.Minute); ; {
 		err := l.send(ctx, "", http.MethodGet, minimalMachinesPath, nil)
@@ -51,7 +52,8 @@ func (l *independent) awaitServed(ctx context.Context) error {
 	}
 }
 
-// run creates n machines, removes n machines, or both. The functions return their names. It returns the duration.
+// run creates n machines, deletes n machines, or both. The functions created and removed return the names of these
+// machines. run returns the duration.
 func (l *independent) run(ctx context.Context, n int, created, removed func(i int) string) (time.Duration, error) {
 	l.sent.Store(0)
 	begun := time.Now()
@@ -109,7 +111,7 @@ func (l *independent) removeWrites(name string) []write {
 	}
 }
 
-// writeFor returns the write that corresponds to a kind of write of Machinist. It reports false for reads.
+// writeFor returns the write that corresponds to the given kind of Machinist's writes. It reports false for reads.
 func (l *independent) writeFor(kind, machine string) (write, bool) {
 	create, remove := l.createWrites(machine), l.removeWrites(machine)
 	w, found := map[string]write{

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quietPeriod is how long no write must occur before a phase is over. It is longer than the 5 s after which
-// Kubernetes' node controller checks new nodes again, so that its writes do not count for the next phase.
+// quietPeriod is the time without writes after which a phase is over. It is longer than the 5 s after which Kubernetes'
+// node controller checks new nodes again, so these checks do not cause writes in the next phase.
 const quietPeriod = 6 * time.Second
 
 // bench is one run with a new control plane and a fleet of one size.
@@ -186,7 +186,7 @@ func (b *bench) checkAlive() error {
 	return b.hosts.err()
 }
 
-// phaseTimeout is how long a phase may take before it counts as stuck.
+// phaseTimeout is the time after which an unfinished phase counts as stuck.
 func (b *bench) phaseTimeout() time.Duration {
 	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
 }
@@ -260,7 +260,7 @@ func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machine
 	return nil
 }
 
-// count evaluates the requests of the manager and the provider.
+// count sets the fields of the phase that follow from the requests of the manager and the provider.
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	counts := auditlog.Tally(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)
@@ -330,7 +330,8 @@ func percentile(values []float64, percent float64) float64 {
 	return sorted[max(0, int(math.Ceil(percent/100*float64(len(sorted))))-1)]
 }
 
-// awaitSettled waits for the quiet period and returns all requests of the manager and the provider since the mark.
+// awaitSettled waits until no writes occur for the quiet period. It returns all requests of the manager and the
+// provider since the mark.
 func (b *bench) awaitSettled(ctx context.Context) ([]auditlog.Request, error) {
 	all, err := b.awaitQuiet(ctx)
 	if err != nil {
@@ -339,8 +340,8 @@ func (b *bench) awaitSettled(ctx context.Context) ([]auditlog.Request, error) {
 	return ownRequests(all), b.checkAlive()
 }
 
-// awaitQuiet returns all requests since the mark after a period without writes by the manager, the provider, and
-// Kubernetes' own controllers, which react to new and deleted nodes.
+// awaitQuiet waits until no writes occur for the quiet period, and returns all requests since the mark. It considers
+// the writes of the manager, of the provider, and of Kubernetes' own controllers that react to new and deleted nodes.
 func (b *bench) awaitQuiet(ctx context.Context) ([]auditlog.Request, error) {
 	var all []auditlog.Request
 	for since := time.Now(); time.Since(since) < quietPeriod; {

@@ -67,7 +67,7 @@ type migrationPhase struct {
 	seconds float64
 	passes  int
 	writes  int
-	// status is the number of writes to the status of the Migration, which shows its progress to users.
+	// status is the number of writes to the status of the Migration, in which users see its progress.
 	status int
 	// peakMiB is the maximum resident set of this process so far.
 	peakMiB float64
@@ -165,7 +165,7 @@ func (b *migrationBench) measure(ctx context.Context) ([]migrationPhase, error) 
 	}
 	process.SpareMemory()
 	debug.FreeOSMemory()
-	// The maximum resident set counts from here.
+	// This write resets the maximum resident set, so that the following value does not include the preparation.
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200); err != nil {
 		return nil, fmt.Errorf("reset the maximum resident set: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// oldNamespace contains the objects of the old system, as in its sample.
+	// oldNamespace contains the objects of the old system. Its sample uses the same namespace.
 	oldNamespace = "kube-system"
 	// osmNamespace contains the user data of the old system.
 	osmNamespace = "cloud-init-settings"
@@ -144,7 +144,7 @@ func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstru
 	return o, nil
 }
 
-// adopt does the provider's work for unpaused Machines, and writes only the final status.
+// adopt does the provider's work for unpaused Machines. It writes the final status only, and no intermediate status.
 func (f *oldFleet) adopt(ctx context.Context, c client.Client, machines []unpausedMachine) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(f.workers)
@@ -173,8 +173,8 @@ func (f *oldFleet) CreateSettle() time.Duration { return 0 }
 
 func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { return nil }
 
-// Locate returns all instances for every description, because a cloud does not know which description an instance was
-// created from.
+// Locate returns all instances for every description, because a cloud does not know from which description an instance
+// was created.
 func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// line is one series of a chart.
+// line is one line of a chart.
 type line struct {
 	name, colour string
 	dashed       bool

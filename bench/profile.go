@@ -38,8 +38,9 @@ func (b *bench) openProfiles(ours map[string]string) error {
 	return nil
 }
 
-// profile keeps CPU profiles of all profiled processes until stop is called. Stop waits for the last CPU profiles and
-// keeps heap profiles. Without --profiles, profile does nothing.
+// profile keeps CPU profiles of all profiled processes until stop is called. profile repeatedly stores CPU profiles of
+// all profiled processes until stop is called. stop waits for the last CPU profiles and stores heap profiles. Without
+// --profiles, profile does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup
@@ -65,7 +66,7 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// save stores a profile. A profile that cannot be read is reported, but does not end the run.
+// save stores a profile. If a profile cannot be read, save prints a message and the run continues.
 func (b *bench) save(ctx context.Context, from profileSource, path, file string) {
 	err := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+path, nil)

@@ -29,16 +29,16 @@ const (
 	callNodeDelete = "delete nodes"
 )
 
-// These field managers show the API server who writes. It records the fields of each manager, which costs more than a
-// single manager for all writes.
+// These are the field managers of the writes. The API server records the fields of each manager separately, which costs
+// more than a single manager for all writes.
 const (
 	byManager  = stack.Manager
 	byProvider = stack.Provider
 	byNode     = "kubelet"
 )
 
-// replay only sends the writes of a phase: it reads, watches and decides nothing. It keeps the order of a machine's
-// writes, and uses the same field managers.
+// replay only sends the writes of a phase: it reads, watches and decides nothing. It sends the writes of each machine
+// in their original order, and with the same field managers.
 type replay struct {
 	http    *http.Client
 	host    string
@@ -49,7 +49,7 @@ type replay struct {
 	sent    atomic.Int64
 }
 
-// script contains the number of writes of each kind for all machines together.
+// script contains the number of writes of each kind. Each number is the sum for all machines.
 type script struct {
 	n                                                               int
 	creates, patches, nodePatches, statuses                         int // of new machines
@@ -57,8 +57,8 @@ type script struct {
 	events                                                          int
 }
 
-// scriptOf returns the script for a measured phase. A new machine has one patch of its providerID and one patch that
-// applies the node template to its Node. All other calls of these kinds belong to deleted machines.
+// scriptOf returns the script for a measured phase. For each new machine, it contains one patch of the providerID and
+// one patch that applies the node template to the Node. All other patches of these kinds belong to deleted machines.
 func scriptOf(n int, p *phase) script {
 	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], nodeDeletes: p.Writes[callNodeDelete],
 		events: int(p.EventsPerMachine*float64(n) + 0.5)}
@@ -89,8 +89,8 @@ func newReplay(config *rest.Config, t *tape, workers int) (*replay, error) {
 	return &replay{http: client, host: config.Host, tape: t, workers: workers}, nil
 }
 
-// run sends the writes of the script and returns the duration. The functions return the names of the new and the
-// deleted machines.
+// run sends the writes of the script and returns the duration. The functions created and removed return the names of
+// the new and the deleted machines.
 func (r *replay) run(ctx context.Context, s script, created, removed func(i int) string) (time.Duration, error) {
 	r.sent.Store(0)
 	begun := time.Now()

@@ -23,10 +23,10 @@ type phase struct {
 	// Seconds is the time from the change of the deployment until the response to the last write to a Machine. Writes of
 	// the status of sets and deployments may follow.
 	Seconds float64 `json:"seconds"`
-	// Speed is the speed of the machine during the phase, see speedometer.
+	// Speed is the speed of the machine during the phase: see speedometer.
 	Speed float64 `json:"speed"`
-	// Limit is the result of a bare client with the same writes. Independent is the result of one with the fewest writes
-	// that any system needs that manages machines.
+	// Limit is the result of a bare client with the same writes. Independent is the result of a bare client that sends
+	// only the minimal writes that any machine management system needs.
 	Limit       limit `json:"limit"`
 	Independent limit `json:"independent_limit"`
 
@@ -40,12 +40,12 @@ type phase struct {
 	CPUSeconds         float64 `json:"cpu_seconds"`
 	ManagerCPUSeconds  float64 `json:"manager_cpu_seconds"`
 	ProviderCPUSeconds float64 `json:"provider_cpu_seconds"`
-	// Shares is the processor time of each process until the fleet reached its new state, including the control plane
-	// and the bench.
+	// Shares is the processor time of each process, including the control plane and the bench, until the fleet reached its
+	// new state.
 	Shares shares `json:"shares,omitempty"`
 
-	// AllocatedMiBPerMachine is the memory that the API server allocated until no write occurred any more. It measures
-	// the amount of work independently of the speed of the machine.
+	// AllocatedMiBPerMachine is the memory that the API server allocated until the end of the phase. Unlike the processor
+	// time, this measure of the work does not depend on the speed of the machine.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 
 	// OwnAllocatedMiB is the memory that both processes allocated, if it is counted.
@@ -57,12 +57,14 @@ type phase struct {
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
-	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". It is the maximum of several
-	// rounds.
+	// Writes counts the writes by call, such as "patch machines.machinist.dev/status". If there are several rounds, each
+	// number is the maximum of all rounds.
 	Writes map[string]int `json:"writes"`
-	// Passes counts the passes by controller, if they are counted. It is the maximum of several rounds.
+	// Passes counts the passes by controller, if they are counted. If there are several rounds, each number is the maximum
+	// of all rounds.
 	Passes map[string]int `json:"passes,omitempty"`
-	// Reads counts the reads by call, such as "list pods". It is the maximum of several rounds.
+	// Reads counts the reads by call, such as "list pods". If there are several rounds, each number is the maximum of all
+	// rounds.
 	Reads map[string]int `json:"reads"`
 }
 
@@ -79,8 +81,8 @@ type limit struct {
 	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine float64 `json:"writes_per_machine"`
-	// AllocatedMiBPerMachine is the memory that the API server allocated until no write occurred any more.
-	// AllocationRatio is the memory for the fleet divided by it.
+	// AllocatedMiBPerMachine is the memory that the API server allocated until the end of the phase. AllocationRatio is
+	// the memory that the API server allocated for the fleet, divided by AllocatedMiBPerMachine.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 	AllocationRatio        float64 `json:"allocation_ratio"`
 	// Shares is the processor time of each process. The bench is the bare client.

@@ -32,7 +32,8 @@ func meanOf(rounds []*result) *result {
 	return r
 }
 
-// meanPhase returns the means of one phase of several rounds. Its ratios are the ratios of the sums.
+// meanPhase returns the mean values of one phase over several rounds. Each ratio is calculated from the sums of all
+// rounds.
 func meanPhase(rounds []*phase) phase {
 	var p phase
 	n := float64(len(rounds))
@@ -73,7 +74,7 @@ func meanPhase(rounds []*phase) phase {
 	return p
 }
 
-// meanLimit returns the means of a limit of several rounds.
+// meanLimit returns the mean values of one limit over several rounds.
 func meanLimit(rounds []*phase, selectFrom func(*phase) limit) limit {
 	var l limit
 	var seconds, work, limitWork, allocated float64

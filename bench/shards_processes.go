@@ -150,7 +150,7 @@ func checkFilled(ctx context.Context, probes string) error {
 // idleSample is how long a process is observed to see whether it is idle.
 const idleSample = 5 * time.Second
 
-// awaitIdle returns when a process was idle for the settle time: it used less than 2 % of a processor. That allows
+// awaitIdle waits until a process is idle: it used less than 2 % of a processor for the settle time. The 2 % are for
 // the garbage collections that Go starts in idle processes.
 func (b *shardsBench) awaitIdle(ctx context.Context, p *child.Process) error {
 	for {

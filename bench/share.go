@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// unaccounted is the name of the processor time that none of the processes used: that of other processes, and idle
-// time.
+// unaccounted is the key of the processor time that none of the measured processes used: the time of other processes
+// and the idle time.
 const unaccounted = "rest"
 
-// shares is the processor time in seconds by process, with the remaining time of all processors.
+// shares is the processor time of each process in seconds. The remaining time of all processors has the key
+// unaccounted.
 type shares map[string]float64
 
 // startShares starts to measure shares. The returned function ends the measurement.

@@ -17,10 +17,10 @@ const (
 	samplePieces = 100
 )
 
-// speedometer measures the speed of the machine during a measurement. On shared hardware, the speed changes by up to
-// a half within minutes, because others use the same core, and the stolen time does not show that. The speedometer
-// repeats a fixed piece of work and measures the processor time that it needs. The work fits into the core's own
-// cache, so that the measured processes do not slow it down through shared caches.
+// speedometer measures the speed of the machine while another measurement runs. On shared hardware, the speed changes
+// by up to a half within minutes, because other virtual machines use the same core. The stolen time does not include
+// this effect. The speedometer repeats a fixed piece of work and measures the processor time that it needs. The work
+// fits into the core's own cache, so that the measured processes do not slow it down through shared caches.
 type speedometer struct {
 	work pieceOfWork
 	done chan struct{}
@@ -55,7 +55,7 @@ func (s *speedometer) run() {
 	}
 }
 
-// sample returns how many pieces of work fit into a second of processor time.
+// sample returns the number of pieces of work that take one second of processor time.
 func (s *speedometer) sample() float64 {
 	s.work.do() // This call fills the processor's caches.
 	begun := threadTime()

@@ -32,8 +32,8 @@ type standIn struct {
 	backend http.Handler
 
 	mu sync.Mutex
-	// writeErr describes the first request that would have changed a copy, or is nil. After such a request, the fleet
-	// has not settled.
+	// writeErr is an error about the first request that tried to change a copy, or nil. If a process sent such a request,
+	// the fleet has not settled.
 	writeErr error
 	// forwarded counts the forwarded requests by method, except those for Leases.
 	forwarded map[string]int
@@ -90,7 +90,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	switch {
-	// A list with limit 1 only checks whether the client may list.
+	// A client that lists with limit 1 only checks whether it has the permission.
 	case r.Method != http.MethodGet || end == 0 || ns != "" && !copied || query.Get("limit") == "1":
 		s.forward(w, r, resource, copied)
 	case name != "":
@@ -137,7 +137,8 @@ func parsePath(path string) (resource, namespace, name string) {
 	return parts[0], namespace, strings.Join(parts[1:], "/")
 }
 
-// answerList responds with the objects first to end-1, or with a page of them if the query has a limit.
+// answerList responds with the objects with the indexes first to end-1. If the query has a limit, it responds with one
+// page of these objects.
 func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
 	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {
@@ -161,7 +162,8 @@ func answerList(w http.ResponseWriter, r *http.Request, c *copies, resource stri
 		"metadata": meta, "items": items})
 }
 
-// watch sends all existing objects, if the client asks for them, and then nothing until the client disconnects.
+// watch sends all existing objects if the client requests them. It then keeps the connection open without further
+// events until the client disconnects.
 func (s *standIn) watch(w http.ResponseWriter, r *http.Request, c *copies, resource string, first, end int) {
 	query, kind, show := r.URL.Query(), c.kinds[resource].kind, fullObject
 	if metadataOnly(r) {

@@ -25,7 +25,7 @@ const (
 // withoutManagedFields is the part of the provider ID patch that clears the managed fields.
 const withoutManagedFields = `,"managedFields":[{}]`
 
-// tape contains the bodies of the requests in a machine's life, with the kinds, fields and sizes of a measured
+// tape contains the bodies of the requests in a machine's life. Their kinds, fields and sizes are those of a measured
 // machine.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
@@ -87,7 +87,7 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	return t, nil
 }
 
-// machinistKeys returns only the entries that Machinist writes.
+// machinistKeys returns only the entries whose keys belong to Machinist.
 func machinistKeys(all map[string]string) map[string]string {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.Contains(key, v1beta1.GroupName) })

@@ -22,16 +22,16 @@ import (
 // propagationDelay is how long the API server takes to apply a changed definition or policy.
 const propagationDelay = 5 * time.Second
 
-// variant is a way to write without one source of cost, or with an additional one.
+// variant is a way to send the writes that avoids one source of cost or adds one.
 type variant struct {
 	key, name string
-	// against is the variant for the comparison. Empty means the first one.
+	// against is the key of the variant with which this variant is compared. Empty means the first variant.
 	against string
 	// users creates the clients by field manager. The client with an empty name is an administrator.
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster until undo is called. Nil changes nothing.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// least uses the writes of the independent limit.
+	// least reports whether the variant sends the writes of the independent limit.
 	least bool
 }
 
@@ -197,8 +197,8 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	}, errors.Join(errs...)
 }
 
-// defineMinimalKind creates the kind of the independent limit. The kind stays, because only the independent limit
-// writes its objects.
+// defineMinimalKind creates the kind of the independent limit. The kind is not deleted again, because only the
+// independent limit writes objects of this kind.
 func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	users, err := administratorOnly("bench")(b, nil, 1)
 	if err != nil {

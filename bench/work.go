@@ -59,7 +59,8 @@ func workOf(ctx context.Context, address string, into *work) error {
 	return into.read(response.Body)
 }
 
-// read adds the passes and the allocated memory in the metrics. It adds the passes of all results of a controller.
+// read adds the numbers of passes and the allocated bytes from the metrics of one process. The passes of a controller
+// are the sum of the passes with any result.
 func (w *work) read(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
@@ -86,7 +87,7 @@ func (w *work) read(metrics io.Reader) error {
 	return lines.Err()
 }
 
-// workBetween stores the work of both processes between two counts, and returns a text about it.
+// workBetween stores the work of both processes between two counts, and returns a description of this work.
 func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""

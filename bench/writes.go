@@ -19,14 +19,14 @@ import (
 // writesOptions are the flags of the subcommand writes.
 type writesOptions struct {
 	options
-	// times is the number of writes of each kind in a round.
+	// times is the number of writes of each kind in one round.
 	times int
 	// only contains the keys of the variants to measure. Empty means all.
 	only []string
 }
 
-// writesCommand measures the cost of each kind of write for the API server and etcd, and how much of it each source
-// causes.
+// writesCommand measures how much each kind of write costs the API server and etcd, and how much each source
+// contributes to this cost.
 func writesCommand() *cobra.Command {
 	o := &writesOptions{}
 	o.surge = "10%"
@@ -206,7 +206,7 @@ func (all writeSamples) costs() []writeCost {
 }
 
 // cost sends a kind of write many times. It returns the processor time in microseconds and the memory in KiB of one
-// write. reading is the number of bytes that reading the allocated memory takes itself.
+// write. reading is the number of bytes that the API server allocates when the allocated memory is read.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string, reading float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)
@@ -252,7 +252,7 @@ func serversCPU(b *bench) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// writeKind is a kind of write in a machine's life, or a read before its deletion.
+// writeKind is a kind of write in a machine's life, or the read before its deletion.
 type writeKind struct {
 	name, by string
 	send     func(ctx context.Context, as *replay, machine string) error
@@ -298,7 +298,7 @@ var writeKinds = []writeKind{
 	}},
 }
 
-// writeTable shows the costs of each kind of write, and the difference in each variant.
+// writeTable writes a table with the cost of each kind of write, and with the differences between the variants.
 func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, table := range []struct {

@@ -115,7 +115,7 @@ func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	}
 }
 
-// The health check that readers copy is the example, which other tests cover.
+// The health check in the documentation equals the example, which other tests cover.
 func TestHealthPageQuotesExample(t *testing.T) {
 	example, err := os.ReadFile("health/workers.yaml")
 	if err != nil {
@@ -146,7 +146,7 @@ var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 // block is one YAML document in the documentation.
 type block struct{ file, at, text string }
 
-// object decodes the block. It is complete unless it has neither apiVersion nor kind.
+// object decodes the block. The object is complete unless it has neither apiVersion nor kind.
 func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {
@@ -160,7 +160,7 @@ func (b block) object() (object *unstructured.Unstructured, complete bool, err e
 	return object, kind != "", nil
 }
 
-// pages returns the text of all Markdown files by their paths.
+// pages returns the text of all Markdown files, with their paths as keys.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -1,4 +1,5 @@
-// Package examples contains manifests to start from. The demo and the tests use them too, so that they stay correct.
+// Package examples contains example manifests that users can copy and change. The demo and the tests use them too, so
+// that they stay correct.
 package examples
 
 import (
@@ -39,8 +40,8 @@ const (
 // Credentials returns the name of the set's Secret with credentials.
 func (s Set) Credentials() string { return string(s) + "-credentials" }
 
-// UserData returns the name of the set's Secret with user data. No two sets have a Secret of the same name, so that
-// they can be applied in one namespace.
+// UserData returns the name of the set's Secret with user data. No two sets have a Secret of the same name, so that all
+// sets can be applied in one namespace.
 func (s Set) UserData() string {
 	if s == Sim {
 		return UserDataSecret

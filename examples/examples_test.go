@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// documents returns all manifests in this folder by the names of their files.
+// documents returns all manifests in this folder, with their file names as keys.
 func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	all := map[string][]*unstructured.Unstructured{}
@@ -127,7 +127,7 @@ func TestNoTwoSetsShareASecret(t *testing.T) {
 	}
 }
 
-// templates returns the machine templates in the examples by the names of their deployments.
+// templates returns the machine templates in the examples, with the names of their deployments as keys.
 func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
 	t.Helper()
 	found := map[string]v1beta1.MachineTemplateSpec{}
@@ -201,7 +201,7 @@ func TestExamplesHaveValidReferencesAndProviderSpecs(t *testing.T) {
 }
 
 func TestUserDataContainsWhatANodeNeeds(t *testing.T) {
-	// In real clouds, the cloud sets the host name. In the simulated cloud, the user data does.
+	// In real clouds, the cloud sets the host name. In the simulated cloud, the user data sets the host name.
 	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.Libvirt: "",
 		examples.OpenStack: ""} {
 		t.Run(string(set), func(t *testing.T) { checkUserData(t, set, hostname) })

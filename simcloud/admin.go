@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Admin is the API of the operator of the simulation. It is safe for concurrent use, and its errors are those of
-// Client. Fault rules do not apply to it.
+// Admin is a client of the admin API, which the operator of the simulation uses. It is safe for concurrent use, and
+// returns the same kinds of errors as Client. Fault rules do not apply to it.
 type Admin struct{ t *transport }
 
 // NewAdmin returns an admin client. Config.Token is the admin token. NewAdmin does not connect.
@@ -88,8 +88,8 @@ func (a *Admin) SetQuota(ctx context.Context, account, region string, quota Quot
 	})
 }
 
-// SetCapacity sets how many instances of a type a zone can hold, or no limit if capacity is nil. Existing instances
-// stay.
+// SetCapacity limits the number of instances of a type in a zone. If capacity is nil, there is no limit. Existing
+// instances stay.
 func (a *Admin) SetCapacity(ctx context.Context, region, zone, instanceType string, capacity *int) error {
 	return a.do(ctx, call{
 		operation: "SetCapacity", method: http.MethodPut,
@@ -98,7 +98,7 @@ func (a *Admin) SetCapacity(ctx context.Context, region, zone, instanceType stri
 	})
 }
 
-// SetToken replaces an account's token. From then on, the old token is refused.
+// SetToken replaces an account's token. The cloud then refuses the old token.
 func (a *Admin) SetToken(ctx context.Context, account, token string) error {
 	return a.do(ctx, call{
 		operation: "SetToken", method: http.MethodPut,
@@ -115,7 +115,7 @@ func (a *Admin) Statistics(ctx context.Context) (*Statistics, error) {
 	}))
 }
 
-// Dump returns everything about the instances of all accounts.
+// Dump returns the complete state of the instances of all accounts.
 func (a *Admin) Dump(ctx context.Context) (*Dump, error) {
 	var out Dump
 	return result(&out, a.do(ctx, call{
@@ -139,7 +139,7 @@ type Token struct {
 	Token string `json:"token"`
 }
 
-// do sends a call below the root path of the admin API.
+// do sends a call. The path of the call is relative to the root path of the admin API.
 func (a *Admin) do(ctx context.Context, call call) error {
 	return a.t.do(ctx, "admin/v1", call)
 }

@@ -2,11 +2,11 @@ package simcloud
 
 // Annotations of a Pod that control how a simulated machine runs it. Values are durations such as "30s".
 const (
-	// AnnotationReadyAfter delays readiness after the containers have started. With "never", the pod never becomes ready.
-	// Default: ready at once.
+	// AnnotationReadyAfter is the time between the start of the containers and the readiness of the pod. With "never", the
+	// pod never becomes ready. Default: ready at once.
 	AnnotationReadyAfter = "simcloud/ready-after"
-	// AnnotationStopAfter is how long termination takes. A pod that takes longer than its grace period, as with "never",
-	// is killed and fails. Default: HostSettings.PodStopTime.
+	// AnnotationStopAfter is how long termination takes. If the termination takes longer than the grace period, as with
+	// "never", the pod is killed and becomes Failed. Default: HostSettings.PodStopTime.
 	AnnotationStopAfter = "simcloud/stop-after"
 	// AnnotationCrashAfter makes the containers exit with status 1 after this time, at each start.
 	AnnotationCrashAfter = "simcloud/crash-after"

@@ -21,7 +21,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{t: t}, nil
 }
 
-// CreateInstance requests an instance and returns it at once, usually pending.
+// CreateInstance requests an instance. It returns the instance immediately, usually in the state pending.
 func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -30,7 +30,8 @@ func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) 
 	}))
 }
 
-// GetInstance returns an instance. Terminated instances are readable for a while. After that, the code is CodeNotFound.
+// GetInstance returns an instance. A terminated instance can be read for some time. After that, the code is
+// CodeNotFound.
 func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -48,7 +49,7 @@ func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// Instances iterates over all pages, with one call for each. It ends with the first error.
+// Instances iterates over the instances on all pages. It makes one call for each page. It ends with the first error.
 func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.Seq2[*Instance, error] {
 	return func(yield func(*Instance, error) bool) {
 		for {
@@ -69,8 +70,8 @@ func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.
 	}
 }
 
-// DeleteInstance requests the deletion of an instance and returns it, usually shutting down. A repeated call succeeds
-// as long as the instance is readable. After that, the code is CodeNotFound.
+// DeleteInstance requests the deletion of an instance. It returns the instance immediately, usually in the state
+// shutting-down. A repeated call succeeds as long as the instance is readable. After that, the code is CodeNotFound.
 func (c *Client) DeleteInstance(ctx context.Context, id string) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -89,8 +90,8 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 	}))
 }
 
-// UpdateTags merges and removes tags. If the instance is terminated or does not meet the condition of the request, the
-// code is CodeConflict.
+// UpdateTags merges and removes tags. If the instance is terminated, or if the request's condition is false, the code
+// is CodeConflict.
 func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{
@@ -118,7 +119,8 @@ func (c *Client) DeleteAddress(ctx context.Context, id string) error {
 	})
 }
 
-// ConsoleOutput returns what the machine wrote to its serial console, or the end of it if that is long.
+// ConsoleOutput returns the output of the machine on its serial console. If the output is long, only its end is
+// returned.
 func (c *Client) ConsoleOutput(ctx context.Context, id string) (string, error) {
 	var out Console
 	err := c.do(ctx, call{
@@ -237,12 +239,12 @@ func (o ListInstancesOptions) query() url.Values {
 	return q
 }
 
-// do sends a call below the root path of the customer API.
+// do sends a call. The path of the call is relative to the root path of the customer API.
 func (c *Client) do(ctx context.Context, call call) error {
 	return c.t.do(ctx, "v1", call)
 }
 
-// result returns nil instead of out if the call failed.
+// result returns out if err is nil, and nil otherwise.
 func result[T any](out *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err

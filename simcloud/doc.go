@@ -8,6 +8,6 @@
 // [Client] is the API of customers, who authenticate with the token of an account. [Admin] is the API of the operator
 // of the simulation: faults, settings, limits, statistics and a full dump.
 //
-// Neither client retries. The only exception is in net/http: a GET request is sent again if the server had already
-// closed the kept-alive connection.
+// Neither client retries. There is one exception in net/http: it repeats a GET request if the server has closed the
+// idle connection that the request uses.
 package simcloud

@@ -56,8 +56,8 @@ var statusOfCode = map[ErrorCode]int{
 // HTTPStatus returns the HTTP status of an answer with this code, or 0 if the code does not exist.
 func (c ErrorCode) HTTPStatus() int { return statusOfCode[c] }
 
-// codeOfStatus returns a code for an answer without a readable body, such as that of a proxy. It never returns
-// CodeNotFound: only the cloud itself knows that an instance does not exist.
+// codeOfStatus returns the code for an answer whose body is not that of the cloud, for example if a proxy has sent the
+// answer. It never returns CodeNotFound: only the cloud itself knows that an instance does not exist.
 func codeOfStatus(status int) ErrorCode {
 	switch status {
 	case http.StatusUnauthorized:
@@ -83,7 +83,7 @@ func codeOfStatus(status int) ErrorCode {
 type Error struct {
 	Code    ErrorCode
 	Message string
-	// RetryAfter is how long the cloud asks to wait before the next call, or 0.
+	// RetryAfter is the time that the caller should wait before the next call. It is 0 if the cloud has not set a time.
 	RetryAfter time.Duration
 }
 
@@ -98,8 +98,8 @@ type ErrorBody struct {
 // Error returns code and message.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// ConnectionError means that there was no usable answer. The call may or may not have taken effect. It unwraps to the
-// cause, so errors.Is finds for example context.DeadlineExceeded or syscall.ECONNREFUSED.
+// ConnectionError means that there was no usable answer. The call may or may not have taken effect. It wraps its cause,
+// so errors.Is can find errors such as context.DeadlineExceeded or syscall.ECONNREFUSED.
 type ConnectionError struct {
 	// Operation is the call, such as "CreateInstance".
 	Operation string

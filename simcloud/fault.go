@@ -11,31 +11,31 @@ type FaultRule struct {
 	Operation string `json:"operation"`
 	// Match selects calls. Default: every call of the operation.
 	Match FaultMatch `json:"match,omitzero"`
-	// Skip is the number of matching calls that are not affected first.
+	// Skip is the number of matching calls that the rule does not affect at first.
 	Skip int `json:"skip,omitempty"`
-	// Count is how often the rule acts before it is removed. Default: without a limit.
+	// Count is the number of calls that the rule affects before it is removed. Default: without a limit.
 	Count int `json:"count,omitempty"`
-	// Probability is the probability of acting on a matching call, 0 < p <= 1. The choice only depends on Seed and on how
-	// many calls have matched. Default: 1.
+	// Probability is the probability that the rule affects a matching call, 0 < p <= 1. The choice only depends on Seed
+	// and on how many calls have matched. Default: 1.
 	Probability float64     `json:"probability,omitempty"`
 	Seed        uint64      `json:"seed,omitempty"`
 	Effect      FaultEffect `json:"effect"`
 
-	// Matched counts the calls that matched, including skipped ones, and Acted those that the rule acted on. Both are set
-	// by the cloud.
+	// Matched is the number of calls that matched the rule, including the skipped calls. Acted is the number of calls that
+	// the rule affected. Both are set by the cloud.
 	Matched int `json:"matched,omitempty"`
 	Acted   int `json:"acted,omitempty"`
 }
 
-// FaultMatch selects calls. All fields that are set must match. A call without an instance, or about an instance that
-// does not exist, can only match by account.
+// FaultMatch selects calls. A call must match all fields that are set. If a call has no instance, or if its instance
+// does not exist, only Account can match the call.
 type FaultMatch struct {
 	Account string `json:"account,omitempty"`
 	// InstanceID selects calls with this instance ID.
 	InstanceID string `json:"instanceID,omitempty"`
-	// Tags must all be on the instance with these values. For ListInstances, they must be in the options of the call.
+	// Tags are tags that the instance must have. For ListInstances, the options of the call must contain them.
 	Tags map[string]string `json:"tags,omitempty"`
-	// Name is a pattern of path.Match for the instance's name.
+	// Name is a pattern for the name of the instance, in the syntax of path.Match.
 	Name   string `json:"name,omitempty"`
 	Type   string `json:"type,omitempty"`
 	Region string `json:"region,omitempty"`
@@ -45,7 +45,7 @@ type FaultMatch struct {
 // FaultEffect is what a rule does with a call. At least one field must be set.
 type FaultEffect struct {
 	// Latency is the delay before the call is carried out. As in real clouds, the call is carried out even if the caller
-	// has given up.
+	// no longer waits for it.
 	Latency Duration `json:"latency,omitempty"`
 	// ResponseLatency is the delay between the effect of the call and its answer.
 	ResponseLatency Duration `json:"responseLatency,omitempty"`
@@ -53,20 +53,21 @@ type FaultEffect struct {
 	Error ErrorCode `json:"error,omitempty"`
 	// Message is the message of Error. Default: the ID of the rule.
 	Message string `json:"message,omitempty"`
-	// RetryAfter is the retry time of Error.
+	// RetryAfter is the value of Error.RetryAfter in the answer.
 	RetryAfter Duration `json:"retryAfter,omitempty"`
 	// DropConnection closes the connection without an answer.
 	DropConnection bool `json:"dropConnection,omitempty"`
-	// AfterEffect carries the call out before Error or DropConnection. If the call itself fails, the caller still gets the
-	// answer of the rule.
+	// If AfterEffect is true, the call is carried out before the answer or the end of the connection. If the call itself
+	// fails, the caller still gets the answer of the rule.
 	AfterEffect bool `json:"afterEffect,omitempty"`
-	// EffectDelay carries the call out this long after Error or DropConnection, unless the cloud is stopped before.
+	// EffectDelay is the time between the answer or the end of the connection and the execution of the call. If the cloud
+	// stops during this time, the call is not executed.
 	EffectDelay Duration `json:"effectDelay,omitempty"`
-	// Instance are faults of the instance that CreateInstance creates.
+	// Instance contains faults that are added to an instance when CreateInstance creates it.
 	Instance []InstanceFault `json:"instance,omitempty"`
 }
 
-// InstanceFaultKind is a kind of fault of an instance.
+// InstanceFaultKind is the kind of an instance fault.
 type InstanceFaultKind string
 
 const (
@@ -76,27 +77,28 @@ const (
 	FaultGivesUp InstanceFaultKind = "GivesUp"
 	// FaultBootDelay adds InstanceFault.Delay to the boot time.
 	FaultBootDelay InstanceFaultKind = "BootDelay"
-	// FaultNeverRegisters runs the instance, but its machine never tries to join.
+	// FaultNeverRegisters prevents the machine from joining the cluster. The instance runs nevertheless.
 	FaultNeverRegisters InstanceFaultKind = "NeverRegisters"
 	// FaultDies switches the instance off: StateStopped.
 	FaultDies InstanceFaultKind = "Dies"
 	// FaultVanishes removes the instance without a call of its owner. The instance is no longer readable, but its client
 	// token is still remembered.
 	FaultVanishes InstanceFaultKind = "Vanishes"
-	// FaultReclaimed is FaultVanishes with an announcement: until it happens, Instance.ReclaimTime has its time.
+	// FaultReclaimed is a FaultVanishes that is announced: until it takes effect, Instance.ReclaimTime contains its time.
 	FaultReclaimed InstanceFaultKind = "Reclaimed"
 	// FaultSilent stops the machine (no heartbeats, no pods, connections closed) while the instance is still reported as
 	// running.
 	FaultSilent InstanceFaultKind = "Silent"
-	// FaultRecovers ends NeverBoots, NeverRegisters, Silent and Dies. The machine continues with what it had on its disk.
+	// FaultRecovers ends the effects of FaultNeverBoots, FaultNeverRegisters, FaultSilent and FaultDies. The machine
+	// continues with the content of its disk.
 	FaultRecovers InstanceFaultKind = "Recovers"
 )
 
 // InstanceFault is a fault of one instance.
 type InstanceFault struct {
 	Kind InstanceFaultKind `json:"kind"`
-	// After is the delay, counted from the launch for faults of a rule, and from now for faults of an existing instance.
-	// Default: 0.
+	// After is the time until the fault takes effect. In a rule, it begins with the launch of the instance. For an
+	// existing instance, it begins when the fault is added. Default: 0.
 	After Duration `json:"after,omitempty"`
 	// Delay is the additional boot time of FaultBootDelay.
 	Delay Duration `json:"delay,omitempty"`
@@ -104,50 +106,53 @@ type InstanceFault struct {
 
 // Settings can be changed while the cloud runs. Changes survive a restart.
 type Settings struct {
-	// BootTime is the time from pending to running. A share of BootJitter that is fixed for each instance is added.
-	// Default: 1s, 0s.
+	// BootTime is how long a pending instance takes until it is running. Each instance additionally takes a fixed fraction
+	// of BootJitter. Default: 1s, 0s.
 	BootTime   Duration `json:"bootTime"`
 	BootJitter Duration `json:"bootJitter"`
-	// RebootTime is how long an update with a restart takes. Default: 1s.
+	// RebootTime is the duration of an update that restarts the instance. Default: 1s.
 	RebootTime Duration `json:"rebootTime"`
 	// ShutdownTime is the time from shutting-down to terminated. Default: 1s.
 	ShutdownTime Duration `json:"shutdownTime"`
 	// TerminatedVisible is how long a terminated instance stays readable.
 	// Default: 10m.
 	TerminatedVisible Duration `json:"terminatedVisible"`
-	// TokenRetention is how long after the termination the client token and the instance in the dump are remembered, at
-	// least for TerminatedVisible. Default: 24h.
+	// TokenRetention is the time for which the cloud remembers the client token of a terminated instance and keeps the
+	// instance in the dump. If it is shorter than TerminatedVisible, TerminatedVisible applies. Default: 24h.
 	TokenRetention Duration `json:"tokenRetention"`
-	// ReadLag is how far GetInstance and ListInstances lag behind the writes. A change applies to writes from then on.
-	// Default: 0s.
+	// ReadLag is the time until GetInstance and ListInstances show a write. If ReadLag is changed, the new value applies
+	// to later writes. Default: 0s.
 	ReadLag   Duration     `json:"readLag"`
 	Semantics Semantics    `json:"semantics"`
 	Host      HostSettings `json:"host"`
 }
 
-// HostSettings control the machines inside the instances. A change applies to machines that start after it.
+// HostSettings control the machines inside the instances. If a setting is changed, the new value applies to machines
+// that start later.
 type HostSettings struct {
 	// PodStartTime is the time from a pod's binding to its readiness. Default: 500ms.
 	PodStartTime Duration `json:"podStartTime"`
-	// PodStopTime is how long the termination of a pod takes, within its grace period. Default: 500ms.
+	// PodStopTime is the duration of the termination of a pod. It is limited by the grace period of the pod. Default:
+	// 500ms.
 	PodStopTime Duration `json:"podStopTime"`
 	// NodeReadyDelay is the time from the Node's registration to its readiness. Default: 0s.
 	NodeReadyDelay Duration `json:"nodeReadyDelay"`
-	// Reregister makes the machine create its Node again after it was deleted. Real kubelets only do so when they restart.
-	// Default: false.
+	// If Reregister is true, the machine creates its Node again after the Node was deleted. A real kubelet does this only
+	// when it restarts. Default: false.
 	Reregister bool `json:"reregister"`
-	// CloudDelay is the time from the Node's registration until the simulated cloud sets what a cloud controller manager
-	// would: spec.providerID and the labels of instance type, region and zone, which kubelets do not know. Default: 500ms.
+	// CloudDelay is the time between the registration of the Node and the update that a cloud controller manager would
+	// make. In this update, the simulated cloud sets spec.providerID and the labels of instance type, region and zone,
+	// which kubelets do not know. Default: 500ms.
 	CloudDelay Duration `json:"cloudDelay"`
-	// NoCloudController leaves out spec.providerID and these labels, as in a cluster without a cloud controller manager.
-	// Default: false.
+	// If NoCloudController is true, spec.providerID and these labels are not set, as in a cluster without a cloud
+	// controller manager. Default: false.
 	NoCloudController bool `json:"noCloudController"`
-	// OmitEvents leaves out the events of kubelets: six for each Node, and three for each container that starts. Default:
-	// false.
+	// If OmitEvents is true, the machines do not create the events of kubelets. A kubelet creates six events for each
+	// Node, and three for each container that starts. Default: false.
 	OmitEvents bool `json:"omitEvents"`
 }
 
-// SettingsPatch changes the settings that are not nil.
+// SettingsPatch changes the settings whose fields are not nil.
 type SettingsPatch struct {
 	BootTime          *Duration          `json:"bootTime,omitempty"`
 	BootJitter        *Duration          `json:"bootJitter,omitempty"`
@@ -160,7 +165,7 @@ type SettingsPatch struct {
 	Host              *HostSettingsPatch `json:"host,omitempty"`
 }
 
-// HostSettingsPatch changes the host settings that are not nil.
+// HostSettingsPatch changes the host settings whose fields are not nil.
 type HostSettingsPatch struct {
 	PodStartTime      *Duration `json:"podStartTime,omitempty"`
 	PodStopTime       *Duration `json:"podStopTime,omitempty"`
@@ -171,13 +176,13 @@ type HostSettingsPatch struct {
 	OmitEvents        *bool     `json:"omitEvents,omitempty"`
 }
 
-// Quota limits what an account may have in a region, without terminated instances. Nil means no limit.
+// Quota limits the instances of an account in a region. Terminated instances do not count. Nil means no limit.
 type Quota struct {
 	MaxInstances *int `json:"maxInstances,omitempty"`
 	MaxCPUs      *int `json:"maxCPUs,omitempty"`
 }
 
-// Statistics count since the process started, except for InstancesCreated.
+// Statistics contains counters that begin at zero when the process starts, except for InstancesCreated.
 type Statistics struct {
 	StartTime time.Time `json:"startTime"`
 	// Calls are the statistics by operation.
@@ -187,28 +192,29 @@ type Statistics struct {
 	// InstancesLive is the number of instances that are not terminated, and PeakLive its maximum.
 	InstancesLive int `json:"instancesLive"`
 	PeakLive      int `json:"peakLive"`
-	// States are the numbers of the known instances by state.
+	// States contains the number of known instances in each state.
 	States map[InstanceState]int `json:"states"`
 }
 
-// CallStatistics count the calls of one operation by result.
+// CallStatistics contains the numbers of calls of one operation.
 type CallStatistics struct {
 	Total int `json:"total"`
-	// Errors are the numbers by code. "Dropped" stands for connections closed by a fault.
+	// Errors contains the number of failed calls for each error code. The code "Dropped" stands for calls whose connection
+	// was closed by a fault.
 	Errors map[string]int `json:"errors,omitempty"`
 }
 
-// Record is an instance as the cloud itself sees it, without lag and with what its owner cannot read any more.
+// Record is the current state of an instance, without lag. It includes instances that their owners can no longer read.
 type Record struct {
 	Instance
-	// Sequence numbers instances in the order of creation, from 1.
+	// Sequence is the number of the instance in the order of creation, starting with 1.
 	Sequence int    `json:"sequence"`
 	Account  string `json:"account"`
 	// Hidden is true if the owner cannot read the instance any more.
 	Hidden bool `json:"hidden,omitempty"`
-	// AddressInUse is true if the address of a terminated instance was not deleted yet.
+	// AddressInUse is true if the instance is terminated and its address has not been deleted yet.
 	AddressInUse bool `json:"addressKept,omitempty"`
-	// Faults are the faults that apply now or will apply. Their After counts from the launch.
+	// Faults contains the faults that are in effect or planned. Their After counts from the launch.
 	Faults []InstanceFault `json:"faults,omitempty"`
 }
 

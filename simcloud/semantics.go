@@ -2,43 +2,42 @@ package simcloud
 
 import "time"
 
-// Semantics are peculiarities of real clouds that a driver must cope with: what the cloud reports differs from what
-// happened. All are off by default and can be combined. A change applies to writes and reads from then on. Lost
-// answers, throttling, and actions that are carried out after an error are fault rules instead, because they affect
-// single calls.
+// Semantics are unusual behaviors of real clouds that a driver must handle: the cloud does not report what has really
+// happened. All are off by default and can be combined. A change of the semantics applies to later writes and reads.
+// Lost answers, throttling, and calls that take effect after an error affect single calls. Therefore, they are fault
+// rules.
 type Semantics struct {
-	// GetLag is how far GetInstance lags behind the writes, and ListLag how far ListInstances and ListAddresses do. If
-	// Settings.ReadLag is longer, it applies. Default: 0s.
+	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses show
+	// it. If Settings.ReadLag is longer, it applies. Default: 0s.
 	GetLag  Duration `json:"getLag"`
 	ListLag Duration `json:"listLag"`
-	// TagLag is how far the tags that GetInstance and ListInstances return lag behind the writes. Default: 0s.
+	// TagLag is the time until GetInstance and ListInstances show a change of tags. Default: 0s.
 	TagLag Duration `json:"tagLag"`
 	// ListOmits is n: every n-th page of ListInstances omits its first instance. Default: 0, none.
 	ListOmits int `json:"listOmits"`
 	// ListRepeats returns each page of ListInstances in reverse order, with one of its instances twice. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is for how long after a change of an instance's state every other read by GetInstance or ListInstances
-	// returns the previous state. Default: 0s.
+	// StateReturns is the time after a change of an instance's state during which reads are wrong: every other read by
+	// GetInstance or ListInstances returns the previous state. Default: 0s.
 	StateReturns Duration `json:"stateReturns"`
 	// OtherCase spells ID, ProviderID, Region and Zone in capital letters in every other answer. Default: false.
 	OtherCase bool `json:"otherCase"`
 	// KeepAddresses keeps the address of a terminated instance until DeleteAddress. Default: false.
 	KeepAddresses bool `json:"keepAddresses"`
-	// AddressHold is for how long after the termination of its instance a kept address cannot be deleted. Until then,
-	// DeleteAddress returns CodeConflict. Default: 0s.
+	// AddressHold is the time after the termination of an instance during which its kept address cannot be deleted. Until
+	// then, DeleteAddress returns CodeConflict. Default: 0s.
 	AddressHold Duration `json:"addressHold"`
 	// FiltersIgnored makes ListInstances and ListAddresses ignore the tags and the name in the options. Default: false.
 	FiltersIgnored bool `json:"filtersIgnored"`
-	// QuotaLag is for how long a terminated instance still counts against quota and capacity. Default: 0s.
+	// QuotaLag is the time for which a terminated instance still counts against the quota and the capacity. Default: 0s.
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is the number of bytes of white space before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
-	// ClockOffset is how far the times in answers to customers are ahead of the clock, or behind it if negative. Default:
-	// 0s.
+	// ClockOffset is added to all times in answers to customers. It can be negative. Default: 0s.
 	ClockOffset Duration `json:"clockOffset"`
 }
 
-// SemanticsPatch changes the semantics that are not nil.
+// SemanticsPatch changes the semantics whose fields are not nil.
 type SemanticsPatch struct {
 	GetLag         *Duration `json:"getLag,omitempty"`
 	ListLag        *Duration `json:"listLag,omitempty"`

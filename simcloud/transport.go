@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// maxResponseBytes limits an answer. A full page of instances with full tags has about 20 MiB.
+// maxResponseBytes limits an answer. A page with the maximum number of instances and tags has a size of about 20 MiB.
 const maxResponseBytes = 32 << 20
 
 // Config configures a Client or an Admin.
 type Config struct {
 	// Endpoint is the base URL, such as "http://127.0.0.1:8080".
 	Endpoint string
-	// Token is the account's token for a Client, the admin token for an Admin.
+	// Token is the token of an account for a Client, or the admin token for an Admin.
 	Token string
-	// HTTPClient is used without following redirects. Default: a separate client with many idle connections and no timeout
-	// except the context's.
+	// HTTPClient sends the calls. It is used without following redirects. Default: a separate HTTP client that keeps many
+	// idle connections and whose only timeout is that of the context.
 	HTTPClient *http.Client
 }
 
@@ -49,14 +49,14 @@ func newTransport(cfg Config) (*transport, error) {
 	if cfg.HTTPClient != nil {
 		t.http = *cfg.HTTPClient
 	} else {
-		// The cloud is on loopback, so there is no proxy, and there are as many connections as concurrent calls.
+		// Use no proxy, because the cloud is on the loopback interface. Keep one idle connection for each parallel call.
 		t.http.Transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
 	}
 	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return t, nil
 }
 
-// call is a request and the destination of its answer.
+// call describes a request.
 type call struct {
 	operation string
 	method    string
@@ -66,7 +66,7 @@ type call struct {
 	result    any // nil if the body of the answer does not matter
 }
 
-// url returns the URL of the call. IDs may come from anywhere, and must not lead to another endpoint.
+// url returns the URL of the call. IDs may be arbitrary texts, and must not change the endpoint of the call.
 func (t *transport) url(root string, c call) (string, error) {
 	elements := []string{root}
 	for _, element := range c.path {
@@ -105,7 +105,7 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 
 	resp, err := t.http.Do(req)
 	if err != nil {
-		// The operation is more helpful than the URL that *url.Error adds.
+		// Remove the URL that *url.Error adds to the message, because the operation is more helpful.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
@@ -131,8 +131,8 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	return nil
 }
 
-// errorOf returns the error in an answer. A body that is not from the cloud is not included, because it may contain
-// anything.
+// errorOf returns the error in an answer. If the body is not from the cloud, the error does not contain it, because its
+// content is unknown.
 func errorOf(resp *http.Response, data []byte) *Error {
 	var body ErrorBody
 	if err := json.Unmarshal(data, &body); err != nil || body.Code.HTTPStatus() == 0 {

@@ -30,7 +30,8 @@ const (
 	MaxUserDataBytes = 64 << 10
 	// MaxTags limits the number of tags of an instance.
 	MaxTags = 50
-	// MaxTagKeyLength and MaxTagValueLength limit a tag, in bytes. A key is not empty and does not contain "=".
+	// MaxTagKeyLength and MaxTagValueLength are the maximum lengths of a tag's key and value in bytes. A key must not be
+	// empty or contain "=".
 	MaxTagKeyLength   = 128
 	MaxTagValueLength = 256
 	// MaxClientTokenLength limits the client token, in bytes.
@@ -41,7 +42,7 @@ const (
 
 // Instance is a virtual machine.
 type Instance struct {
-	// ID is "i-" and 17 hexadecimal digits. It is never used again.
+	// ID consists of "i-" and 17 hexadecimal digits. It is never used again.
 	ID string `json:"id"`
 	// ProviderID is "sim://<region>/<zone>/<id>".
 	ProviderID string `json:"providerID"`
@@ -54,9 +55,10 @@ type Instance struct {
 	Image        string        `json:"image"`
 	Architecture string        `json:"architecture"`
 	State        InstanceState `json:"state"`
-	// StateReason is why the instance is in its state, for display.
+	// StateReason is a text for users that explains the state of the instance.
 	StateReason string `json:"stateReason,omitempty"`
-	// StateCode is the error code that CreateInstance would have returned, for an instance in StateFailed.
+	// StateCode is set if the instance is in StateFailed. It is the error code that CreateInstance would have returned if
+	// the cloud had known the problem earlier.
 	StateCode  ErrorCode         `json:"stateCode,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
@@ -72,7 +74,7 @@ type Instance struct {
 	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
 	// TerminationTime is set when the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
-	// Host is what the machine itself is doing. It has no read lag: it is for display, not for programs.
+	// Host is the status of the machine inside the instance. It has no read lag: it is for display, not for programs.
 	Host HostStatus `json:"host"`
 }
 
@@ -88,7 +90,8 @@ type HostPhase string
 const (
 	// HostOff: the machine is not switched on, or is silent.
 	HostOff HostPhase = "Off"
-	// HostIdle: the machine runs but will never join a cluster. It has no usable bootstrap data, or a fault prevents it.
+	// HostIdle: the machine runs but will never join a cluster. The reason is that it has no usable bootstrap data, or
+	// that a fault prevents it from joining.
 	HostIdle HostPhase = "Idle"
 	// HostJoining: the machine is joining the cluster. It retries after a failure.
 	HostJoining HostPhase = "Joining"
@@ -105,14 +108,14 @@ type HostStatus struct {
 // CreateInstanceRequest requests one instance. Region, Type and Image are required.
 type CreateInstanceRequest struct {
 	// ClientToken makes the call idempotent. The same token with the same parameters returns the same instance in any
-	// state. With other parameters, the error is CodeIdempotentParameterMismatch. Tokens belong to an account. They are
-	// remembered while the instance exists and for Settings.TokenRetention after that. If it is empty, every call creates
-	// an instance.
+	// state. With other parameters, the error is CodeIdempotentParameterMismatch. Tokens belong to an account. The cloud
+	// remembers a token while the instance exists, and for Settings.TokenRetention after its termination. If ClientToken
+	// is empty, every call creates a new instance.
 	ClientToken string `json:"clientToken,omitempty"`
 	// Name is a free text for display. Default: none.
 	Name string `json:"name,omitempty"`
-	// Hostname is a DNS subdomain. Default: Name if it is one, else a name derived from the first address, such as
-	// "ip-10-0-0-1".
+	// Hostname is a DNS subdomain. The default is Name if Name is a DNS subdomain. Otherwise, the default is derived from
+	// the first address, such as "ip-10-0-0-1".
 	Hostname string `json:"hostname,omitempty"`
 	Region   string `json:"region"`
 	// Zone is a zone of the region. Default: the first zone.
@@ -125,17 +128,17 @@ type CreateInstanceRequest struct {
 	Disks    []Disk            `json:"disks,omitempty"`
 }
 
-// UpdateInstanceRequest changes an instance in place. Empty fields stay as they are. The in-place mode of what is
-// changed applies: live changes take effect at once, restart goes through StateRebooting, and unsupported is refused
-// with CodeUnsupportedOperation without any change.
+// UpdateInstanceRequest changes an instance in place. Empty fields stay as they are. The in-place modes of the changed
+// properties determine what happens. Live changes take effect immediately. Changes with the mode restart go through
+// StateRebooting. If a change is unsupported, the cloud changes nothing and returns CodeUnsupportedOperation.
 type UpdateInstanceRequest struct {
 	Type           string `json:"type,omitempty"`
 	Image          string `json:"image,omitempty"`
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. Removing a missing tag is not an
-// error, but a key in both Set and Remove is.
+// UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. It is not an error to remove a
+// missing tag. It is an error if Set and Remove contain the same key.
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
@@ -146,11 +149,11 @@ type UpdateTagsRequest struct {
 
 // ListInstancesOptions selects instances. All conditions must be met.
 type ListInstancesOptions struct {
-	// Tags must all exist with these values.
+	// Tags selects the instances that have all of these tags with these values.
 	Tags map[string]string
-	// HasTags must all exist with any value.
+	// HasTags selects the instances that have all of these tags with any values.
 	HasTags []string
-	// Name, Region and Zone must be equal unless they are empty.
+	// Name, Region and Zone select the instances with the same values. An empty option selects all instances.
 	Name   string
 	Region string
 	Zone   string
@@ -158,7 +161,7 @@ type ListInstancesOptions struct {
 	States []InstanceState
 	// Limit is the page size. Default and maximum: MaxPageSize.
 	Limit int
-	// NextToken continues a list. The other options must be the same.
+	// NextToken continues a list. The other options must be the same as for the previous page.
 	NextToken string
 }
 
@@ -197,8 +200,8 @@ type InstanceType struct {
 	// EphemeralStorageGiB is the size of the system disk.
 	EphemeralStorageGiB int64 `json:"ephemeralStorageGiB"`
 	GPUs                int   `json:"gpus,omitempty"`
-	// InPlace is how an instance changes from or to this type. The stricter mode of the two types applies. Default:
-	// unsupported.
+	// InPlace is the mode in which an existing instance can be changed from or to this type. If the old and the new type
+	// have different modes, the stricter mode applies. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
 	// BootTime overrides Settings.BootTime for this type.
 	BootTime *Duration `json:"bootTime,omitempty"`
@@ -211,7 +214,7 @@ type Image struct {
 	OSImage string `json:"osImage,omitempty"`
 	// KubeletVersion is the version of the kubelet if the user data contains none.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
-	// InPlace is how an instance changes to this image. Default: unsupported.
+	// InPlace is the mode in which an existing instance can be changed to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
 	// NodeAgent is true if the image has an agent that changes the kubelet when its Node requests it, without the cloud.
 	NodeAgent bool `json:"nodeAgent,omitempty"`

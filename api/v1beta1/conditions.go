@@ -4,26 +4,27 @@ import "time"
 
 // Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
-	// ConditionOrphanRemovalBlocked is True while instances without a Machine, which were found with this class, are not
-	// removed. An administrator can permit their removal with the annotation machinist.dev/remove-orphans-until on the
-	// class. Otherwise the condition is missing.
+	// ConditionOrphanRemovalBlocked is True while Machinist does not remove instances that have no Machine. Their removal
+	// needs the permission of an administrator. Machinist found these instances with the credentials of this class. To
+	// permit the removal, set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is
+	// missing.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
 	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machines are created
 	// nevertheless. Otherwise the condition is missing.
 	ConditionUserDataWarning = "UserDataWarning"
 
-	// ConditionUserDataChanged is True while machines of the class were created from other user data than the Secret
-	// contains now. Otherwise the condition is missing.
+	// ConditionUserDataChanged is True while the class has machines whose user data differs from the current content of
+	// the Secret. Otherwise the condition is missing.
 	ConditionUserDataChanged = "UserDataChanged"
 
-	// ConditionAccountChanged is True while machines of the class have their instance in another cloud account than the
-	// one to which the current credentials belong. Otherwise the condition is missing. It is also missing if the provider
-	// cannot distinguish accounts.
+	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of the
+	// current credentials. Otherwise the condition is missing. The condition is also missing if the provider cannot
+	// distinguish accounts.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while the target cluster, or the address of its API server in user data, prevents
-	// machines from becoming Nodes. Machines are created nevertheless. Otherwise the condition is missing.
+	// ConditionJoinBlocked is True while machines cannot become Nodes because of the target cluster, or because of the API
+	// server address in the user data. Machines are created nevertheless. Otherwise the condition is missing.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 
@@ -33,40 +34,40 @@ const (
 	// CertificateSigningRequests.
 	ReasonTokensMayNotRequest = "TokensMayNotRequest"
 
-	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, no machine has become a Node, and the
-	// address of the API server in user data is probably wrong. The address is one of this host, is one inside a cluster,
-	// or does not answer.
+	// ReasonEndpointNotReachable surfaces when machines wait for their Nodes, no machine has become a Node yet, and the
+	// API server address in the user data is probably wrong. The address is local to one host or one cluster, or it does
+	// not answer.
 	ReasonEndpointNotReachable = "EndpointNotReachable"
 
-	// ReasonEndpointNotTrusted surfaces when the certificate authority in user data does not verify the server at the
-	// address of the API server in user data.
+	// ReasonEndpointNotTrusted surfaces when the server at the API server address in the user data has a certificate that
+	// the certificate authority in the user data does not verify.
 	ReasonEndpointNotTrusted = "EndpointNotTrusted"
 
-	// ReasonAuthorityExpired surfaces when the certificate authority in user data has expired.
+	// ReasonAuthorityExpired surfaces when the certificate authority in the user data has expired.
 	ReasonAuthorityExpired = "AuthorityExpired"
 )
 
 // Reasons of UserDataChanged and AccountChanged.
 const (
-	// ReasonMachinesDiffer surfaces when the content of the Secret with the user data, or of the Secret with the
-	// credentials, was changed. Existing machines stay as they are.
+	// ReasonMachinesDiffer surfaces when the user data or the credentials in the Secrets of the class were changed.
+	// Existing machines stay as they are.
 	ReasonMachinesDiffer = "MachinesDiffer"
 )
 
 // Reasons of UserDataWarning.
 const (
-	// ReasonUnknownPlaceholder surfaces when the user data contains a text that looks like a misspelt placeholder.
+	// ReasonUnknownPlaceholder surfaces when the user data contains text that looks like a misspelled placeholder.
 	ReasonUnknownPlaceholder = "UnknownPlaceholder"
 
-	// ReasonNodeNotTainted surfaces when a Node registered without the taint machinist.dev/uninitialized although its
-	// machine has taints.
+	// ReasonNodeNotTainted surfaces when a machine has taints, but its Node registered without the taint
+	// machinist.dev/uninitialized.
 	ReasonNodeNotTainted = "NodeNotTainted"
 
-	// ReasonNodeVersionDiffers surfaces when the user data contains the placeholder KUBELET_VERSION, and a kubelet
-	// registered with another version than its machine requests.
+	// ReasonNodeVersionDiffers surfaces when the user data contains the placeholder KUBELET_VERSION, but a kubelet
+	// registered with a different version than its machine requests.
 	ReasonNodeVersionDiffers = "NodeVersionDiffers"
 
-	// ReasonNodeNameDiffers surfaces when a Node registered with another name than the provider expects.
+	// ReasonNodeNameDiffers surfaces when the name of a registered Node differs from the name that the provider expects.
 	ReasonNodeNameDiffers = "NodeNameDiffers"
 )
 
@@ -81,22 +82,23 @@ const (
 
 // Reasons of OrphanRemovalBlocked.
 const (
-	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that the Machines were
-	// probably lost by mistake.
+	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at the same time that a mistake is
+	// the probable cause.
 	ReasonMostInstancesOrphaned = "MostInstancesOrphaned"
 
-	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready, so that the instance is
-	// probably in use.
+	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready, and the instance is
+	// therefore probably in use.
 	ReasonOrphanNodeReady = "OrphanNodeReady"
 )
 
-// MaxOrphanRemoval is how far in the future the time in AnnotationRemoveOrphansUntil may be.
+// MaxOrphanRemoval limits how far in the future the time in AnnotationRemoveOrphansUntil may be.
 const MaxOrphanRemoval = 24 * time.Hour
 
-// MaxAdoptionFromCluster is how far in the future the time in AnnotationAdoptFromClusterUntil may be.
+// MaxAdoptionFromCluster limits how far in the future the time in AnnotationAdoptFromClusterUntil may be.
 const MaxAdoptionFromCluster = 24 * time.Hour
 
-// Conditions of a MachineSet. A MachineDeployment shows them for all its sets.
+// Conditions of a MachineSet. A MachineDeployment has the same conditions, which summarize the conditions of all its
+// sets.
 const (
 	// ConditionScalingUp is True while there are fewer machines than replicas.
 	ConditionScalingUp = "ScalingUp"
@@ -117,8 +119,8 @@ const (
 	ConditionMachinesReady = "MachinesReady"
 
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// the capacity of its Nodes is unknown. The condition is missing until this happens for the first time, and on objects
-	// that are not node groups.
+	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups, and on node
+	// groups that never had this problem.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
@@ -146,8 +148,8 @@ const (
 	// ReasonScalingDown surfaces when machines are being deleted.
 	ReasonScalingDown = "ScalingDown"
 
-	// ReasonAtDesiredReplicas surfaces when the number of machines equals replicas. It is the reason of both conditions
-	// while they are False.
+	// ReasonAtDesiredReplicas surfaces when the number of machines equals replicas. ScalingUp and ScalingDown have this
+	// reason while they are False.
 	ReasonAtDesiredReplicas = "AtDesiredReplicas"
 
 	// ReasonBackingOff surfaces when the replacement of failed machines waits because earlier replacements failed too.
@@ -180,7 +182,8 @@ const (
 
 // Reasons of AdoptionSkipped.
 const (
-	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has as many machines as it wants.
+	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has the desired number of
+	// machines.
 	ReasonEnoughReplicas = "EnoughReplicas"
 
 	// ReasonSetDeleting surfaces when a Machine could be adopted, but the set is being deleted.
@@ -199,12 +202,12 @@ const (
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
 	// ReasonTargetCredentialsRefused surfaces when the target cluster does not accept the credentials of the process
-	// (401), or does not let it read what it must (403). It is also a reason of Deleting and Ready.
+	// (401), or forbids a read that the process needs (403). It is also a reason of Deleting and Ready.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
 	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the process
-	// (401), or does not let it read what it must (403). The process then cannot write conditions. It reports the reason
-	// in its metrics, on /readyz and in its log.
+	// (401), or forbids a read that the process needs (403). The process then cannot write conditions. The process reports
+	// the reason in its metrics, on /readyz and in its log instead.
 	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
 
 	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, in the whole fleet, in a zone or in a
@@ -227,7 +230,7 @@ const (
 	// ReasonAllMachinesReady surfaces when all machines are Ready.
 	ReasonAllMachinesReady = "AllMachinesReady"
 
-	// ReasonMachinesNotReady surfaces when some machines are not Ready. The message names the first of them.
+	// ReasonMachinesNotReady surfaces when some machines are not Ready. The message names the first of these machines.
 	ReasonMachinesNotReady = "MachinesNotReady"
 )
 
@@ -239,22 +242,23 @@ const (
 	// ConditionProgressing is True while a rollout advances or is complete.
 	ConditionProgressing = "Progressing"
 
-	// ConditionRollingOut is True while not all machines are of the newest revision. Its message describes what the
-	// rollout does, or what it waits for.
+	// ConditionRollingOut is True while some machines are not of the newest revision. Its message describes the current
+	// step of the rollout, or what the rollout waits for.
 	ConditionRollingOut = "RollingOut"
 
 	// ConditionReconciling is True while the deployment is neither Ready nor Stalled: it is still being brought to its
 	// desired state. Its reason and message are those of Ready.
 	ConditionReconciling = "Reconciling"
 
-	// ConditionStalled is True while the deployment is not Ready and Progressing is False: it makes no progress without a
-	// change. Its reason and message are those of Ready.
+	// ConditionStalled is True while the deployment is not Ready and Progressing is False: the deployment makes no
+	// progress until something is changed. Its reason and message are those of Ready.
 	ConditionStalled = "Stalled"
 )
 
 // Reasons of Ready on a MachineDeployment, in addition to those of Progressing, RollingOut, ScalingUp and ScalingDown.
-// It is True exactly when the last change of the deployment was carried out, and all machines that it wants, and no
-// others, are of the newest revision and available. With the strategy InPlace, they must also be up to date.
+// Ready is True if and only if the last change of the deployment was carried out completely. The deployment then has
+// exactly the desired number of machines, and all of them are of the newest revision and available. With the strategy
+// InPlace, the machines must also be up to date.
 const (
 	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some are not
 	// available.
@@ -270,7 +274,7 @@ const (
 	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
 )
 
-// Reasons of Progressing, as in apps/v1 if they exist there.
+// Reasons of Progressing. If apps/v1 has a corresponding reason, it has the same name.
 const (
 	// ReasonNewMachineSetCreated surfaces when a MachineSet was created for the newest revision.
 	ReasonNewMachineSetCreated = "NewMachineSetCreated"
@@ -296,8 +300,9 @@ const (
 	// ReasonDeploymentResumed surfaces when spec.paused was set to false again.
 	ReasonDeploymentResumed = "DeploymentResumed"
 
-	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch, or were marked
-	// by health checks before they were Ready. No more machines of this revision are created beyond replicas.
+	// ReasonRevisionFailing surfaces when three consecutive machines of the newest revision failed to launch, or were
+	// marked by health checks before they became Ready. In this case, machines of this revision are created only while
+	// there are fewer machines than replicas.
 	ReasonRevisionFailing = "RevisionFailing"
 )
 
@@ -309,7 +314,8 @@ const (
 	// ReasonRolloutComplete surfaces when all machines are of the newest revision.
 	ReasonRolloutComplete = "RolloutComplete"
 
-	// ReasonRolloutBlocked surfaces when the rollout cannot take its next step now. The message names what it waits for.
+	// ReasonRolloutBlocked surfaces when the rollout cannot take its next step now. The message names what the rollout
+	// waits for.
 	ReasonRolloutBlocked = "RolloutBlocked"
 
 	// ReasonWaitingForDeletion surfaces when a rollout with the strategy OnDelete waits for a user to delete old machines.
@@ -323,8 +329,8 @@ const (
 	// MachineDisruptionBudgets or the annotation machinist.dev/do-not-disrupt.
 	ReasonWaitingForDisruptionBudget = "WaitingForDisruptionBudget"
 
-	// ReasonVersionSkew surfaces when machines would change to the template's version, and the API server of the target
-	// cluster does not support this version. It is newer than the API server, or more than three minor versions older.
+	// ReasonVersionSkew surfaces when the rollout would change machines to a kubelet version that the API server of the
+	// target cluster does not support. The version is newer than the API server, or more than three minor versions older.
 	ReasonVersionSkew = "VersionSkew"
 )
 

@@ -19,33 +19,34 @@ const (
 	ConditionDrained = "Drained"
 
 	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. This time does not count
-	// towards the drain's deadline. The transition time of the condition is the time until which outages were subtracted.
+	// towards the drain's deadline. Outages up to the transition time of the condition have already been subtracted from
+	// the duration of the drain.
 	ConditionDrainExtended = "DrainExtended"
 
 	// ConditionVolumesDetached shows whether volumes are detached after the drain.
 	ConditionVolumesDetached = "VolumesDetached"
 
-	// ConditionReady summarizes the other conditions. While it is False, its reason and message are those of the condition
-	// that prevents readiness. MachineClasses and MachineDeployments also have a condition Ready.
+	// ConditionReady summarizes the other conditions. While Ready is False, its reason and message are those of the
+	// condition that prevents readiness. MachineClasses and MachineDeployments also have a condition Ready.
 	ConditionReady = "Ready"
 
 	// ConditionDeleting is True while the machine is being deleted. Its reason is the step that the deletion waits for.
 	ConditionDeleting = "Deleting"
 
-	// ConditionPaused is True while an annotation prevents all changes of the object. A MachineDeployment also has this
-	// condition, for spec.paused.
+	// ConditionPaused is True while an annotation prevents all changes of the object. On a MachineDeployment, the
+	// condition reports whether spec.paused is set.
 	ConditionPaused = "Paused"
 
 	// ConditionPreserved is True while the machine is preserved for inspection. It is False when the preservation was
 	// requested but is not possible.
 	ConditionPreserved = "Preserved"
 
-	// ConditionInterruptionNotice is True while the cloud, or a termination handler, has announced that the instance is
-	// about to be reclaimed. It is False when the announcement was withdrawn.
+	// ConditionInterruptionNotice is True while the cloud or a termination handler announces that the cloud will soon
+	// reclaim the instance. It is False when the announcement was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
 	// ConditionRemediationRequested is True when the machine must be replaced because of its health. Only the manager sets
-	// it. The reason is the policy, and the message contains the UID of the evaluated Node.
+	// it. The reason names the policy, and the message contains the UID of the Node that was evaluated.
 	ConditionRemediationRequested = "RemediationRequested"
 
 	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet is pending and only an
@@ -56,7 +57,7 @@ const (
 // Reasons of CertificateApproved.
 const (
 	// ReasonClientCertificateNotApproved surfaces when the request for a client certificate is left pending. The node
-	// needs this certificate to join, and to continue to act as a node.
+	// needs this certificate to join the cluster and to remain in it.
 	ReasonClientCertificateNotApproved = "ClientCertificateNotApproved"
 
 	// ReasonServingCertificateNotApproved surfaces when the request for a serving certificate is left pending. `kubectl
@@ -73,8 +74,9 @@ const (
 	ReasonInstanceAdopted = "InstanceAdopted"
 
 	// ReasonInvalidConfiguration surfaces when the spec, the class, the user data or the provider spec is refused. If the
-	// provider refused it, lastOperation contains the code and the time of the next try. Otherwise nothing is tried until
-	// one of them changes. MachineSets also report it, in ReplicaFailure, and MachineHealthChecks, in RemediationAllowed.
+	// provider refused the configuration, lastOperation contains the error code and the time of the next attempt.
+	// Otherwise, Machinist does not try again until one of these objects changes. MachineSets report this reason in
+	// ReplicaFailure, and MachineHealthChecks report it in RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
 	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value that this version of
@@ -84,28 +86,30 @@ const (
 	// ReasonClassNotFound surfaces when the MachineClass does not exist.
 	ReasonClassNotFound = "ClassNotFound"
 
-	// ReasonClassDeleting surfaces when the MachineClass is being deleted and creates no more instances, and no instance
-	// was requested for this machine. It is also a reason of Ready of a MachineClass that is being deleted.
+	// ReasonClassDeleting surfaces when the deletion of the MachineClass began before an instance was requested for this
+	// machine. The class creates no more instances. A MachineClass that is being deleted also reports this reason in
+	// Ready.
 	ReasonClassDeleting = "ClassDeleting"
 
-	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It is a
-	// reason of Launched, Deleting and of Ready of a MachineClass.
+	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key.
+	// Machines report this reason in Launched and Deleting, and MachineClasses report it in Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
 
-	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials, or what is requested with them. It is a
-	// reason of Launched, Deleting and of Ready of a MachineClass.
+	// ReasonCredentialsRefused surfaces when the cloud does not accept the credentials, or does not permit them to do what
+	// Machinist requests. Machines report this reason in Launched and Deleting, and MachineClasses report it in Ready.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
-	// ReasonSecretNotLabelled surfaces when a Secret must be used as credentials or user data, but its label
-	// machinist.dev/secret-use does not permit that. It is a reason of Launched, Deleting and of Ready of a MachineClass.
+	// ReasonSecretNotLabelled surfaces when an object refers to a Secret with credentials or user data, but the label
+	// machinist.dev/secret-use of the Secret does not permit this use. Machines report this reason in Launched and
+	// Deleting, and MachineClasses report it in Ready.
 	ReasonSecretNotLabelled = "SecretNotLabelled"
 
-	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It is a
-	// reason of Launched and of Ready of a MachineClass.
+	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key.
+	// Machines report this reason in Launched, and MachineClasses report it in Ready.
 	ReasonUserDataNotFound = "UserDataNotFound"
 
-	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read because it is damaged gzip or UTF-16. It
-	// is a reason of Ready of a MachineClass. Machines report InvalidConfiguration instead.
+	// ReasonInvalidUserData surfaces when the bootstrap template cannot be read because it is corrupt gzip or UTF-16 data.
+	// MachineClasses report this reason in Ready. Machines report InvalidConfiguration instead.
 	ReasonInvalidUserData = "InvalidUserData"
 
 	// ReasonInsufficientResources surfaces when the cloud has no capacity or quota. The creation is tried again.
@@ -117,7 +121,7 @@ const (
 	// ReasonCreateTimeout surfaces when there is no instance within timeouts.creation.
 	ReasonCreateTimeout = "CreateTimeout"
 
-	// ReasonProvisioning surfaces when the cloud accepted the creation and has not named an instance yet.
+	// ReasonProvisioning surfaces when the cloud has accepted the creation but has not returned an instance yet.
 	ReasonProvisioning = "Provisioning"
 
 	// ReasonProviderUnavailable surfaces when the API of the cloud cannot be reached, or when no process serves the
@@ -127,7 +131,7 @@ const (
 	// ReasonDuplicateProviderID surfaces when an older Machine has the same providerID.
 	ReasonDuplicateProviderID = "DuplicateProviderID"
 
-	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID and its class does not allow that.
+	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID, but its class does not allow adoption.
 	ReasonAdoptionForbidden = "AdoptionForbidden"
 
 	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist, is being deleted, or has the tags of
@@ -143,7 +147,7 @@ const (
 
 // Reasons of Registered.
 const (
-	// ReasonNodeRegistered surfaces when the machine has its Node.
+	// ReasonNodeRegistered surfaces when the machine has a Node.
 	ReasonNodeRegistered = "NodeRegistered"
 
 	// ReasonWaitingForNode surfaces when no Node has appeared yet.
@@ -153,18 +157,19 @@ const (
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
 	// ReasonNodeTemplateContested surfaces when another client repeatedly changes a label, an annotation or a taint of the
-	// Node after Machinist has set it. Machinist then leaves the value of the other client. Registered is True in this
+	// Node after Machinist has set it. Machinist then keeps the value of the other client. Registered is True in this
 	// case.
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
-	// ReasonNodeConflict surfaces when two Machines claim the Node, or another Machine has it. On Deleting, it surfaces
-	// when two Nodes have the machine's provider ID and the kubelets of both report.
+	// ReasonNodeConflict surfaces when two Machines claim the same Node, or when the Node already belongs to another
+	// Machine. In Deleting, it surfaces when two Nodes have the machine's provider ID, and the kubelets of both Nodes
+	// still report their status.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
 	ReasonJoinClusterTimeout = "JoinClusterTimeout"
 
-	// ReasonNoTargetCluster surfaces when there is no target cluster in which to register.
+	// ReasonNoTargetCluster surfaces when there is no target cluster for the machine to join.
 	ReasonNoTargetCluster = "NoTargetCluster"
 )
 
@@ -176,8 +181,8 @@ const (
 	// ReasonNodeNotReady surfaces when the Node reports that it is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 
-	// ReasonNodeUnresponsive surfaces when the Ready condition of the Node is Unknown, because its kubelet does not
-	// report.
+	// ReasonNodeUnresponsive surfaces when the Ready condition of the Node is Unknown, because its kubelet does not report
+	// its status.
 	ReasonNodeUnresponsive = "NodeUnresponsive"
 
 	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
@@ -191,12 +196,12 @@ const (
 	ReasonTargetUnreachable = "TargetUnreachable"
 )
 
-// Reasons of UpToDate. The condition is True with the reason UpToDate.
+// Reasons of UpToDate. The condition is True only if its reason is UpToDate.
 const (
 	// ReasonUpToDate surfaces when the instance matches the spec.
 	ReasonUpToDate = "UpToDate"
 
-	// ReasonUpdatePending surfaces when a change is known but has not begun yet.
+	// ReasonUpdatePending surfaces when the instance must be changed, but the change has not begun yet.
 	ReasonUpdatePending = "UpdatePending"
 
 	// ReasonUpdating surfaces when the instance is being changed in place.
@@ -206,15 +211,15 @@ const (
 	// and Registered.
 	ReasonReplacing = "Replacing"
 
-	// ReasonWaitingForAgent surfaces when the agent on the node was asked to update it and has not answered yet.
+	// ReasonWaitingForAgent surfaces when the agent on the node has not yet answered an update request.
 	ReasonWaitingForAgent = "WaitingForAgent"
 
 	// ReasonUnsupportedChange surfaces when the provider can neither change nor replace the instance. The old instance
 	// continues to run.
 	ReasonUnsupportedChange = "UnsupportedChange"
 
-	// ReasonUpdateError surfaces when a change failed. The provider tries it again. An agent on the node tries it again
-	// only when a user requests it.
+	// ReasonUpdateError surfaces when a change failed. The provider tries it again. An agent on the node tries the change
+	// again only when a user requests it.
 	ReasonUpdateError = "UpdateError"
 
 	// ReasonUpdateTimeout surfaces when an update in place took longer than timeouts.update.
@@ -238,7 +243,7 @@ const (
 	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. The drain is tried again.
 	ReasonDrainError = "DrainError"
 
-	// ReasonSkipped surfaces when the step is not necessary, because of an annotation, because there is no Node, or
+	// ReasonSkipped surfaces when the step was skipped because an annotation requests this, because there is no Node, or
 	// because the node is unreachable or not Ready. It is a reason of Drained and VolumesDetached.
 	ReasonSkipped = "Skipped"
 
@@ -248,7 +253,7 @@ const (
 	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is also a reason of Deleting.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
 
-	// ReasonNodeOutOfService surfaces when the instance of a node that did not report, or was not Ready, is gone and
+	// ReasonNodeOutOfService surfaces when the instance is gone, the node did not report its status or was not Ready, and
 	// volumes are still attached to the node. Kubernetes then detaches them by force. It is a reason of VolumesDetached.
 	ReasonNodeOutOfService = "NodeOutOfService"
 
@@ -260,9 +265,9 @@ const (
 // Reasons of Deleting, in addition to Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
 // PausedByAnnotation.
 const (
-	// ReasonDeletionStarted surfaces when the deletion was seen and does not wait for a step. On a MachineClass, it
-	// surfaces in the first seconds, until it is known whether the Machines that use the class stay. During this time, no
-	// instance is created from the class.
+	// ReasonDeletionStarted surfaces when the deletion has begun and does not wait for any step. On a MachineClass, it
+	// surfaces in the first seconds of the deletion, until Machinist knows whether the Machines of the class are being
+	// deleted too. During this time, no instance is created from the class.
 	ReasonDeletionStarted = "DeletionStarted"
 
 	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.
@@ -305,27 +310,29 @@ const (
 	// ReasonTooLate surfaces when preservation was requested for a machine that is already being deleted.
 	ReasonTooLate = "TooLate"
 
-	// ReasonTooManyPreserved surfaces when a failed machine with machinist.dev/preserve: when-failed is not preserved,
-	// because its MachineDeployment or standalone MachineSet has as many preserved machines as --preserve-limit allows.
-	// The machine is replaced as usual.
+	// ReasonTooManyPreserved surfaces when a failed machine with machinist.dev/preserve: when-failed is not preserved
+	// because of --preserve-limit. Its MachineDeployment or standalone MachineSet already has as many preserved machines
+	// as this flag allows. The machine is replaced as usual.
 	ReasonTooManyPreserved = "TooManyPreserved"
 )
 
-// Reasons of InterruptionNotice. While it is True, they are also reasons of Ready.
+// Reasons of InterruptionNotice. Reasons of InterruptionNotice. While this condition is True, Ready can have the same
+// reason.
 const (
 	// ReasonPreemptionNotice surfaces when the cloud announced that it will reclaim a spot or preemptible instance. The
 	// message names the source of the announcement, and status.interruptionTime is the time of the interruption.
 	ReasonPreemptionNotice = "PreemptionNotice"
 
-	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason, such
-	// as a scaling group that shrinks or a host that is retired.
+	// ReasonTerminationNotice surfaces when the cloud or a termination handler announced that the instance will be
+	// terminated for another reason, such as a shrinking scaling group or the retirement of a host.
 	ReasonTerminationNotice = "TerminationNotice"
 
 	// ReasonInterruptionWithdrawn surfaces when the announcement was withdrawn before the instance was gone.
 	ReasonInterruptionWithdrawn = "InterruptionWithdrawn"
 )
 
-// Reasons of RemediationRequested. Each is the policy that requests the remediation.
+// Reasons of RemediationRequested. Reasons of RemediationRequested. Each reason names the policy that requests the
+// remediation.
 const (
 	// ReasonMachineHealthCheck surfaces when a MachineHealthCheck found the machine unhealthy. The message names the
 	// check.
@@ -335,20 +342,21 @@ const (
 	ReasonBuiltInPolicy = "BuiltInPolicy"
 
 	// ReasonExternalRemediation surfaces when a MachineHealthCheck with the remediation type External found the machine
-	// unhealthy. A remediator outside Machinist acts, and the owner of the machine does not. The message names the check.
+	// unhealthy. A remediator outside Machinist must handle the machine, because the owner of the machine does not. The
+	// message names the check.
 	ReasonExternalRemediation = "ExternalRemediation"
 
 	// ReasonRemediateAnnotation surfaces when a user requested the remediation with the annotation
 	// machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"
 
-	// ReasonRetriesExhausted surfaces when as many machines in a row were replaced before this one as the
-	// MachineHealthCheck allows. RemediationRequested is then False, and the machine is not replaced even if it fails. It
-	// is also a reason of RemediationAllowed.
+	// ReasonRetriesExhausted surfaces when the number of machines that were replaced in a row before this one has reached
+	// the limit of the MachineHealthCheck. RemediationRequested is then False, and the machine is not replaced even if it
+	// fails. It is also a reason of RemediationAllowed.
 	ReasonRetriesExhausted = "RetriesExhausted"
 )
 
-// Reasons of Ready while it is True or nothing is known. While it is False, its reason is that of the condition that
+// Reasons of Ready while it is True or nothing is known. While Ready is False, it has the reason of the condition that
 // prevents readiness.
 const (
 	// ReasonMachineReady surfaces when nothing prevents readiness.

@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MachineStatus is the observed state of a machine. Only its provider process writes it, except for the condition
-// RemediationRequested.
+// MachineStatus is the observed state of a machine. Only the provider process of the machine writes the status, except
+// for the condition RemediationRequested.
 type MachineStatus struct {
-	// observedGeneration is the most recent generation of the Machine that was carried out, or for which the condition
-	// Ready explains why it was not.
+	// observedGeneration is the most recent generation of the Machine that was processed: either its changes were carried
+	// out, or the condition Ready explains why they were not.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase summarizes where the machine is in its life: Pending, Provisioning, Provisioned, Running, Available,
+	// phase summarizes where the machine is in its lifecycle: Pending, Provisioning, Provisioned, Running, Available,
 	// Unhealthy, Updating, Failed or Deleting.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
@@ -24,9 +24,9 @@ type MachineStatus struct {
 	// +optional
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
-	// nodeTemplate records which labels, annotations and taints of spec.node were put on the Node. Machinist removes them
-	// from the Node when spec.node no longer contains them, and leaves all others alone. The record is not on the Node,
-	// because the kubelet may write to its Node.
+	// nodeTemplate records the labels, annotations and taints of spec.node that Machinist applied to the Node. When
+	// spec.node no longer contains one of them, Machinist removes it from the Node. Machinist does not touch any others.
+	// The record is not stored on the Node, because the kubelet can change its own Node.
 	// +optional
 	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
 
@@ -36,8 +36,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
 
-	// instance is what the provider reports about the instance. It is sufficient to delete the instance when the class is
-	// gone.
+	// instance is what the provider reports about the instance. This information is sufficient to delete the instance
+	// after the class was deleted.
 	// +optional
 	Instance *InstanceStatus `json:"instance,omitempty"`
 
@@ -50,8 +50,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// applied is the configuration from which the running instance was created. It is {} while the configuration is
-	// unknown, because the spec changed during the creation.
+	// applied is the configuration from which the running instance was created. If the spec changed during the creation,
+	// the configuration is unknown and applied is {}.
 	// +optional
 	Applied *AppliedStatus `json:"applied,omitempty"`
 
@@ -59,8 +59,8 @@ type MachineStatus struct {
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 
-	// failureReason is the reason why the machine is Failed, in one word. It is set while the phase is Failed. A machine
-	// that failed keeps it during its deletion.
+	// failureReason is the reason why the machine is Failed, in one word. It is set while the phase is Failed. A failed
+	// machine keeps the reason during its deletion.
 	// +optional
 	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
 
@@ -69,8 +69,9 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
 
-	// interruptionTime is when the cloud reclaims the instance. If no time was announced, it is estimated from the usual
-	// length of such a notice. It is set while the condition InterruptionNotice is True.
+	// interruptionTime is the time at which the cloud reclaims the instance. If the announcement contains no time,
+	// interruptionTime is an estimate based on the usual notice period. It is set while the condition InterruptionNotice
+	// is True.
 	// +optional
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`
 
@@ -83,7 +84,7 @@ type MachineStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// AppliedNodeTemplate records what was put on a Node from spec.node.
+// AppliedNodeTemplate records the parts of spec.node that Machinist applied to a Node.
 type AppliedNodeTemplate struct {
 	// nodeUID is the UID of the Node.
 	// +required
@@ -105,8 +106,8 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	Annotations []string `json:"annotations,omitempty"`
 
-	// taints that were put on the Node, without their values, such as "dedicated:NoSchedule". Startup taints are not
-	// included.
+	// taints are the taints that were put on the Node, without their values, such as "dedicated:NoSchedule". Startup
+	// taints are not included.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -114,14 +115,14 @@ type AppliedNodeTemplate struct {
 	Taints []string `json:"taints,omitempty"`
 
 	// former contains the previous values of the labels, annotations and taints that were changed. When spec.node no
-	// longer contains one of them, it gets its former value again.
+	// longer contains one of them, Machinist restores its former value.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=192
 	Former []FormerValue `json:"former,omitempty"`
 
-	// deviations describe how the Node, when it registered, differed from what the user data should have set up.
+	// deviations are the differences between the Node at its registration and what the user data should have set up.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -137,8 +138,8 @@ type AppliedNodeTemplate struct {
 type NodeDeviation string
 
 const (
-	// NodeNoUninitializedTaint means that the Node registered without the taint machinist.dev/uninitialized although its
-	// machine has taints. Pods that do not tolerate these taints may therefore run on the Node.
+	// NodeNoUninitializedTaint means that the machine has taints, but its Node registered without the taint
+	// machinist.dev/uninitialized. Pods that do not tolerate these taints may therefore run on the Node.
 	NodeNoUninitializedTaint NodeDeviation = "NoUninitializedTaint"
 	// NodeOtherVersion means that the kubelet of the Node has a different version than the machine requests.
 	NodeOtherVersion NodeDeviation = "OtherVersion"
@@ -160,30 +161,31 @@ type FormerValue struct {
 	Value string `json:"value,omitempty"`
 }
 
-// MachinePhase summarizes where a machine is in its life.
+// MachinePhase summarizes where a machine is in its lifecycle.
 // +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
 type MachinePhase string
 
 // Phases of a Machine.
 const (
-	// MachinePending has no instance. Either no instance was requested yet, or the configuration is refused.
+	// MachinePending is the phase of a machine without an instance. Either no instance was requested yet, or the
+	// configuration was refused.
 	MachinePending MachinePhase = "Pending"
-	// MachineProvisioning has requested an instance and has none yet. Either the creation failed with an error that is
-	// retried, or the cloud has not named the instance yet.
+	// MachineProvisioning is the phase of a machine whose instance was requested but is not known yet. Either the creation
+	// failed with an error that is retried, or the cloud has not returned the instance yet.
 	MachineProvisioning MachinePhase = "Provisioning"
-	// MachineProvisioned has an instance that is not a usable Node yet.
+	// MachineProvisioned is the phase of a machine with an instance that is not a usable Node yet.
 	MachineProvisioned MachinePhase = "Provisioned"
-	// MachineRunning has a Node that is Ready and free of startup taints.
+	// MachineRunning is the phase of a machine whose Node is Ready and has no startup taints.
 	MachineRunning MachinePhase = "Running"
 	// MachineAvailable is used instead of Running if there is no target cluster.
 	MachineAvailable MachinePhase = "Available"
-	// MachineUnhealthy was Running, and its Node is no longer Ready or is gone.
+	// MachineUnhealthy is the phase of a machine that was Running, and whose Node is no longer Ready or is gone.
 	MachineUnhealthy MachinePhase = "Unhealthy"
-	// MachineUpdating is being changed in place, or its instance is being replaced.
+	// MachineUpdating is the phase of a machine that is being changed in place, or whose instance is being replaced.
 	MachineUpdating MachinePhase = "Updating"
-	// MachineFailed cannot become or remain a Node. The reason is in failureReason.
+	// MachineFailed is the phase of a machine that cannot become or remain a Node. The reason is in failureReason.
 	MachineFailed MachinePhase = "Failed"
-	// MachineDeleting is being deleted.
+	// MachineDeleting is the phase of a machine that is being deleted.
 	MachineDeleting MachinePhase = "Deleting"
 )
 
@@ -191,7 +193,8 @@ const (
 // +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
 type MachineFailureReason string
 
-// Reasons of status.failureReason of a Machine, while its phase is Failed and during the deletion after that.
+// Reasons of status.failureReason of a Machine, which is set while the phase is Failed and while a failed machine is
+// being deleted.
 const (
 	// FailureCreateError surfaces when there is no instance within timeouts.creation, or when the cloud reports that the
 	// instance failed.
@@ -227,7 +230,7 @@ const (
 	InstancePending InstanceState = "Pending"
 	// InstanceRunning means that the instance runs.
 	InstanceRunning InstanceState = "Running"
-	// InstanceStopped means that the instance exists and does not run.
+	// InstanceStopped means that the instance exists but does not run.
 	InstanceStopped InstanceState = "Stopped"
 	// InstanceTerminating means that the instance is being deleted.
 	InstanceTerminating InstanceState = "Terminating"
@@ -255,7 +258,7 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Zone string `json:"zone,omitempty"`
 
-	// launchTime is when the cloud began to create the instance.
+	// launchTime is the time at which the cloud began to create the instance.
 	// +optional
 	LaunchTime *metav1.Time `json:"launchTime,omitempty"`
 
@@ -264,13 +267,13 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// nodeProviderID is the provider ID that the Node of the instance has according to its class. It is empty if the Node
-	// has spec.providerID.
+	// nodeProviderID is the provider ID that the class defines for the Node of the instance. It is empty if the provider
+	// ID of the Node is spec.providerID of the Machine.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
 
-	// provider that created the instance and will delete it.
+	// provider is the name of the provider that created the instance and will delete it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
@@ -285,14 +288,14 @@ type InstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
 
-	// account is the provider's name of the account that contains the instance, such as a subscription or a project. It is
-	// empty if the account is unknown. It contains no secrets.
+	// account is the provider's name for the account that contains the instance, such as a subscription or a project. It
+	// is empty if the account is unknown. It contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
 
 	// userDataHash is a short hash of the user data template from which the instance was created. It is empty if the
-	// template is unknown. The hash is too short to confirm a guess of a secret in the template.
+	// template is unknown. The hash is so short that it cannot be used to test guesses of a secret in the template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
@@ -305,51 +308,52 @@ type LaunchStep string
 const (
 	// LaunchStepNone means that no such step is in progress.
 	LaunchStepNone LaunchStep = ""
-	// LaunchStepAdopting means that the provider may have been asked to tag the instance with which the machine was
-	// created.
+	// LaunchStepAdopting means that the machine adopts an existing instance, and that the provider may already have been
+	// asked to tag this instance.
 	LaunchStepAdopting LaunchStep = "Adopting"
 	// LaunchStepReplacing means that the old instance is being removed. A new attempt to create an instance follows.
 	LaunchStepReplacing LaunchStep = "Replacing"
-	// LaunchStepRetrying means that the instance failed for lack of capacity before it ran. It is being removed, and then
-	// the creation is tried again.
+	// LaunchStepRetrying means that the instance failed, before it ran, because the cloud had no capacity. The instance is
+	// being removed, and then the creation is tried again.
 	LaunchStepRetrying LaunchStep = "Retrying"
 )
 
 // LaunchStatus records the current attempt to create an instance.
 type LaunchStatus struct {
-	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. Together with the UID of the
-	// Machine, it is the token that makes the creation idempotent. If absent, it is 1.
+	// attempt is the number of the attempt, from 1 to 1000000. It does not increase further. The number and the UID of the
+	// Machine form the token that makes the creation idempotent. If absent, it is 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
 	// step is Adopting while an existing instance is being adopted. It is Replacing while the instance is being replaced
-	// under the same Machine. It is Retrying while an instance is being removed that the cloud accepted but had no
-	// capacity for. Otherwise it is empty.
+	// under the same Machine. It is Retrying while Machinist removes an instance that the cloud accepted but could not
+	// start for lack of capacity. Otherwise it is empty.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
-	// oldProviderID is the instance that is being replaced or was replaced last. The cloud may still show it for a while.
+	// oldProviderID identifies the instance that is being replaced, or that was replaced last. The cloud may still list
+	// this instance for a while.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
 
-	// noCapacitySince is when Machinist first requested an instance that the cloud accepted but had no capacity for. It is
-	// set until an instance runs.
+	// noCapacitySince is the time of the first request for an instance that the cloud accepted but could not start for
+	// lack of capacity. It is cleared when an instance runs.
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 
-	// refused is true while every attempt to create an instance was refused with an error that means that nothing was
-	// created. There is no instance then, and the Machine can be deleted without credentials and without looking for one.
-	// It is removed before the next creation is requested.
+	// refused is true if every attempt to create an instance failed with an error that guarantees that nothing was
+	// created. In this case there is no instance, and the Machine can be deleted without credentials and without a search
+	// for an instance. The field is cleared before the next creation is requested.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
 }
 
 // AppliedStatus is the configuration from which a running instance was created.
 type AppliedStatus struct {
-	// className is the name of the MachineClass. It is empty for the inline form.
+	// className is the name of the MachineClass. It is empty if the Machine uses the inline form.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClassName string `json:"className,omitempty"`
@@ -359,7 +363,7 @@ type AppliedStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	ProviderSpecHash string `json:"providerSpecHash,omitempty"`
 
-	// version of the kubelet that was requested.
+	// version is the requested version of the kubelet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
@@ -391,7 +395,7 @@ const (
 	OperationProcessing OperationState = "Processing"
 	// OperationSucceeded means that the operation is complete.
 	OperationSucceeded OperationState = "Succeeded"
-	// OperationFailed means that the operation will not be tried again without a change.
+	// OperationFailed means that the operation will not be tried again until something changes.
 	OperationFailed OperationState = "Failed"
 )
 
@@ -416,18 +420,18 @@ type LastOperation struct {
 	// +kubebuilder:validation:MaxLength=63
 	Code string `json:"code,omitempty"`
 
-	// lastUpdateTime is when type, state, code or description last changed.
+	// lastUpdateTime is the time at which type, state, code or description last changed.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 
-	// attempts is the number of calls of this operation that failed in a row.
+	// attempts is the number of consecutive failed calls of this operation.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// nextTryTime is when a failed creation, update or deletion is tried again. It is tried earlier if the machine, its
-	// class or a Secret changes, if the cloud recovers and answers for other machines, or if the provider process
-	// restarts.
+	// nextTryTime is the time at which a failed creation, update or deletion is tried again. The operation is tried
+	// earlier if the machine, its class or a Secret changes, if the cloud answers calls for other machines again, or if
+	// the provider process restarts.
 	// +optional
 	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Default timeouts of a Machine. They apply if its spec sets none.
+// Default timeouts of a Machine. A default applies if the spec does not set the timeout.
 const (
 	DefaultCreationTimeout     = 20 * time.Minute
 	DefaultUpdateTimeout       = 20 * time.Minute
@@ -16,8 +16,8 @@ const (
 	DefaultVolumeDetachTimeout = 5 * time.Minute
 )
 
-// MachineSpec is the desired state of one machine. The templates of MachineSets and MachineDeployments contain the same
-// spec.
+// MachineSpec is the desired state of one machine. The templates of MachineSets and MachineDeployments contain a spec
+// of the same type.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || has(self.providerSpec)",message="providerSpec is required with provider",fieldPath=".providerSpec",reason="FieldValueRequired"
@@ -25,8 +25,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.credentialsRef) || !has(self.classRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.userDataRef) || !has(self.classRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
 type MachineSpec struct {
-	// classRef names the MachineClass from which the instance is created. Either classRef is set or the inline form, which
-	// consists of provider, providerSpec, credentialsRef and userDataRef.
+	// classRef names the MachineClass from which the instance is created. A Machine has either classRef or the inline
+	// form, which consists of provider, providerSpec, credentialsRef and userDataRef.
 	// +optional
 	ClassRef *LocalRef `json:"classRef,omitempty"`
 
@@ -61,8 +61,8 @@ type MachineSpec struct {
 	Version string `json:"version,omitempty"`
 
 	// providerID is the provider's identifier of the instance. It equals spec.providerID of the Node, unless the class
-	// sets nodeProviderID. The provider process sets it. A Machine that is created with a providerID adopts that instance
-	// instead of creating one, if its class allows it. Not allowed in a template.
+	// sets nodeProviderID. The provider process sets it. If the class allows adoption, a Machine that is created with a
+	// providerID adopts this instance instead of creating one. Not allowed in a template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
@@ -79,8 +79,8 @@ type MachineSpec struct {
 	Timeouts MachineTimeouts `json:"timeouts,omitzero"`
 
 	// expireAfter is the maximum age of the machine. The MachineSet of the machine replaces it when its age is between 90%
-	// and 100% of expireAfter. This share differs for each machine, so that machines that were created together are not
-	// replaced together.
+	// and 100% of expireAfter. The exact age differs from machine to machine, so that machines that were created together
+	// are not replaced together.
 	//
 	// In a rolling update whose maxSurge is above 0, and in a MachineSet without a MachineDeployment, the new machine is
 	// created before the old one is deleted. The replacement respects MachineDisruptionBudgets, with the reason Expiry. A
@@ -96,7 +96,7 @@ type MachineSpec struct {
 }
 
 // NodeTemplate contains the labels, annotations and taints of a Node. A change is applied to existing Nodes and never
-// replaces a machine. Labels, annotations and taints that other clients put on the Node are left alone.
+// replaces a machine. Machinist does not touch labels, annotations and taints that other clients put on the Node.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
 type NodeTemplate struct {
@@ -131,9 +131,8 @@ type NodeTemplate struct {
 
 // MachineTimeouts limits how long the phases of a machine may take.
 type MachineTimeouts struct {
-	// creation is the time within which the machine must be Running. After this time, it is Failed. The time begins when
-	// the Machine is created, or later, when everything that it needs exists, such as its class and Secrets. Defaults to
-	// 20m.
+	// creation is the time within which the machine must be Running. After this time, it is Failed. The time begins as
+	// soon as the Machine and everything that it needs exist, such as its class and Secrets. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
@@ -151,7 +150,7 @@ type MachineTimeouts struct {
 	// +kubebuilder:default="2h"
 	Drain *metav1.Duration `json:"drain,omitempty"`
 
-	// volumeDetach is how long to wait until volumes are detached, after the drain has removed the last pod. Defaults to
+	// volumeDetach is how long to wait for the detachment of volumes after the drain has removed the last pod. Defaults to
 	// 5m.
 	// +optional
 	// +kubebuilder:default="5m"
@@ -219,7 +218,7 @@ type LifecycleHook struct {
 	Owner string `json:"owner"`
 }
 
-// Machine is one virtual machine in a cloud, which becomes one Node.
+// Machine is one virtual machine in a cloud, and becomes one Node.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -257,12 +256,12 @@ func (m *Machine) GetConditions() []metav1.Condition { return m.Status.Condition
 // SetConditions replaces the conditions of the machine.
 func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Conditions = conditions }
 
-// maxLaunchAttempt is the highest number of a launch attempt, far beyond what machines need. A higher number in a
-// status was not counted by Machinist.
+// maxLaunchAttempt is the highest number that a launch attempt can have. No machine needs nearly as many attempts. A
+// higher number in a status was not written by Machinist.
 const maxLaunchAttempt = 1000000
 
 // NodeProviderID returns the provider ID of the machine's Node. This is the provider ID of the instance, unless the
-// class sets another one for its Nodes.
+// class defines another provider ID for its Nodes.
 func (m *Machine) NodeProviderID() string {
 	if m.Status.Instance != nil && m.Status.Instance.NodeProviderID != "" {
 		return m.Status.Instance.NodeProviderID
@@ -293,7 +292,8 @@ func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// Adopting reports whether the provider may have been asked to tag the instance with which the machine was created.
+// Adopting reports whether the machine adopts an existing instance, and the provider may already have been asked to tag
+// this instance.
 func (m *Machine) Adopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
 }

@@ -20,7 +20,7 @@ const (
 // MachineClassSpec describes how to create an instance.
 //
 // The immutability rule of providerSpec does not detect a top-level key that was renamed, because of the way CEL
-// compares such objects. The admission policy for classes detects it.
+// compares such objects. The admission policy for classes detects such a key.
 //
 // +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: create another class",fieldPath=".provider"
 // +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: create another class",fieldPath=".providerSpec"
@@ -67,8 +67,9 @@ type MachineClassSpec struct {
 	// +kubebuilder:default=Forbid
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
-	// nodeProviderID is the provider ID that the Nodes of this class have. Set it only if it differs from the provider's
-	// own: the cloud controllers of some distributions set a different one, such as k3s://<<NODE_NAME>>.
+	// nodeProviderID is the provider ID that the Nodes of this class have. Set it only if this ID differs from the
+	// provider ID of the instance: the cloud controllers of some distributions set a different provider ID, such as
+	// k3s://<<NODE_NAME>>.
 	//
 	// Three placeholders are replaced: <<NODE_NAME>> by the name under which the instance registers, <<INSTANCE_ID>> by
 	// the last part of the provider ID of the instance, and <<REGION>> by the region of the instance. A change affects
@@ -78,8 +79,8 @@ type MachineClassSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z][a-z0-9+.-]*://([^<> ]|<<REGION>>)*<<(NODE_NAME|INSTANCE_ID)>>([^<> ]|<<(NODE_NAME|INSTANCE_ID|REGION)>>)*$')",message="must begin with a scheme such as k3s:// and contain <<NODE_NAME>> or <<INSTANCE_ID>>; <<REGION>> is replaced too"
 	NodeProviderID string `json:"nodeProviderID,omitempty"`
 
-	// capacity describes the Nodes of this class for an autoscaler that has to plan while there is no such Node. A value
-	// that is set here takes precedence over the value that the provider determines.
+	// capacity describes the Nodes of this class, so that an autoscaler can plan while no such Node exists. A value that
+	// is set here takes precedence over the value that the provider determines.
 	// +optional
 	Capacity *ClassCapacity `json:"capacity,omitempty"`
 }
@@ -173,18 +174,18 @@ type NodeInfo struct {
 	// +kubebuilder:validation:MaxLength=256
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// region in which the instance will be.
+	// region is the region in which the instance will run.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Region string `json:"region,omitempty"`
 
-	// zone in which the instance will be. It is empty if the provider chooses the zone.
+	// zone is the zone in which the instance will run. It is empty if the provider chooses the zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Zone string `json:"zone,omitempty"`
 }
 
-// MachineClassStatus is what the provider determined about a class.
+// MachineClassStatus contains what the provider determined about a class.
 type MachineClassStatus struct {
 	// observedGeneration is the generation of the class that this status describes.
 	// +optional
@@ -200,8 +201,8 @@ type MachineClassStatus struct {
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
-	// account is the provider's name of the account to which the current credentials belong. It is empty if the account is
-	// unknown.
+	// account is the provider's name for the account to which the current credentials belong. It is empty if the account
+	// is unknown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
@@ -211,8 +212,8 @@ type MachineClassStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
 
-	// conditions of the class: Ready, and while they are True Deleting, OrphanRemovalBlocked, UserDataWarning,
-	// UserDataChanged, AccountChanged and JoinBlocked.
+	// conditions of the class: Ready, Deleting, OrphanRemovalBlocked, UserDataWarning, UserDataChanged, AccountChanged and
+	// JoinBlocked. All of them except Ready exist only while they are True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -242,7 +243,7 @@ type MachineClass struct {
 	// +required
 	Spec MachineClassSpec `json:"spec"`
 
-	// status is what the provider determined about the class.
+	// status contains what the provider determined about the class.
 	// +optional
 	Status MachineClassStatus `json:"status,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Default values of a MachineDeployment. They apply if its spec sets none.
+// Default values of a MachineDeployment. A default applies if the spec does not set the timeout.
 const (
 	DefaultMaxSurge                    = 1
 	DefaultMaxUnavailable              = 0
@@ -58,9 +58,9 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter replaces all machines that were created before this time. When the time has passed, the deployment
-	// creates a new revision from the same template. The strategy InPlace creates no new machines for this. With InPlace,
-	// rolloutAfter therefore affects only machines that are created later, like a change of userDataRef.
+	// rolloutAfter is a time: all machines that were created before it are replaced. When the time has passed, the
+	// deployment creates a new revision from the same template. With the strategy InPlace, no new machines are created for
+	// this. In this case, rolloutAfter affects only machines that are created later, like a change of userDataRef.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 
@@ -75,8 +75,8 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// progressDeadline is how long a rollout may make no progress before the condition Progressing reports it. It must be
-	// longer than minReadySeconds. Defaults to 10m.
+	// progressDeadline is how long a rollout may make no progress before the condition Progressing reports the delay. It
+	// must be longer than minReadySeconds. Defaults to 10m.
 	// +optional
 	// +kubebuilder:default="10m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
@@ -99,8 +99,8 @@ const (
 	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced at
 	// once.
 	StrategyOnDelete DeploymentStrategyType = "OnDelete"
-	// StrategyInPlace hands machines over to the new revision. The provider changes them in place, or replaces their
-	// instances under the same Machines if it cannot.
+	// StrategyInPlace hands machines over to the new revision. The provider changes the machines in place. If it cannot do
+	// that, it replaces their instances under the same Machines.
 	StrategyInPlace DeploymentStrategyType = "InPlace"
 )
 
@@ -156,8 +156,8 @@ type InPlaceUpdate struct {
 	// +kubebuilder:default=1
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// orchestration defines who selects the machines. With Auto, the deployment does. With Manual, users do with the label
-	// machinist.dev/selected-for-update. Defaults to Auto.
+	// orchestration defines who selects the machines. With Auto, the deployment does. With Manual, users select them with
+	// the label machinist.dev/selected-for-update. Defaults to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
@@ -166,8 +166,8 @@ type InPlaceUpdate struct {
 // MachineRemediation limits the replacement of failed and unhealthy machines.
 type MachineRemediation struct {
 	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of replicas,
-	// rounded up and at least 1 unless it is 0. Machines whose instance vanished are all replaced at once, unless
-	// maxInFlight is 0. Defaults to 1.
+	// rounded up. Unless maxInFlight is 0, the result is at least 1. Machines whose instance vanished are all replaced at
+	// once, unless maxInFlight is 0. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
@@ -176,7 +176,8 @@ type MachineRemediation struct {
 // MachineDeploymentStatus is the observed state of a deployment.
 type MachineDeploymentStatus struct {
 	// observedGeneration is the most recent generation of the deployment that the manager has acted on. It is 0 for a new
-	// object. It is never missing, because tools that use kstatus would then treat a new object as complete.
+	// object. It is never missing, because tools that use kstatus treat a new object without observedGeneration as
+	// complete.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -218,13 +219,13 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	AvailableReplicas int32 `json:"availableReplicas"`
 
-	// unavailableReplicas is the number of available machines that are missing to reach replicas.
+	// unavailableReplicas is how many more machines must become available to reach replicas.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UnavailableReplicas int32 `json:"unavailableReplicas"`
 
-	// collisionCount is the number of collisions of the template hash. It is part of the hash, so that a collision leads
-	// to another name.
+	// collisionCount is the number of collisions of the template hash. The count is an input of the hash, so that a
+	// collision leads to another hash and another name.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
@@ -247,8 +248,8 @@ type MachineDeploymentStatus struct {
 	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
 
 	// recentFailures describes the last 5 machines that failed, could not be launched or were found unhealthy, the newest
-	// first. Each machine has one entry, which stays after the machine was repaired or replaced. Its time is when the
-	// failure began. A message is cut after 1024 bytes.
+	// first. Each machine has one entry, which stays after the machine was repaired or replaced. The time of an entry is
+	// the time at which the failure began. Messages are truncated to 1024 bytes.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -264,9 +265,9 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
 
-	// conditions of the deployment. Ready, Reconciling and Stalled summarize the others. These are Available, Progressing,
-	// RollingOut, Frozen, Paused, ScalableFromZero, and the conditions of its sets: ScalingUp, ScalingDown,
-	// ReplicaFailure, MachinesReady.
+	// conditions of the deployment. The conditions Ready, Reconciling and Stalled summarize the others. These are
+	// Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and the conditions of its sets: ScalingUp,
+	// ScalingDown, ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -330,8 +331,8 @@ func (d *MachineDeployment) SetConditions(conditions []metav1.Condition) {
 	d.Status.Conditions = conditions
 }
 
-// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager stores a number in an object that
-// has none before it acts on the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. If spec.replicas is not set, the manager sets
+// it before it does anything else with the object.
 func (d *MachineDeployment) ReplicasOrDefault() int32 {
 	return int32Or(d.Spec.Replicas, DefaultReplicas)
 }

@@ -24,25 +24,25 @@ const (
 	DisruptionExpiry DisruptionReason = "Expiry"
 )
 
-// DisruptionReasons are all reasons in the order of their priority. When room in a budget is short, the first reason
-// goes first.
+// DisruptionReasons are all reasons in the order of their priority. If a budget does not allow all disruptions, they
+// take place in this order.
 var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
 	DisruptionInPlaceUpdate, DisruptionExpiry}
 
 // MachineDisruptionBudgetSpec limits how many machines may be disrupted at a time, for which reasons, and when.
 type MachineDisruptionBudgetSpec struct {
-	// selector selects the Machines of the namespace to which this budget applies. If it is empty, it selects all
-	// Machines.
+	// selector selects the Machines to which this budget applies, in the namespace of the budget. If it is empty, it
+	// selects all Machines.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
 	// maxDisrupted is how many of the selected machines may be disrupted at a time: a number, or a percentage of the
-	// selected machines, rounded down and at least 1 unless it is 0. 0 allows no disruption.
+	// selected machines, rounded down. If maxDisrupted is 0, no disruption is allowed. Otherwise the result is at least 1.
 	// +required
 	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
 
-	// reasons are the reasons that this budget limits. If empty, the budget limits all of them. Machines that are
-	// disrupted for another reason count too.
+	// reasons are the reasons that this budget limits. If reasons is empty, the budget limits disruptions for all reasons.
+	// Machines that are disrupted for other reasons also count towards maxDisrupted.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=5
@@ -83,13 +83,13 @@ type DisruptionWindow struct {
 	// +kubebuilder:validation:MaxLength=256
 	Schedule string `json:"schedule"`
 
-	// timeZone of the schedule, a name of the IANA database such as Europe/Berlin. Defaults to UTC.
+	// timeZone is the time zone of the schedule: a name in the IANA database, such as Europe/Berlin. Defaults to UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// duration is how long the window stays open, from 1m to 168h. It is elapsed time: a change to or from daylight saving
-	// time does not change it. Windows may overlap.
+	// duration is how long the window stays open, from 1m to 168h. It is elapsed time, so a change to or from daylight
+	// saving time does not affect it. Windows may overlap.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="must be from 1m to 168h"
 	Duration metav1.Duration `json:"duration"`
@@ -120,8 +120,8 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
 
-	// nextChange is when the budget next starts or stops being in force, because a window opens or closes. It is unset if
-	// the budget has no windows.
+	// nextChange is the next time at which the budget comes into force or goes out of force, because a window opens or
+	// closes. It is unset if the budget has no windows.
 	// +optional
 	NextChange *metav1.Time `json:"nextChange,omitempty"`
 
@@ -134,7 +134,8 @@ type MachineDisruptionBudgetStatus struct {
 }
 
 // MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. A machine
-// is disrupted for one of these reasons only if every budget that selects the machine and is in force has room.
+// is disrupted for one of these reasons only if every budget that selects the machine and is in force allows one more
+// disruption.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

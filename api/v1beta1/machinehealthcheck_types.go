@@ -32,8 +32,8 @@ type MachineHealthCheckSpec struct {
 	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
 
 	// maxUnhealthy is how many of the selected machines may be unhealthy: a number, or a percentage of the selected
-	// machines, rounded down and at least 1 unless it is 0. While more machines are unhealthy, none is remediated.
-	// Defaults to 40%.
+	// machines, rounded down. Unless maxUnhealthy is 0, the result is at least 1. While more machines are unhealthy, no
+	// machine is remediated. Defaults to 40%.
 	// +optional
 	// +kubebuilder:default="40%"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
@@ -44,12 +44,13 @@ type MachineHealthCheckSpec struct {
 	Remediation HealthCheckRemediation `json:"remediation,omitzero"`
 }
 
-// UnhealthyNodeCondition is a Node condition that makes a machine unhealthy when it has lasted for a time.
+// UnhealthyNodeCondition is a Node condition that makes a machine unhealthy if the condition lasts longer than a
+// timeout.
 //
 // +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="differs from a condition of Nodes only in upper and lower case: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
-	// type of the Node condition, such as Ready. It is case-sensitive: a standard condition of Kubernetes in another
-	// spelling is refused.
+	// type of the Node condition, such as Ready. It is case-sensitive: the API server refuses a standard condition of
+	// Kubernetes that is written in a different case, such as ready.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -61,7 +62,7 @@ type UnhealthyNodeCondition struct {
 	// +kubebuilder:validation:Enum=True;False;Unknown
 	Status corev1.ConditionStatus `json:"status"`
 
-	// timeout is how long the condition must have had that status.
+	// timeout is how long the condition must have had that status before the machine counts as unhealthy.
 	// +required
 	Timeout metav1.Duration `json:"timeout"`
 }

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultReplicas is the number of machines of a new set or deployment whose spec sets none.
+// DefaultReplicas is the number of machines of a new set or deployment if its spec does not set replicas.
 const DefaultReplicas int32 = 1
 
 // DeletePolicy selects which of otherwise equal machines a set deletes first.
@@ -12,7 +12,8 @@ const DefaultReplicas int32 = 1
 type DeletePolicy string
 
 const (
-	// DeleteRandom deletes machines in the order of a hash of their UID and the generation of the set.
+	// DeleteRandom deletes machines in a pseudorandom order, which is calculated from their UIDs and the generation of the
+	// set.
 	DeleteRandom DeletePolicy = "Random"
 	// DeleteNewest deletes the youngest machine first.
 	DeleteNewest DeletePolicy = "Newest"
@@ -199,8 +200,8 @@ func (s *MachineSet) GetConditions() []metav1.Condition { return s.Status.Condit
 // SetConditions replaces the conditions of the set.
 func (s *MachineSet) SetConditions(conditions []metav1.Condition) { s.Status.Conditions = conditions }
 
-// ReplicasOrDefault returns the desired number of machines, 1 if unset. The manager stores a number in an object that
-// has none before it acts on the object.
+// ReplicasOrDefault returns the desired number of machines, 1 if unset. If spec.replicas is not set, the manager sets
+// it before it does anything else with the object.
 func (s *MachineSet) ReplicasOrDefault() int32 {
 	return int32Or(s.Spec.Replicas, DefaultReplicas)
 }

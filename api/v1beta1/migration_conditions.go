@@ -2,7 +2,7 @@ package v1beta1
 
 // Conditions of a Migration.
 const (
-	// ConditionPlanned is True while the old system could be read and nothing prevents the migration.
+	// ConditionPlanned is True while the old system can be read and nothing prevents the migration.
 	ConditionPlanned = "Planned"
 
 	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects. While
@@ -24,8 +24,8 @@ const (
 	// ReasonPlanReady surfaces when nothing prevents the migration.
 	ReasonPlanReady = "PlanReady"
 
-	// ReasonBlocked surfaces when a Blocker was found, a loss was not accepted, or the plan is not the one that was agreed
-	// to.
+	// ReasonBlocked surfaces when a Blocker was found, a loss was not accepted, or the plan differs from the plan that was
+	// agreed to.
 	ReasonBlocked = "Blocked"
 
 	// ReasonPlanUnknown surfaces when the old system cannot be read.
@@ -38,7 +38,8 @@ const (
 	// are protected.
 	ReasonOldControllersStopped = "OldControllersStopped"
 
-	// ReasonStoppingOldControllers surfaces when the fence is being put in place, also after a part of it was undone.
+	// ReasonStoppingOldControllers surfaces when the fence is being put in place, including when a part of it was removed
+	// and must be restored.
 	ReasonStoppingOldControllers = "StoppingOldControllers"
 
 	// ReasonFenceTakenDown surfaces when the migration has ended and the fence was removed.
@@ -69,7 +70,8 @@ const (
 // Keys that a migration sets on Machinist's objects.
 const (
 	// LabelMigration is on each object that a Migration created, and contains the name of the Migration, until the
-	// Migration is completed. Until it is committing, only the migrator may delete such an object or change its spec.
+	// Migration is completed. Until the Migration reaches the phase Committing, only the migrator may delete such an
+	// object or change its spec.
 	LabelMigration = "machinist.dev/migration"
 
 	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the Migration
@@ -77,12 +79,12 @@ const (
 	FreezeMigration = "Migration"
 
 	// AnnotationMigratedFrom is on each object that a Migration created, and names the old object as
-	// group/namespace/name/UID. A class or Secret has group/kind/name of its source, or the group alone. The annotation
-	// stays after the migration.
+	// group/namespace/name/UID. On a class or a Secret, the annotation contains group/kind/name of its source, or only the
+	// group. The annotation stays after the migration.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
-	// AnnotationAfterMigration contains what an object gets when its Migration is completed: replicas, annotations on
-	// which Machinist acts, a remediation, its deletion. Only the migrator sets it.
+	// AnnotationAfterMigration contains the changes to be applied to an object when its Migration is completed: its
+	// replicas, annotations on which Machinist acts, its remediation, or its deletion. Only the migrator sets it.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
 
 	// LabelMigrationFence is on the ConfigMaps in which a migrator records what the admission policies protect. Its value is
@@ -97,10 +99,10 @@ const (
 	MigrationUseAllowed = "allowed"
 
 	// AnnotationFenceProbe marks requests with which a migrator checks whether the policy that protects the old objects is
-	// in force. The policy refuses these requests from all clients. The value names the Migration and the version of what
-	// the policy protects.
+	// in force. The policy refuses these requests from all clients. The value contains the name of the Migration and
+	// identifies a version of the set of protected objects.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 
-	// MigrationFinalizer keeps a Migration until it is completed or aborted.
+	// MigrationFinalizer prevents the removal of a Migration until the Migration is completed or aborted.
 	MigrationFinalizer = "machinist.dev/migration"
 )

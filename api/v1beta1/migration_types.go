@@ -5,12 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MigrationStage is how far a migration may proceed.
+// MigrationStage defines how far a migration may proceed.
 // +kubebuilder:validation:Enum=Plan;Adopt;Commit;Abort
 type MigrationStage string
 
 const (
-	// MigrationPlan only reads, and reports what the migration would do and what would be lost.
+	// MigrationPlan changes nothing: the migrator only reads, and reports what the migration would do and what would be
+	// lost.
 	MigrationPlan MigrationStage = "Plan"
 	// MigrationAdopt stops the old system, copies its fleet, adopts the instances, and then waits.
 	MigrationAdopt MigrationStage = "Adopt"
@@ -21,7 +22,7 @@ const (
 	MigrationAbort MigrationStage = "Abort"
 )
 
-// MigrationPhase is what a migration is currently doing.
+// MigrationPhase is the current phase of a migration.
 // +kubebuilder:validation:Enum=Planning;Fencing;Settling;Copying;Adopting;Adopted;Committing;Removing;Cleaning;Completed;Aborting;Aborted
 type MigrationPhase string
 
@@ -94,8 +95,8 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider"`
 
-	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage, and to
-	// Abort until the migration is committing. Defaults to Plan.
+	// stage is how far the migration may proceed: Plan, Adopt, Commit or Abort. It can be changed to a later stage. It can
+	// be changed to Abort only until the migration reaches the phase Committing. Defaults to Plan.
 	// +optional
 	// +kubebuilder:default=Plan
 	Stage MigrationStage `json:"stage,omitempty"`
@@ -117,8 +118,8 @@ type MigrationSpec struct {
 	// +optional
 	Fence MigrationFence `json:"fence,omitzero"`
 
-	// processFlags contains those flags of the old controllers that change the meaning of their objects. Their names have
-	// no dashes in front.
+	// processFlags contains those flags of the old controllers that change the meaning of their objects. Write their names
+	// without leading dashes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	ProcessFlags map[string]FlagValue `json:"processFlags,omitempty"`
@@ -149,21 +150,23 @@ type FlagValue string
 // MigrationFence defines which parts of the old system are stopped. In addition, an admission policy always protects
 // the objects of the old system against changes by other clients.
 type MigrationFence struct {
-	// workloads of the control cluster that are scaled to 0: the old controllers, and controllers that change their
-	// objects, such as cluster-autoscaler.
+	// workloads are the workloads of the control cluster that are scaled to 0: the old controllers, and controllers that
+	// change the objects of the old system, such as cluster-autoscaler.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Workloads []MigrationWorkload `json:"workloads,omitempty"`
 
-	// leases of the old controllers in the control cluster. The migrator takes them so that no old controller leads.
-	// Defaults to the usual Leases of the old system in the namespaces of the workloads and of the old objects.
+	// leases of the old controllers in the control cluster. The migrator acquires them, so that no old controller can
+	// become the leader. Defaults to the usual Leases of the old system in the namespaces of the workloads and of the old
+	// objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Leases []MigrationLease `json:"leases,omitempty"`
 
-	// electsLeader is false if the old controllers hold no Lease. All of them must then be in workloads. Defaults to true.
+	// electsLeader is false if the old controllers hold no Lease. In this case, workloads must list all old controllers.
+	// Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	ElectsLeader *bool `json:"electsLeader,omitempty"`
@@ -230,11 +233,11 @@ type MigrationStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase is what the migration is currently doing.
+	// phase is the current phase of the migration.
 	// +optional
 	Phase MigrationPhase `json:"phase,omitempty"`
 
-	// planHash identifies the plan. It depends on the classes and findings, and not on the number of machines.
+	// planHash identifies the plan. The hash depends on the classes and findings, but not on the number of machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
@@ -385,7 +388,7 @@ type MigrationFinding struct {
 // +kubebuilder:printcolumn:name="Plan",type=string,priority=1,JSONPath=`.status.planHash`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 40 characters"
 // +kubebuilder:validation:XValidation:rule="self.spec.stage != 'Abort' || oldSelf.spec.stage == 'Abort' || !self.?status.?phase.hasValue() || !(self.status.phase in ['Committing', 'Removing', 'Cleaning', 'Completed'])",message="the migration is committing and can no longer be aborted: spec.stage must not be Abort",fieldPath=".spec.stage"
-// +kubebuilder:validation:XValidation:rule="oldSelf.?status.?fence.?workloads.orValue([]).all(s, !oldSelf.spec.?fence.?workloads.orValue([]).exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name) || self.spec.?fence.?workloads.orValue([]).exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name))",message="a workload that the migration has stopped must stay in spec.fence.workloads, because an abort starts only the workloads that are named there",fieldPath=".spec.fence"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.fence) || !has(oldSelf.status.fence.workloads) || !has(oldSelf.spec.fence) || !has(oldSelf.spec.fence.workloads) || oldSelf.status.fence.workloads.all(s, !oldSelf.spec.fence.workloads.exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name) || has(self.spec.fence) && has(self.spec.fence.workloads) && self.spec.fence.workloads.exists(w, w.kind == s.kind && w.__namespace__ == s.__namespace__ && w.name == s.name))",message="a workload that the migration has stopped must stay in spec.fence.workloads, because an abort starts only the workloads that are named there",fieldPath=".spec.fence"
 type Migration struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

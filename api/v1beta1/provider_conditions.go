@@ -11,7 +11,7 @@ const (
 	// ReasonNotInstalled surfaces when no part of the provider process is installed yet.
 	ReasonNotInstalled = "NotInstalled"
 
-	// ReasonNoLeader surfaces when replicas are available but none of them leads.
+	// ReasonNoLeader surfaces when replicas are available but none of them is the leader.
 	ReasonNoLeader = "NoLeader"
 
 	// ReasonScaledToZero surfaces when spec.replicas is 0.
@@ -60,8 +60,8 @@ const (
 	// ReasonSecretNotFound surfaces when a Secret that the spec names, or its key, does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
 
-	// ReasonObjectConflict surfaces when an object already exists that this Provider did not create, such as one that Helm
-	// installed.
+	// ReasonObjectConflict surfaces when a required object already exists and was created by another tool, such as Helm,
+	// or for another Provider.
 	ReasonObjectConflict = "ObjectConflict"
 
 	// ReasonApplyFailed surfaces when the API server refuses an object.
@@ -70,11 +70,11 @@ const (
 
 // Reasons of Deleting, on a MachineClass and on a Provider.
 const (
-	// ReasonInUse surfaces when a class that is being deleted still serves the Machines that use it and waits for them. On
-	// a Provider, it surfaces when the deletion waits for Machines and protected classes that need its process.
+	// ReasonInUse surfaces when a class that is being deleted still exists because Machines use it. On a Provider, it
+	// surfaces when the deletion waits for Machines and protected classes that need the provider process.
 	ReasonInUse = "InUse"
 
-	// ReasonWithdrawn surfaces when a class is being deleted and all Machines with an instance of it, if any, are being
-	// deleted too. The class then creates no more instances. It is removed when the Machines with an instance are gone.
+	// ReasonWithdrawn surfaces when a class is being deleted, and every Machine with an instance of this class is being
+	// deleted too. The class then creates no more instances. The class is removed when these Machines are gone.
 	ReasonWithdrawn = "Withdrawn"
 )

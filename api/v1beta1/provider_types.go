@@ -37,8 +37,8 @@ type ProviderSpec struct {
 	// +optional
 	Image ProviderImage `json:"image,omitzero"`
 
-	// replicas of the process. One of them leads, and the others take over when it ends. With 0, no process runs, and the
-	// machines stay as they are. Defaults to 2.
+	// replicas of the process. One replica is the leader, and another one takes over when the leader ends. With 0, no
+	// process runs, and the machines stay as they are. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
@@ -63,7 +63,7 @@ type ProviderSpec struct {
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 
 	// extraArgs are additional flags of the process, such as --max-in-flight-creates=20 or flags of the provider itself.
-	// Flags that follow from other fields are refused.
+	// Flags that are derived from other fields are refused.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -74,7 +74,8 @@ type ProviderSpec struct {
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
 	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other fields of
-	// this spec take precedence over them. If the chart does not know a value, it is refused with its path.
+	// this spec take precedence over them. A value that the chart does not know is refused; the message contains the path
+	// of the value.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -191,8 +192,8 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Process string `json:"process,omitempty"`
 
-	// version that runs: the tag, or a part of the digest, of the image of the ready pods. If pods of several versions
-	// run, all of them are listed.
+	// version is the version that is running: the image tag of the ready pods, or a part of the image digest. If pods of
+	// several versions run, all of them are listed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Version string `json:"version,omitempty"`

@@ -25,8 +25,8 @@ const (
 	// LabelMachineDeployment on a MachineSet and its Machines is the name of the MachineDeployment.
 	LabelMachineDeployment = "machinist.dev/machine-deployment"
 
-	// LabelProvider on a Machine is the name of the provider that serves it. The MachineSet sets the label. On a Machine
-	// that a user created, the provider sets it.
+	// LabelProvider on a Machine is the name of the provider that serves it. The MachineSet sets the label. If a user
+	// created the Machine, the provider sets the label.
 	LabelProvider = "machinist.dev/provider"
 
 	// LabelFreeze stops a MachineSet or MachineDeployment from creating machines.
@@ -43,8 +43,8 @@ const (
 	LabelInstalledBy = "machinist.dev/installed-by"
 
 	// LabelTypeVersion on a Machine names the schema for which the Machine was written. A Machine with a value other than
-	// TypeVersion is not created, updated or health checked, but can be deleted. A Machine without the label counts as
-	// current. The label is not part of the template hash.
+	// TypeVersion is not created, updated or health checked, but can be deleted. A Machine without the label is treated
+	// like a Machine with the current version. The label is not part of the template hash.
 	LabelTypeVersion = "machinist.dev/type-version"
 
 	// TypeVersion is the value of LabelTypeVersion for the schema of this package.
@@ -88,7 +88,7 @@ const (
 	// AnnotationSkipRemediation exempts a Machine from remediation.
 	AnnotationSkipRemediation = "machinist.dev/skip-remediation"
 
-	// AnnotationRemediate requests the remediation of a Machine, whatever its health.
+	// AnnotationRemediate requests the remediation of a Machine, regardless of its health.
 	AnnotationRemediate = "machinist.dev/remediate"
 
 	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption (DisruptionReasons). If its value is a time
@@ -101,8 +101,8 @@ const (
 	AnnotationReplace = "machinist.dev/replace"
 
 	// AnnotationAllowVersionSkew on a MachineDeployment permits the rollout of a kubelet version that Kubernetes does not
-	// support with the API server of the target cluster. On every owner of machines, it turns off the warning about such a
-	// version.
+	// support with the API server of the target cluster. On every owner of machines, the annotation suppresses the warning
+	// about such a version.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
 
 	// AnnotationPauseReason on a MachineDisruptionBudget is the reason why a user paused a fleet, for information.
@@ -138,26 +138,27 @@ const (
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
 	// AnnotationReleasedFrom is on a Machine that a set released because its labels no longer matched. Its value is the
-	// UID of the MachineDeployment, or of the standalone MachineSet. The Machine counts towards the hard limit on machines
-	// of that owner until it is deleted or adopted.
+	// UID of the MachineDeployment, or of the standalone MachineSet. Until the Machine is deleted or adopted, it counts
+	// towards that owner's hard limit on machines.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
 
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
-	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group permits its deletion,
-	// which the admission policy otherwise refuses. The deletion also deletes all objects of the kind, and the machines
-	// that they own.
+	// AnnotationAllowDeletion with the value true permits the deletion of a CustomResourceDefinition of this API group.
+	// Without the annotation, an admission policy refuses the deletion. The deletion also deletes all objects of the kind,
+	// and the machines that they own.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
 	// AnnotationRemoveOrphansUntil on a MachineClass is a time (RFC 3339) at most MaxOrphanRemoval in the future. Until
 	// then, instances without a Machine that are found with the class are removed although OrphanRemovalBlocked is True.
-	// It concerns only instances whose tags name the namespace of the class, or a namespace in which no class finds them.
+	// The annotation permits the removal of instances only if their tags name the namespace of the class, or a namespace
+	// in which no class finds them.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
 	// AnnotationAdoptFromCluster on a MachineClass is the cluster ID of a control cluster that was lost or from which a
-	// fleet was moved. Machines of the class may adopt instances with the tags of that cluster and of a Machine with the
-	// same namespace and name, if a list for the class covers them. The permission lasts until
+	// fleet was moved. A Machine of the class may adopt an instance whose tags name that cluster and a Machine with the
+	// same namespace and name, if a list for the class contains the instance. The permission lasts until
 	// AnnotationAdoptFromClusterUntil. The processes of the former cluster must not run any more, because otherwise two
 	// installations would manage the same instance.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
@@ -167,12 +168,12 @@ const (
 	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
 
 	// AnnotationMovingTo is on objects that machinist move is moving to another control cluster, until they are deleted in
-	// this one. Its value is the cluster ID of the other control cluster. A Machine with it was paused by the move, and a
-	// MachineSet or MachineDeployment was frozen by it (FreezeMoving).
+	// this one. Its value is the cluster ID of the other control cluster. A Machine with this annotation was paused by the
+	// move. A MachineSet or MachineDeployment with this annotation was frozen by the move (FreezeMoving).
 	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
 
-	// AnnotationMovedTo on a Machine is the cluster ID of the control cluster that has adopted its instance. Only then is
-	// the Machine deleted in this control cluster, without its instance.
+	// AnnotationMovedTo on a Machine is the cluster ID of the control cluster that has adopted its instance. The Machine
+	// is deleted from this control cluster only after the adoption, and its instance is kept.
 	AnnotationMovedTo = "machinist.dev/moved-to-cluster"
 
 	// AnnotationMovedFrom is the cluster ID of the control cluster from which machinist move moved the object.
@@ -203,36 +204,37 @@ const (
 	// in proportion.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
-	// AnnotationExchangeSurge on the set of a MachineDeployment's current revision is the number of its machines beyond
-	// replicas that exist because machines are being replaced. The set uses it to find out which surplus machines are
-	// deleted because fewer are wanted: no budget limits their deletion.
+	// AnnotationExchangeSurge is on the set of a MachineDeployment's current revision. Its value is the number of machines
+	// that the set has in addition to replicas because machines are being replaced. With this number, the set recognizes
+	// the surplus machines that are deleted because of a scale-down. No budget limits their deletion.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
 
 	// AnnotationOutdated on a MachineSet means that its MachineDeployment is replacing or updating the machines of the set
-	// step by step. Until the annotation is removed, their Nodes have NodeTaintOutdated and
+	// step by step. Until the annotation is removed, the Nodes of these machines have NodeTaintOutdated and
 	// NodeAnnotationScaleDownDisabled.
 	AnnotationOutdated = "machinist.dev/outdated"
 
-	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that had passed when the set was created. The
-	// machines of the set count as newer than that time, whatever the clocks show.
+	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter time (RFC 3339) that had already passed when the set was
+	// created. The machines of the set count as newer than that time, even if clocks differ.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
-	// AnnotationRemediationRetry is on a Machine that replaces a failed or unhealthy one, with the value <n>/<UID>. n is
-	// the number of machines in a row that were replaced before it, and UID identifies the last of them.
+	// AnnotationRemediationRetry is on a Machine that replaces a failed or unhealthy one. Its value is <n>/<UID>: n is the
+	// number of machines that were replaced in a row before this Machine, and UID identifies the last of them.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
-	// AnnotationAppliedHash on an object that machinist-operator created is a hash of what the operator applied. The
-	// operator uses it to avoid applying the same content twice.
+	// AnnotationAppliedHash on an object that machinist-operator created is a hash of the content that the operator
+	// applied. The operator uses it to avoid applying the same content twice.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
 	// AnnotationLastAppliedTemplate on a Machine lists the keys that came from the template of its set. If a key is
-	// removed from the template, it is therefore removed from the Machine, while keys that others added stay.
+	// removed from the template, it can therefore be removed from the Machine too, while keys that other clients added
+	// stay.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
 )
 
 // Keys on Nodes.
 const (
-	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are for information only:
+	// NodeLabelMachine and NodeAnnotationMachine contain the name of a Node's Machine. They are for information only:
 	// Machinist relies on status.nodeRef of the Machine.
 	NodeLabelMachine      = "machinist.dev/machine"
 	NodeAnnotationMachine = "machinist.dev/machine"
@@ -244,17 +246,17 @@ const (
 	// class and the provider ID. If the Machine is lost, orphan collection finds the Node by this annotation.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
-	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It
-	// prevents an older request that arrives late from undoing a newer one. It proves nothing else, because other clients
-	// that may write to the Node can change it. The applied keys are in status.nodeTemplate of the Machine.
+	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of the spec.node that was last applied to a Node. It prevents
+	// an older request that arrives late from undoing a newer one. The annotation proves nothing else, because other
+	// clients that may write to the Node can change it. The applied keys are in status.nodeTemplate of the Machine.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
-	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. Its value is
-	// the object (namespace/name) with whose credentials the instance was found. The Node is deleted when the instance is
-	// gone.
+	// NodeAnnotationInstanceRemoved marks the Node of an instance that is being removed because it has no Machine. Its
+	// value is the namespace/name of the object whose credentials were used to find the instance. The Node is deleted when
+	// the instance is gone.
 	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
 
-	// NodeAnnotationUpdateRequested requests that the agent on a Node updates the kubelet to the version in its value.
+	// NodeAnnotationUpdateRequested asks the agent on a Node to update the kubelet to the version in the annotation.
 	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"
 
 	// NodeAnnotationUpdateResult is the answer of the agent: UpdateResultSucceeded, or UpdateResultFailed, optionally
@@ -268,7 +270,7 @@ const (
 	// the colon.
 	UpdateResultFailed = "failed"
 
-	// NodeAnnotationCordoned is on a Node that Machinist cordoned, as opposed to a user.
+	// NodeAnnotationCordoned is on a Node that was cordoned by Machinist, and not by a user.
 	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
 	// NodeTaintUninitialized (effect NoSchedule) is on a Node until the Node has the labels, annotations and taints of its
@@ -300,7 +302,7 @@ const (
 	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
 
 	// AutoscalerCapacityPrefix is the prefix of the annotations on a MachineSet or MachineDeployment that describe its
-	// Nodes while there are none.
+	// future Nodes while it has none.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
 	// AutoscalerCPUAnnotation and the following annotations each describe one property of a Node.
@@ -318,7 +320,7 @@ const (
 	// AutoscalerDeploymentNameLabel on a MachineSet is the name of the MachineDeployment that owns it.
 	AutoscalerDeploymentNameLabel = "cluster.x-k8s.io/deployment-name"
 
-	// AutoscalerRevisionAnnotation on a MachineSet of a MachineDeployment is its revision.
+	// AutoscalerRevisionAnnotation on a MachineSet of a MachineDeployment is the revision of the set.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"
 
 	// NodeAnnotationScaleDownDisabled on a Node prevents cluster-autoscaler from removing it.
@@ -328,8 +330,8 @@ const (
 // NodeLabelExcludeFromLoadBalancers removes a Node from external load balancers while its Machine is being deleted.
 const NodeLabelExcludeFromLoadBalancers = "node.kubernetes.io/exclude-from-external-load-balancers"
 
-// Maximum lengths of names. Names become values of labels, and the names of sets and machines begin with those of their
-// owners.
+// Maximum lengths of names. Names are also used as label values. The name of a set or machine begins with the name of
+// its owner.
 const (
 	// MaxMachineDeploymentNameLength leaves room for -<template hash> and -<5 random characters>.
 	MaxMachineDeploymentNameLength = 47

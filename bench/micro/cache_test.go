@@ -36,7 +36,8 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// cached is a client that reads from a cache with some objects. Its writes appear in the cache at once.
+// cached is a client that reads from a cache with some objects. A write through this client appears in the cache
+// immediately.
 type cached struct {
 	client.Client // nil, because other methods must not be called
 	cache         cache.Cache
@@ -67,7 +68,7 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live reads the same objects as cached, with a resource version of the list, as an API server would.
+// live reads the same objects as cached. Like an API server, it returns a resource version with each list.
 type live struct{ cached }
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
@@ -203,7 +204,7 @@ func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
 var sizes = []int{100, 10_000}
 
-// forEachSize runs a benchmark for each size of a fleet.
+// forEachSize runs a benchmark once for each fleet size.
 func forEachSize(b *testing.B, run func(b *testing.B, n int)) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// A pass over a settled fleet without budgets allocates no more with a ledger than without one.
+// If a settled fleet has no budgets, a reconcile with a ledger allocates no more memory than a reconcile without a
+// ledger.
 //
 // Rule: no-budget-no-cost.
 func TestPassWithoutBudgetsAllocatesNoMore(t *testing.T) {

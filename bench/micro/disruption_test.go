@@ -62,7 +62,7 @@ func budgets() (objects []client.Object) {
 	return objects
 }
 
-// candidatesOf returns the first n machines of the fleet.
+// candidatesOf returns the first n machines of the fleet as candidates for a disruption.
 func candidatesOf(b testing.TB, c cached, n int) []disruption.Candidate {
 	b.Helper()
 	candidates := make([]disruption.Candidate, n)

@@ -26,8 +26,8 @@ var (
 // setSize is the number of machines in each set of a fleet with many sets.
 const setSize = 100
 
-// fleet returns n running machines in deployments of perSet machines, in the state in which the API server has them
-// when nothing changes.
+// fleet returns n running machines in deployments of perSet machines each. The objects are in a settled state, as the
+// API server stores them.
 func fleet(n, perSet int) (objects []client.Object) {
 	objects = append(objects, class())
 	for first := 0; first < n; first += perSet {

@@ -39,10 +39,10 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns a version that no object has, so that the cache always counts as new.
+// seen returns a version that is higher than that of every object, so that the cache always counts as up to date.
 func seen() string { return "1000000" }
 
-// kind is a reconciler with the key of one of its objects.
+// kind is a reconciler and the key of one object that it reconciles.
 type kind struct {
 	name          string
 	newReconciler func(c cached, clock clock.PassiveClock) reconcile.Reconciler
@@ -80,13 +80,13 @@ func kinds() []kind {
 }
 
 // steadyPass returns a function that runs one pass of a reconciler for a fleet of n machines in sets of perSet
-// machines. The reconciler has nothing to write any more.
+// machines. The fleet is settled, so the reconciler does not write.
 func (k kind) steadyPass(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)
 	r := k.newReconciler(c, clock)
 	pass := func() {
-		// The clock advances, so that no pass is skipped because of a recent one.
+		// The clock advances, because a reconciler may skip a pass shortly after another one.
 		clock.SetTime(clock.Now().Add(10 * time.Second))
 		if _, err := r.Reconcile(tb.Context(), reconcile.Request{NamespacedName: k.key}); err != nil {
 			tb.Fatal(err)
@@ -118,7 +118,7 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// BenchmarkReconcileOneSet measures the same with all machines in one set.
+// BenchmarkReconcileOneSet measures the maximum cost of one event, with all machines in one set.
 func BenchmarkReconcileOneSet(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {

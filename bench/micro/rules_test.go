@@ -19,10 +19,10 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// rulesBudget is the number of bytes that the API server may allocate to evaluate the rules of a Machine in a write:
-// a little more than it allocates now. Every write evaluates all rules, even a write of the status. Reading one field
-// of an object allocates memory for all fields that the object can have, which is 7 KB in a spec. So a rule should
-// first read the field that is usually absent.
+// rulesBudget is the maximum number of bytes that the API server may allocate to evaluate the rules of a Machine in one
+// write. It is slightly above the current value. Every write evaluates all rules, even a write of the status. Reading
+// one field of an object allocates memory for all fields that the object can have, which is 7 KB in a spec. So a rule
+// should first read the field that is usually absent.
 const rulesBudget = 85_000
 
 // machineOfASet is a Machine as a set and its provider write it.

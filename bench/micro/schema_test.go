@@ -14,13 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// schemaBudget is the number of bytes that the API server may allocate to validate a whole Machine in an update.
-// decodingBudget is the number of bytes to default and prune it at each decoding, which a write does several times.
-// Both are a little more than it allocates now.
+// schemaBudget is the maximum number of bytes that the API server may allocate to validate a whole Machine in an
+// update. decodingBudget is the maximum number of bytes that it may allocate to default and prune a Machine. It does
+// this several times for each write. Both budgets are slightly above the current values.
 //
-// They grow with the fields that are set. A condition, which has six, takes 28 KB of the first budget. Comparing an
-// object with its former state grows with the set fields times the possible fields. So even a rarely used field of
-// the status costs memory in every write of every Machine.
+// The allocated memory grows with the number of fields that are set. A condition has six fields and takes 28 KB of the
+// first budget. The comparison of an object with its old version allocates memory in proportion to the number of set
+// fields times the number of possible fields. So even a rarely used field of the status costs memory in every write of
+// every Machine.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000

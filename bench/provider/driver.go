@@ -24,7 +24,7 @@ type driver struct {
 	byMachine map[string]*provider.Instance // by cluster ID and UID of the machine
 }
 
-// spec is the providerSpec. It contains only the name of an instance type; all types are equal.
+// spec is the providerSpec. It contains only the name of an instance type. All types are the same.
 type spec struct {
 	APIVersion   string `json:"apiVersion"`
 	Kind         string `json:"kind"`

@@ -1,5 +1,6 @@
-// Command provider is the provider process of the bench: Machinist's provider with a cloud that is a map in memory
-// and answers after a set time. The cloud itself is not measured.
+// Command provider is the provider process of the bench: Command provider is the provider process of the bench. It is
+// Machinist's provider with a cloud that is a map in memory and responds after a fixed time. The cloud itself is not
+// measured.
 package main
 
 import (

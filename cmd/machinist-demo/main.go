@@ -1,4 +1,4 @@
-// Command machinist-demo runs a whole Machinist on this machine, with a simulated cloud and a sample fleet.
+// Command machinist-demo runs all parts of Machinist on the local host, with a simulated cloud and a sample fleet.
 package main
 
 import "machinist.dev/machinist/devel/demo"

@@ -38,7 +38,7 @@ func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) e
 	return nil
 }
 
-// targetEvents returns a function that creates sources of events of the target cluster.
+// targetEvents returns a function that creates event sources for the target cluster.
 func targetEvents(target *process.Cluster) wiring.TargetEvents {
 	return func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
 		return process.Events(target, object, keys, changes...)

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// proxy relays connections to an API server, and can be interrupted.
+// proxy forwards connections to an API server, and tests can interrupt it.
 type proxy struct {
 	t           *testing.T
 	to, address string
@@ -41,7 +41,7 @@ type proxy struct {
 	relaying sync.WaitGroup
 }
 
-// newProxy starts a proxy to the API server, and returns it with a configuration that uses it.
+// newProxy starts a proxy to the API server. It returns the proxy and a configuration that uses the proxy.
 func newProxy(t *testing.T, config *rest.Config) (*proxy, *rest.Config) {
 	t.Helper()
 	l := &proxy{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
@@ -165,7 +165,8 @@ func deployment(namespace string) *v1beta1.MachineDeployment {
 	return d
 }
 
-// awaitFleet waits until there are this number of machines, and the deployment and its set are frozen or not.
+// awaitFleet waits until the namespace has the given number of machines. The deployment and its set must be frozen if
+// frozen is true, and must not be frozen otherwise.
 func awaitFleet(t *testing.T, c client.WithWatch, namespace string, machines int, frozen bool) {
 	t.Helper()
 	in := client.InNamespace(namespace)
@@ -199,7 +200,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-// awaitReadyz waits until the answer of /readyz contains a text.
+// awaitReadyz waits until the response of /readyz contains the given text.
 func awaitReadyz(t *testing.T, address, reports string) {
 	t.Helper()
 	deadline, tick := time.After(env.Patience), time.NewTicker(20*time.Millisecond)
@@ -221,8 +222,8 @@ func awaitReadyz(t *testing.T, address, reports string) {
 	}
 }
 
-// While the target cluster is unreachable, the state of the machines is unknown: the owners create none and report the
-// reason. When the cluster is back, they continue automatically.
+// While the target cluster is unreachable, the state of the machines is unknown: the owners create no machines and
+// report the reason. When the cluster is back, they continue automatically.
 //
 // Rules: outage-stops-owners, freeze-is-reported.
 func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
@@ -247,7 +248,7 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 
 	target.cut()
 	awaitReadyz(t, probes, "frozen: The target cluster has been unreachable since ")
-	// Now the set lacks a machine, and the deployment wants one more.
+	// Now the set lacks a machine, and the deployment wants one more machine than before.
 	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}

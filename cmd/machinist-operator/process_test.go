@@ -35,7 +35,7 @@ const namespace = "machinist-system"
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m, controlplane.Options{Audit: true})) }
 
-// operate runs the operator until the test ends. It has only the permissions of its roles.
+// operate runs the operator until the test ends. The operator has only the permissions of its roles.
 func operate(t *testing.T, c client.WithWatch) {
 	t.Helper()
 	for _, object := range roles(t) {
@@ -70,7 +70,7 @@ func operate(t *testing.T, c client.WithWatch) {
 	})
 }
 
-// roles returns the namespace, the roles of the operator, and their bindings to its user.
+// roles returns the namespace and the roles of the operator, and the bindings of these roles to the operator's user.
 func roles(t *testing.T) []client.Object {
 	t.Helper()
 	text, err := os.ReadFile("../../config/rbac/operator-control.yaml")
@@ -117,8 +117,8 @@ func awaitInstalled(t *testing.T, c client.WithWatch, name string) *v1beta1.Prov
 	return &list.Items[slices.IndexFunc(list.Items, func(p v1beta1.Provider) bool { return p.Name == name })]
 }
 
-// The operator installs the chart in every form with the permissions of its role. The API server refuses roles with
-// permissions that the client lacks. Existing objects are not written again.
+// The operator can install the chart in all configurations with only the permissions of its role. The API server does
+// not let a client create a role with permissions that the client lacks. Existing objects are not written again.
 //
 // Rules: operator-may-install, nothing-written-when-as-desired.
 func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
@@ -148,7 +148,7 @@ func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
 				}
 			}
 
-			// After a change of an annotation of each object, passes run and write nothing.
+			// After an annotation of each object was changed, the operator runs passes but writes nothing.
 			if err := log.Mark(); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func requireNothingDenied(t *testing.T) {
 	}
 }
 
-// An unknown value is refused with its path.
+// The chart refuses an unknown value, and the error contains the path of the value.
 //
 // Rule: spec-becomes-chart-values.
 func TestChartRefusesUnknownValueWithItsPath(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// BenchmarkJoin measures the time from the first call until all nodes are Ready, and the memory that one instance needs
-// then.
+// BenchmarkJoin measures the time from the first call until all nodes are Ready, and the memory per instance at that
+// time.
 func BenchmarkJoin(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkJoin(b *testing.B) {
 			for round := 0; b.Loop(); round++ {
 				b.StopTimer()
 				p := startProcess(b)
-				// Events are most of what kubelets write while they join, and they are not measured here.
+				// Most writes of joining kubelets are Events, which are not measured here.
 				omit := simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitEvents: ptr.To(true)}}
 				if _, err := p.admin.PatchSettings(b.Context(), omit); err != nil {
 					b.Fatal(err)

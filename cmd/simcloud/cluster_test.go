@@ -302,7 +302,7 @@ func TestNodesSurviveKilledProcess(t *testing.T) {
 	}
 }
 
-// TestNodeRestoresItsStatus checks that the kubelet overwrites changes of its own conditions by others.
+// TestNodeRestoresItsStatus checks that the kubelet overwrites changes that other clients make to its conditions.
 func TestNodeRestoresItsStatus(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)

@@ -31,12 +31,12 @@ import (
 )
 
 // testTimeout is how long a test waits for an expected state. After an outage of the API server, a watcher waits up to
-// a minute before it watches again. A pod only runs after two such watchers have seen a change: the node controller
-// that the node is ready, and the scheduler that it has no taint.
+// a minute before it watches again. A pod runs only after two such watchers have seen a change: the node controller
+// must see that the node is ready, and the scheduler must see that the node has no taint.
 const testTimeout = 3 * time.Minute
 
-// asCommand is an environment variable that makes this binary run the command. So the tests can kill a real process
-// without building another binary.
+// asCommand is an environment variable. If it is set, the test binary runs the command. This way, the tests can kill a
+// real process without building another binary.
 const asCommand = "SIMCLOUD_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,8 @@ func TestMain(m *testing.M) {
 // theCluster is started by the first test that needs it.
 var theCluster cluster
 
-// cluster is a real control plane that approves node certificates and soon marks a silent node as unknown.
+// cluster is a real control plane. It approves node certificates, and soon marks a node as unknown if the node does not
+// renew its Lease.
 type cluster struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -121,8 +122,8 @@ func (c *cluster) token(t testing.TB) (token, secret string) {
 	return id + ".0123456789abcdef", s.Name
 }
 
-// userData returns user data that joins the cluster with a token. The Leases are short, so that a silent node is
-// noticed soon.
+// userData returns user data that makes a machine join the cluster with a token. The Leases are short, so that a silent
+// node is noticed soon.
 func (c *cluster) userData(token string) []byte { return c.userDataWith(token, c.cp.CA(), 4) }
 
 func (c *cluster) userDataWith(token string, ca []byte, leaseSeconds int) []byte {
@@ -154,7 +155,7 @@ KUBELET_VERSION=v1.36.1
 	return []byte(b.String())
 }
 
-// otherCA returns the certificate of an authority that has not signed any certificate.
+// otherCA returns the certificate of a certificate authority that the cluster does not use.
 func otherCA(t testing.TB) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -184,7 +185,7 @@ func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string
 	return request.Subject.CommonName
 }
 
-// cloudProcess is the command, running with its own state.
+// cloudProcess is a process that runs the command with its own state.
 type cloudProcess struct {
 	t       testing.TB
 	dir     string
@@ -324,7 +325,7 @@ func (c *cluster) node(t testing.TB, name string) (*corev1.Node, error) {
 	return c.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 }
 
-// readiness returns the status of the node's Ready condition, or "" without that condition.
+// readiness returns the status of the node's Ready condition, or "" if the node has no such condition.
 func readiness(node *corev1.Node) corev1.ConditionStatus {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {

@@ -68,7 +68,7 @@ func TestNodeRegistrationOrder(t *testing.T) {
 		"NodeHasSufficientPID", "NodeAllocatableEnforced", "NodeReady")
 }
 
-// lastWriteOf returns the time of the last write by the manager that owns a field of a Node.
+// lastWriteOf returns the time of the last write by the field manager that owns a field of a Node.
 func lastWriteOf(t testing.TB, node *corev1.Node, field string) *metav1.Time {
 	t.Helper()
 	for _, entry := range node.ManagedFields {
@@ -104,7 +104,7 @@ func (c *cluster) wantEvents(t testing.TB, namespace, name string, reasons ...st
 	})
 }
 
-// TestPodStatusReports checks all reports of a kubelet of v1.36 about a pod, from its binding to its end.
+// TestPodStatusReports checks every pod status that a kubelet of v1.36 reports, from the binding of the pod to its end.
 func TestPodStatusReports(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
@@ -165,7 +165,7 @@ func sandboxOf(pod *corev1.Pod) corev1.ConditionStatus {
 	return ""
 }
 
-// TestDeletedNodeOnlyReturnsAfterRestart checks that a kubelet registers when it starts, and not again.
+// TestDeletedNodeOnlyReturnsAfterRestart checks that a kubelet registers its Node only when the kubelet starts.
 func TestDeletedNodeOnlyReturnsAfterRestart(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
 	token, _ := c.token(t)
@@ -197,8 +197,8 @@ func TestDeletedNodeOnlyReturnsAfterRestart(t *testing.T) {
 	}
 }
 
-// deleteNode deletes a Node. It is gone on return, because it has no finalizers. A kubelet may have created another one
-// by then.
+// deleteNode deletes a Node. When deleteNode returns, the Node is gone, because it has no finalizers. However, a
+// kubelet may have created another Node.
 func (c *cluster) deleteNode(t testing.TB, name string) {
 	t.Helper()
 	if err := c.kube.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// TestStateSurvivesKill checks that a killed process loses nothing that it had confirmed.
+// TestStateSurvivesKill checks that a killed process loses no change that it had confirmed to a client.
 func TestStateSurvivesKill(t *testing.T) {
 	p, ctx := startProcess(t), t.Context()
 	first := p.create("first", []byte("#cloud-config\n"))

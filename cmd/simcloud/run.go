@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/simcloud/server"
 )
 
-// shutdownTime is how long running calls have to end during the shutdown.
+// shutdownTime is how long calls in progress may take to end during the shutdown.
 const shutdownTime = 5 * time.Second
 
 // options are the parsed flags.
@@ -110,7 +110,7 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// configuration returns the catalog of --config or the built-in one, with the account of --token.
+// configuration returns the catalog of --config, or otherwise the built-in catalog, with the account of --token.
 func configuration(o options) (*catalog.Catalog, error) {
 	cat := catalog.Default()
 	if o.config != "" {

@@ -15,12 +15,12 @@ import (
 )
 
 // firstPort and lastPort are below the range that systems use for port 0 and for outgoing connections (32768 and up on
-// Linux, 49152 elsewhere). So no other program gets the port of a server that a test has stopped for a while, and a
-// client that keeps dialing this port cannot connect to itself.
+// Linux, 49152 elsewhere). So no other program is assigned the port while a test has stopped the server on it. And if a
+// client keeps dialing this port, it cannot connect to itself.
 const firstPort, lastPort = 20000, 29999
 
 // FreePort returns a free port on loopback. It reserves the port until this process ends, so that no other process gets
-// it from FreePort. Any other program may still take it before it is used.
+// it from FreePort. However, a program that does not call FreePort may take the port first.
 func FreePort() (int, error) {
 	var errs []error
 	for range 100 {

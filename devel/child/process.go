@@ -1,5 +1,5 @@
-// Package child runs programs as children of this process. Each has its log in a file, can be started and stopped many
-// times, and ends with this process, however this process ends.
+// Package child runs programs as children of this process. Each program writes its log to a file, can be started and
+// stopped many times, and ends when this process ends for any reason.
 package child
 
 import (
@@ -122,10 +122,12 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Await calls ready repeatedly until it returns no error. It fails if the process ends or ctx is done before, with an
-// error that contains the end of the log. The error wraps ErrAddressInUse if that is why the process ended.
+// Await calls ready repeatedly until it returns no error. It returns an error if the process ends or ctx is done first.
+// The error contains the end of the log. If the process ended because its address is in use, the error wraps
+// ErrAddressInUse.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// If the address is in use, the program that uses it may never answer. By then the process has ended.
+	// If another program uses the address, that program may never respond. So the end of the process cancels the context
+	// of ready.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// FreeAddress returns a free address on loopback for an additional server. No other process gets this address from
-// FreeAddress while this process lives, so the server can be stopped and started again.
+// FreeAddress returns a free address on loopback for an additional server. This process never gets the same address
+// from FreeAddress again, so the server can be stopped and started again.
 func FreeAddress() (string, error) {
 	port, err := child.FreePort()
 	if err != nil {

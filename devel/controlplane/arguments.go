@@ -7,8 +7,8 @@ import (
 )
 
 // etcdSocket is the socket on which etcd listens: a file in the control plane's folder, which is the working directory
-// of the processes. So the path is short enough for a socket wherever the folder is, no port is needed, and only this
-// user can connect. etcd requires the form host:port.
+// of the processes. With this relative path, the socket path is short enough in every folder. A socket file needs no
+// port, and only this user can connect to it. etcd requires the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"
@@ -85,7 +85,7 @@ func (cp *ControlPlane) apiServerArgs(port int) []string {
 	return append(args, cp.options.ExtraAPIServerArgs...)
 }
 
-// advertising returns the flags that tell pods where the API server is.
+// advertising returns the flags that define at which address pods reach the API server.
 func (cp *ControlPlane) advertising() []string {
 	if cp.options.Address == nil {
 		return []string{
@@ -96,7 +96,7 @@ func (cp *ControlPlane) advertising() []string {
 	}
 	return []string{
 		"--advertise-address=" + cp.options.Address.String(),
-		// This flag follows the one of serving, so it counts.
+		// This flag comes after the same flag from serving, so it takes precedence.
 		"--bind-address=0.0.0.0",
 	}
 }
@@ -104,7 +104,7 @@ func (cp *ControlPlane) advertising() []string {
 // UnauditedUser is a user whose requests are not logged. It is used to measure the cost of the audit log.
 const UnauditedUser = "unaudited"
 
-// AuditPolicy is the audit policy. It records each request once, when it is answered.
+// AuditPolicy is the audit policy. It logs each request once, when the response is complete.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]

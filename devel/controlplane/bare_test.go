@@ -86,7 +86,7 @@ func TestAFailedStartNamesTheCauseAndLeavesNoProcess(t *testing.T) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}
 	}
-	// etcd was started before, and must not run any more.
+	// etcd had started before the API server failed, and must have been stopped.
 	if connection, err := net.Dial("unix", filepath.Join(dir, etcdSocket)); err == nil {
 		connection.Close()
 		t.Error("etcd is still running")

@@ -37,7 +37,8 @@ func Locate(name string) (string, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return "", fmt.Errorf("locate %s: %w", name, err)
 		}
-		// The cache folder is a link that a newer build changes. Resolve it, so that the path stays valid.
+		// The cache folder is a symbolic link, and a newer build changes its target. Resolve it, so that the path stays
+		// valid.
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
 			path = resolved
 		}

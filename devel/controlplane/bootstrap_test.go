@@ -47,7 +47,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		BearerToken:     id + "." + secret,
 	})
 
-	// The API server watches Secrets, so it knows the new one only after a moment.
+	// The API server watches Secrets, so it accepts the new token only after a short delay.
 	var user authenticationv1.SelfSubjectReview
 	eventually(t, func(ctx context.Context) error { return kubelet.Create(ctx, &user) })
 	if got := user.Status.UserInfo; got.Username != "system:bootstrap:"+id ||

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// stopGrace is how long a process may take to end before it is killed. The API server would take up to a minute while
-// clients watch.
+// stopGrace is how long a process may take to end before it is killed. Without this limit, the API server would take up
+// to a minute to end while clients watch.
 const stopGrace = 3 * time.Second
 
 // ControlPlane is a running control plane. Its methods may be called concurrently.
@@ -37,7 +37,7 @@ type ControlPlane struct {
 	admin *rest.Config
 	http  *http.Client // as admin
 
-	// lifecycle is held while processes are started or stopped. No process starts after Stop.
+	// lifecycle is locked while processes are started or stopped. No process starts after Stop.
 	lifecycle         sync.Mutex
 	stopped           bool
 	etcd              *child.Process
@@ -74,7 +74,7 @@ func (cp *ControlPlane) CA() []byte {
 	return append([]byte(nil), cp.pki.authority.certPEM...)
 }
 
-// CAFile returns the path of the file that contains CA.
+// CAFile returns the path of the file that contains the certificate that CA returns.
 func (cp *ControlPlane) CAFile() string {
 	return cp.pki.caCert
 }
@@ -119,15 +119,15 @@ func (cp *ControlPlane) ServerPIDs() []int {
 	return []int{cp.apiServer.PID(), cp.etcd.PID()}
 }
 
-// Kubectl returns the path of a kubectl with the API server's version, or just its name if none was built. kubectl
-// caches the discovery of a server in the user's home, by the port of the server. Another control plane may get the
-// same port later, so set KUBECACHEDIR to a separate folder, such as one in Dir.
+// Kubectl returns the path of a kubectl with the same version as the API server, or just the name kubectl if no such
+// kubectl was built. In the user's home, kubectl caches the API resources of each server under the server's port.
+// Another control plane may get the same port later, so set KUBECACHEDIR to a separate folder, such as one in Dir.
 func (cp *ControlPlane) Kubectl() string {
 	return cp.binaries.kubectl
 }
 
-// StopAPIServer ends kube-apiserver like a crash: running requests break off with an unknown result. The other
-// processes continue.
+// StopAPIServer kills kube-apiserver to simulate a crash. Clients of running requests do not learn the result. The
+// other processes continue.
 func (cp *ControlPlane) StopAPIServer() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -150,8 +150,8 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// StopEtcd ends etcd like a crash of the program: acknowledged writes are kept. The other processes continue. The API
-// server can then neither write nor read more than its cache.
+// StopEtcd kills etcd to simulate a crash of the program. Acknowledged writes are not lost. The other processes
+// continue. The API server can then serve only reads from its cache.
 func (cp *ControlPlane) StopEtcd() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -198,8 +198,8 @@ func (cp *ControlPlane) LoseData(ctx context.Context) error {
 	return cp.setUp(ctx)
 }
 
-// RestartControllerManager ends kube-controller-manager like a crash and starts it again. After an outage of the API
-// server, its informers would retry only once or twice a minute. A new process connects at once.
+// RestartControllerManager kills kube-controller-manager to simulate a crash, and starts it again. After an outage of
+// the API server, its informers would retry only once or twice a minute. A new process connects at once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -217,7 +217,7 @@ func (cp *ControlPlane) Stop() error {
 	defer cp.lifecycle.Unlock()
 	cp.stopped = true
 
-	// Stop etcd last. Otherwise the other processes would retry their requests until they are killed.
+	// Stop etcd last. If etcd stopped first, the other processes would retry their requests until they are killed.
 	var servers errgroup.Group
 	for _, server := range []*child.Process{cp.scheduler, cp.controllerManager, cp.apiServer} {
 		servers.Go(func() error { return server.Stop(stopGrace) })
@@ -233,8 +233,8 @@ func (cp *ControlPlane) Stop() error {
 	return err
 }
 
-// Processes returns the programs of the control plane. Programs without their option do not run. Callers must not start
-// or stop them.
+// Processes returns the programs of the control plane. A program whose option is not set is in the list, but does not
+// run. Callers must not start or stop them.
 func (cp *ControlPlane) Processes() []*child.Process {
 	return []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
@@ -244,8 +244,8 @@ func (cp *ControlPlane) Processes() []*child.Process {
 // If several control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
-// detectorVariable makes client-go compare the objects in caches with copies every second. Tests set it for the caches
-// of Machinist, not for those of the control plane.
+// detectorVariable is an environment variable that makes client-go check every second that nothing has changed the
+// objects in its caches. Tests set it to check the caches of Machinist, not the caches of the control plane.
 const detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
 
 func (cp *ControlPlane) newProcess(name, path string) *child.Process {
@@ -258,7 +258,7 @@ func (cp *ControlPlane) newProcess(name, path string) *child.Process {
 	return &child.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd, Env: env}
 }
 
-// reportEnd reports a program that ended unexpectedly, and starts some of them again.
+// reportEnd logs that a program ended unexpectedly. It starts kube-controller-manager and kube-scheduler again.
 func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
 	cp.logf("%s ended unexpectedly: %v; the log is %s", p.Name, err, p.LogPath())
 	switch p {

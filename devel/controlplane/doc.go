@@ -17,8 +17,8 @@
 // for any reason.
 //
 // The environment variables CONTROLPLANE_GOGC and CONTROLPLANE_GOMAXPROCS set GOGC and GOMAXPROCS for the processes.
-// They help where many control planes share few processors. With the defaults, the processes collect garbage too often
-// there, and idle threads use processor time.
+// Set them if many control planes share few processors. With the defaults, the processes then collect garbage too
+// often, and idle threads use processor time.
 //
 // Parts of a control plane can be stopped and started again with their data, at the same address, for tests of outages.
 package controlplane

@@ -46,8 +46,8 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	return nil
 }
 
-// userConfig returns a client configuration without client-side throttling. The API server's own flow control is the
-// limit.
+// userConfig returns a client configuration without client-side throttling. Only the flow control of the API server
+// limits its requests.
 func (cp *ControlPlane) userConfig(name string, groups ...string) (*rest.Config, error) {
 	pair, err := cp.pki.authority.client(name, groups...)
 	if err != nil {

@@ -14,16 +14,18 @@ type Options struct {
 	// does not remove it. By default it is a temporary folder, which Stop removes.
 	Dir string
 
-	// WithControllerManager runs kube-controller-manager with all its controllers, including the two for bootstrap tokens.
-	// Without it no service accounts are created, so the API server then admits pods without one.
+	// WithControllerManager runs kube-controller-manager with all its controllers, including the two controllers for
+	// bootstrap tokens. Without this option, service accounts are not created automatically, so the API server admits pods
+	// without a service account.
 	WithControllerManager bool
 
 	// WithScheduler runs kube-scheduler.
 	WithScheduler bool
 
 	// Address, if set, is an address of this machine other than loopback, at which pods of a real node reach the API
-	// server. It becomes the endpoint of the service kubernetes, and the certificate is valid for both addresses. The API
-	// server then listens on all addresses, so use it only in a separate network namespace.
+	// server. This address becomes the endpoint of the service kubernetes. The API server's certificate is valid for this
+	// address and for loopback. The API server then listens on all addresses, so use it only in a separate network
+	// namespace.
 	Address net.IP
 
 	// ServerAddresses are additional addresses for which the API server's certificate is valid, at which virtual machines
@@ -34,13 +36,14 @@ type Options struct {
 	// Audit makes the API server write every request to ControlPlane.AuditLog before it answers it, at level Metadata.
 	Audit bool
 
-	// ApproveNodeClientCSRs makes kube-controller-manager approve the client certificates of kubelets: the first one by a
-	// bootstrap token, and the renewals. Without it, they stay pending until another approver approves them. It has no
-	// effect without WithControllerManager.
+	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates: the
+	// first request, which uses a bootstrap token, and each renewal. Without this option, the requests stay pending until
+	// another approver approves them. It has no effect without WithControllerManager.
 	ApproveNodeClientCSRs bool
 
 	// ExtraAPIServerArgs and ExtraControllerManagerArgs are flags that follow those of this package, such as
-	// "--min-request-timeout=5" or "--node-monitor-grace-period=6s". For a flag with a single value, the last one counts.
+	// "--min-request-timeout=5" or "--node-monitor-grace-period=6s". If a flag accepts one value only, its last occurrence
+	// takes precedence.
 	ExtraAPIServerArgs         []string
 	ExtraControllerManagerArgs []string
 

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// How long certificates are valid. They are not renewed, because no control plane of this package lives that long.
+// How long certificates are valid. They are not renewed, because each control plane of this package ends earlier.
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
 
-	// clockSkew is how far the clock may be set back after a certificate was created.
+	// clockSkew is the time by which the clock may be set back after a certificate was created, without making it invalid.
 	clockSkew = time.Hour
 )
 
@@ -139,10 +139,10 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
-// pki contains the files with which the processes of a control plane authenticate each other. One authority signs the
-// certificates of servers, users and, by CSRs, kubelets, as in most clusters. A second one signs the certificate of the
-// proxy in front of aggregated API servers. etcd needs no certificate, because it listens on a socket in the control
-// plane's folder.
+// pki contains the certificate and key files that the processes of a control plane use to authenticate each other. As
+// in most clusters, one authority signs the certificates of servers and users, and those that kubelets request with
+// CSRs. A second one signs the certificate of the proxy in front of aggregated API servers. etcd needs no certificate,
+// because it listens on a socket in the control plane's folder.
 type pki struct {
 	authority *authority
 
@@ -186,7 +186,7 @@ func newPKI(dir string, addresses ...net.IP) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If the name were that of the authority, OpenSSL would take the certificate for a self-signed one.
+	// If the server's certificate had the same name as the authority, OpenSSL would treat it as self-signed.
 	server, err := ca.server("kube-apiserver", apiServerNames, addresses...)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// requestTimeout is how long one request may take, so that a request that hangs is repeated.
+// requestTimeout is the timeout of one request. If a request hangs, it is then repeated.
 const requestTimeout = 10 * time.Second
 
 const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
@@ -90,8 +90,8 @@ func (cp *ControlPlane) get(ctx context.Context, url string) error {
 	return cp.do(ctx, http.MethodGet, url, nil, http.StatusOK)
 }
 
-// create creates an object. It also succeeds if the object exists, because an earlier attempt may have failed after it
-// created the object.
+// create creates an object. It returns no error if the object already exists, because an earlier request may have
+// failed after it created the object.
 func (cp *ControlPlane) create(ctx context.Context, url string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Snapshot copies all data of etcd to a new folder. To do this, it ends the API server and etcd like a crash, and
-// starts them again.
+// Snapshot copies all data of etcd to a new folder. To do this, it kills the API server and etcd, and starts them again
+// afterward.
 func (cp *ControlPlane) Snapshot(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
 }
 
-// PutBack replaces all data of etcd by a Snapshot. To do this, it ends the API server and etcd like a crash, and starts
-// them again. Resource versions then continue from those of the snapshot. The other processes continue to run.
+// PutBack replaces all data of etcd by a Snapshot. To do this, it kills the API server and etcd, and starts them again
+// afterward. Resource versions then continue from the last one in the snapshot. The other processes continue to run.
 func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {
@@ -24,7 +24,8 @@ func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	})
 }
 
-// offline calls do with the folder of etcd's data while no process uses it.
+// offline stops the processes that use the data of etcd, calls do with the folder of these data, and starts the
+// processes again.
 func (cp *ControlPlane) offline(ctx context.Context, do func(data string) error) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {
 		return err

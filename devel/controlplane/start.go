@@ -20,7 +20,8 @@ import (
 // startTimeout is how long a start may take, even on a slow machine. It takes a few seconds on two free cores.
 const startTimeout = 3 * time.Minute
 
-// portAttempts is how many ports are tried for a server. Another program may take a port just before the server does.
+// portAttempts is the maximum number of ports that are tried for a server. Another program may take a port just before
+// the server does.
 const portAttempts = 5
 
 // Start runs a control plane and returns when it can be used. ctx only limits the start; the control plane runs until
@@ -110,11 +111,11 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 	return rest.Wait()
 }
 
-// startEtcd starts etcd and returns when it listens. From then on, its clients wait for it.
+// startEtcd starts etcd and waits until it accepts connections. A client that then connects waits until etcd is ready.
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	socket := filepath.Join(cp.dir, etcdSocket)
 	if !cp.etcd.Running() {
-		// A killed etcd leaves its socket behind.
+		// If etcd was killed, its socket still exists.
 		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the old socket of etcd: %w", err)
 		}
@@ -129,8 +130,9 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
-// awaitRestart returns when the API server works again after an outage of itself or of etcd. After an outage of etcd,
-// the API server may still report that it is ready, so awaitRestart also reads an object that only etcd can return.
+// awaitRestart waits until the API server works again after an outage of the API server or of etcd. After an outage of
+// etcd, the API server may still report that it is ready, so awaitRestart also reads an object that only etcd can
+// return.
 func (cp *ControlPlane) awaitRestart(ctx context.Context) error {
 	if err := cp.awaitServer(ctx, cp.apiServer, cp.port, "/readyz"); err != nil {
 		return err

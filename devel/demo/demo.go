@@ -19,15 +19,17 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// Once runs a tour through the life of a fleet and ends. Otherwise the demo runs until its context is done.
+	// Once runs a tour through the life of a fleet and ends. Without Once, the demo runs until its context is done.
 	Once bool
-	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends after it. By default, none is run.
+	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends when the scenario ends. By default,
+	// it runs no scenario.
 	Scenario string
-	// Bare runs only the control planes and the cloud, and prints how to run the two processes by hand.
+	// Bare starts only the control planes and the cloud, and prints the commands that start the two processes.
 	Bare bool
-	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need one have it anyway.
+	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need a separate target cluster also
+	// run it without this option.
 	SeparateTarget bool
-	// Backend is the cloud, with its provider. By default it is the simulated cloud.
+	// Backend is the cloud, with its provider. The default is the simulated cloud.
 	Backend stack.Backend
 	// Dir is the folder in which logs and data are kept. By default they are removed at the end.
 	Dir string
@@ -109,7 +111,7 @@ func instructions(s *stack.Stack) string {
   machinist rollout undo md/workers
   machinist status
   kubectl get nodes
-` + elsewhere(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
+` + locations(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
 }
 
 // tools returns the lines that make kubectl and machinist work in a shell.
@@ -118,8 +120,8 @@ func tools(s *stack.Stack) string {
 		s.Control.Kubectl(), machinist())
 }
 
-// elsewhere returns a text that tells where the nodes and the metrics are.
-func elsewhere(s *stack.Stack) string {
+// locations returns a text about where the nodes and the metrics can be found.
+func locations(s *stack.Stack) string {
 	var text strings.Builder
 	if s.Target != s.Control {
 		fmt.Fprintf(&text, "\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n",
@@ -145,7 +147,7 @@ func byHand(s *stack.Stack) string {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
-	// The patch keeps the labels of the example, without which the Secret may not be used.
+	// A Secret can be used only if it has certain labels. The patch keeps them from the example.
 	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // It contains only strings, so it cannot fail.
 	fmt.Fprintf(&text, `
 and give them a fleet, in the folder of the repository:
@@ -153,10 +155,10 @@ and give them a fleet, in the folder of the repository:
 %s  kubectl apply -f examples/%s/
   kubectl patch secret %s --type=merge -p '%s'
 `, tools(s), s.Fleet(), s.Fleet().Credentials(), credentials)
-	return text.String() + elsewhere(s) + "\nCtrl-C ends everything.\n"
+	return text.String() + locations(s) + "\nCtrl-C ends everything.\n"
 }
 
-// show draws the fleet at each change, and once a second because of the ages, until the context is done.
+// show draws the fleet until the context is done: after each change, and once a second to update the ages.
 func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
 	ages := time.NewTicker(time.Second)
 	defer ages.Stop()
@@ -179,11 +181,11 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 	}
 }
 
-// watchFleet returns a channel that receives a value when the fleet may have changed, at most four times a second.
+// watchFleet returns a channel that receives a value after changes of the fleet, at most four times a second.
 func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	raw := make(chan struct{}, 1)
 	for _, list := range watched() {
-		go follow(ctx, c, list, raw)
+		go watchKind(ctx, c, list, raw)
 	}
 	out := make(chan struct{}, 1)
 	go func() {
@@ -206,8 +208,8 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	return out
 }
 
-// follow notifies at each event of a kind. It watches again whenever a watch ends.
-func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
+// watchKind sends a notification for each event of a kind. When a watch ends, watchKind starts a new one.
+func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		notify(changed)
 		events, err := c.Watch(ctx, list, client.InNamespace(namespace))
@@ -224,7 +226,7 @@ func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, cha
 	}
 }
 
-// notify sends a value unless one is already waiting.
+// notify sends a value, unless the channel already contains one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -24,13 +24,14 @@ const (
 	deployment = "workers"
 )
 
-// fleet is the sample fleet: that of the examples, adapted to the cloud of the stack.
+// fleet is the sample fleet. It is the fleet of the examples, adapted to the cloud of the stack.
 type fleet struct {
 	client.Client
 	objects func() ([]client.Object, error)
 }
 
-// create creates the objects of the example, as a user would. declare, if set, may change each object before.
+// create creates the objects of the example, as a user would. If declare is set, create calls it for each object first,
+// and declare may change the object.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := f.objects()
 	if err != nil {
@@ -90,7 +91,8 @@ func (f fleet) observe(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// running reports whether there are exactly n machines, and each is a Running Node of the class.
+// running reports whether the fleet has exactly n machines, and all of them are Running, have a Node and belong to the
+// class.
 func (s snapshot) running(n int, class string) bool {
 	for i := range s.machines {
 		m := &s.machines[i]
@@ -104,7 +106,8 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// checkKept returns an error if one of the machines before was or is being deleted, or must be replaced.
+// checkKept returns an error if a machine of the list before was deleted, is being deleted, or is marked for
+// replacement.
 func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	for i := range before {
 		name := before[i].Name
@@ -126,11 +129,12 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 // size is the size of a terminal, in characters.
 type size struct{ columns, rows int }
 
-// wide is the number of columns from which the names of Nodes are shown. They usually equal the names of the machines.
+// wide is the minimum number of columns of a terminal that shows the names of Nodes. These usually equal the names of
+// the machines.
 const wide = 100
 
-// table returns the lines of a table that fits into a terminal, with one row left for the cursor. If there are too many
-// machines, running ones are omitted first.
+// table returns the lines of a table that fits into a terminal and leaves one row for the cursor. If the terminal is
+// too small for all machines, running machines are omitted first.
 func (s snapshot) table(of size, now time.Time) (lines []string) {
 	if d := s.deployment; d != nil {
 		lines = append(lines, fmt.Sprintf("md/%s: %d desired, %d live, %d up to date, %d ready, %d available",
@@ -211,7 +215,7 @@ func (s snapshot) summary() string {
 	return text
 }
 
-// waitsFor returns the reason why the machine is not Ready, or why its deletion has not finished.
+// waitsFor returns the reason for which the machine is not Ready, or for which its deletion has not finished.
 func waitsFor(m *v1beta1.Machine) string {
 	kind := v1beta1.ConditionReady
 	if !m.DeletionTimestamp.IsZero() {

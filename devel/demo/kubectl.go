@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// showKubectl runs kubectl and prints the command and its output. part, if set, selects the interesting part of the
-// output. It returns the printed output.
+// showKubectl runs kubectl and prints the command and its output. If part is set, showKubectl prints only the part of
+// the output that this function returns. It returns the printed output.
 func (s *scenarioEnv) showKubectl(ctx context.Context, part func(string) string, args ...string) (string, error) {
 	text, err := s.kubectl(ctx, args...)
 	if err != nil {
@@ -83,8 +83,8 @@ func conditionPart(kind string) func(string) string {
 	}
 }
 
-// condition prints a condition of an object as kubectl describes it. It fails if the condition does not have the
-// reason.
+// condition runs kubectl describe and prints one condition of an object. It fails if the condition does not have the
+// given reason.
 func (s *scenarioEnv) condition(ctx context.Context, object, kind, reason string) error {
 	shown, err := s.showKubectl(ctx, conditionPart(kind), "describe", object)
 	if err != nil {
@@ -96,10 +96,10 @@ func (s *scenarioEnv) condition(ctx context.Context, object, kind, reason string
 	return nil
 }
 
-// event waits until kubectl shows an event with a reason about an object, and prints it.
+// event waits until kubectl shows an event with the given reason for an object, and prints the event.
 func (s *scenarioEnv) event(ctx context.Context, reason, about string) error {
 	args := []string{"get", "events", "--field-selector=reason=" + reason}
-	err := s.until(ctx, func(ctx context.Context) error {
+	err := s.poll(ctx, func(ctx context.Context) error {
 		text, err := s.kubectl(ctx, args...)
 		if err != nil {
 			return err
@@ -116,12 +116,12 @@ func (s *scenarioEnv) event(ctx context.Context, reason, about string) error {
 	return err
 }
 
-// gauge waits until the manager serves a metric with labels and a value. It prints a command that reads the metric, and
-// the output.
+// gauge waits until the manager serves a metric with the given labels and value. Then it prints a command that reads
+// the metric, and the output of this command.
 func (s *scenarioEnv) gauge(ctx context.Context, name, labels, value string) error {
 	want := fmt.Sprintf("%s{%s} %s", name, labels, value)
 	var lines []string
-	err := s.until(ctx, func(ctx context.Context) error {
+	err := s.poll(ctx, func(ctx context.Context) error {
 		var err error
 		if lines, err = s.series(ctx, name+"{"); err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 // patience is how long a step of a scenario may take before it fails.
 const patience = 2 * time.Minute
 
-// scenario demonstrates a situation with the sample fleet, and fails if Machinist does not behave as described.
+// scenario demonstrates one situation with the sample fleet. It fails if Machinist does not behave as described.
 type scenario struct {
 	name string
 	// machines is the number of machines of the fleet at the start.
@@ -34,7 +34,8 @@ type scenario struct {
 	steps    func(*scenarioEnv) []scenarioStep
 }
 
-// scenarioStep is a step of a scenario. Its message is printed first. run performs the step and checks its result.
+// scenarioStep is a step of a scenario. The message is printed before run is called. run performs the step and checks
+// its result.
 type scenarioStep struct {
 	message string
 	run     func(context.Context) error
@@ -82,7 +83,7 @@ func (sc *scenario) arrange(o *stack.Options) {
 	}
 }
 
-// declare changes an object of the fleet for the scenario.
+// declare adapts an object of the fleet to the scenario.
 func (sc *scenario) declare(o client.Object) {
 	switch o := o.(type) {
 	case *v1beta1.MachineDeployment:
@@ -130,8 +131,8 @@ func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) 
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines before is
-// lost.
+// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines in the list
+// before is lost.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {
@@ -141,8 +142,8 @@ func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Ma
 	return errors.Join(err, lost)
 }
 
-// until repeats missing until it returns no error.
-func (s *scenarioEnv) until(ctx context.Context, missing func(context.Context) error) error {
+// poll calls missing repeatedly until it returns no error.
+func (s *scenarioEnv) poll(ctx context.Context, missing func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
 	defer cancel()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -164,7 +165,7 @@ func (s *scenarioEnv) until(ctx context.Context, missing func(context.Context) e
 	}
 }
 
-// holdsUntil checks repeatedly, until a time, that check returns no error.
+// holdsUntil calls check repeatedly until the given time, and fails if check returns an error.
 func (s *scenarioEnv) holdsUntil(ctx context.Context, until time.Time, check func(snapshot) error) error {
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()

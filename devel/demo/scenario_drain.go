@@ -28,7 +28,7 @@ const (
 	podsWanted = 2
 )
 
-// drainScenario is the deletion of a machine with a pod that a PodDisruptionBudget protects.
+// drainScenario shows how a machine is deleted while a PodDisruptionBudget protects a pod on its node.
 type drainScenario struct {
 	*scenarioEnv
 	machine v1beta1.Machine // the deleted machine
@@ -60,11 +60,11 @@ func (d *drainScenario) deployPods(ctx context.Context) error {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	if err := d.until(ctx, d.podsUnready); err != nil {
+	if err := d.poll(ctx, d.podsUnready); err != nil {
 		return err
 	}
-	// Until the disruption controller has counted the pods, the budget allows no eviction, whatever its spec is.
-	return d.until(ctx, func(ctx context.Context) error {
+	// Until the disruption controller has counted the pods, the budget allows no eviction, regardless of its spec.
+	return d.poll(ctx, func(ctx context.Context) error {
 		pdb := &policyv1.PodDisruptionBudget{}
 		if err := d.target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: budget}, pdb); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drained := meta.FindStatusCondition(d.found(now).Status.Conditions, v1beta1.ConditionDrained)
+	drained := meta.FindStatusCondition(d.current(now).Status.Conditions, v1beta1.ConditionDrained)
 	d.screen.Printf("   %s: %s", drained.Reason, drained.Message)
 	node := &corev1.Node{}
 	if err := d.target.Get(ctx, client.ObjectKey{Name: d.machine.Status.NodeRef.Name}, node); err != nil {
@@ -132,8 +132,8 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// found returns the deleted machine as it is now, or an empty Machine if the machine no longer exists.
-func (d *drainScenario) found(s snapshot) *v1beta1.Machine {
+// current returns the current state of the deleted machine, or an empty Machine if the machine no longer exists.
+func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {
 			return &s.machines[i]
@@ -144,7 +144,7 @@ func (d *drainScenario) found(s snapshot) *v1beta1.Machine {
 
 // blocked reports whether the machine's conditions name the pod and the budget that block the drain.
 func (d *drainScenario) blocked(s snapshot) bool {
-	conditions := d.found(s).Status.Conditions
+	conditions := d.current(s).Status.Conditions
 	drained, deleting := meta.FindStatusCondition(conditions,
 		v1beta1.ConditionDrained), meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
 	return drained != nil && drained.Status == metav1.ConditionFalse &&
@@ -219,10 +219,10 @@ func (d *drainScenario) liftBudget(ctx context.Context) error {
 	if err := d.target.Patch(ctx, pdb, lift); err != nil {
 		return fmt.Errorf("lift the budget: %w", err)
 	}
-	if err := d.awaitFleet(ctx, func(s snapshot) bool { return d.found(s).UID == "" }); err != nil {
+	if err := d.awaitFleet(ctx, func(s snapshot) bool { return d.current(s).UID == "" }); err != nil {
 		return err
 	}
-	// The instance and the node are deleted before the machine.
+	// The machine no longer exists, so its instance and its node must not exist either.
 	state, err := d.instanceState(ctx)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (d *drainScenario) podMoved(ctx context.Context) error {
 	if err := d.awaitFleet(ctx, func(s snapshot) bool { return s.running(podsWanted, examples.SmallClass) }); err != nil {
 		return err
 	}
-	return d.until(ctx, d.podsUnready)
+	return d.poll(ctx, d.podsUnready)
 }
 
 func (d *drainScenario) end(ctx context.Context) error {

@@ -23,13 +23,13 @@ const (
 	meltdownSilent   = 4
 )
 
-// meltdownScenario is a network failure in which most nodes stop reporting at once.
+// meltdownScenario shows a network failure in which most nodes stop reporting their status at the same time.
 type meltdownScenario struct {
 	*scenarioEnv
-	// before are the machines at the start. The nodes of the first ones stop reporting, and the node of the very first one
-	// does not recover.
+	// before contains the machines at the start. The nodes of the first machines stop reporting their status. All of these
+	// nodes recover, except the node of the very first machine.
 	before []v1beta1.Machine
-	// recovered is when the health check allowed remediation again.
+	// recovered is the time at which the health check allowed remediation again.
 	recovered time.Time
 }
 
@@ -40,7 +40,7 @@ func (m *meltdownScenario) steps() []scenarioStep {
 			meltdownSilent, meltdownMachines, healthcheck.DefaultMeltdownThreshold), m.silence},
 		{fmt.Sprintf("Wait for longer than %s. The nodes do not report, and no machine is replaced.", scenarioTimeout), m.nothingHappens},
 		{fmt.Sprintf("Let %d of the nodes report again. One does not.", meltdownSilent-1), m.recover},
-		{fmt.Sprintf("The timeout of this node starts again, so it has another %s. Then its machine is replaced, and no other machine is.", scenarioTimeout),
+		{fmt.Sprintf("The timeout of the last silent node starts again, so the node has another %s to recover. Then only its machine is replaced.", scenarioTimeout),
 			m.replaced},
 		{"Delete the fleet.", m.end},
 	}
@@ -57,18 +57,18 @@ func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
+	if _, err := m.awaitRemediation(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
 	_, err = m.showKubectl(ctx, nil, "get", "mhc")
 	return err
 }
 
-// allowed waits until the health check reports this status and reason for its permission to remediate, and returns the
-// time of that report.
-func (m *meltdownScenario) allowed(ctx context.Context, status metav1.ConditionStatus, reason string) (since time.Time,
-	err error) {
-	err = m.until(ctx, func(ctx context.Context) error {
+// awaitRemediation waits until the health check's condition RemediationAllowed has this status and reason. It returns
+// the time at which the condition changed.
+func (m *meltdownScenario) awaitRemediation(ctx context.Context, status metav1.ConditionStatus, reason string) (
+	since time.Time, err error) {
+	err = m.poll(ctx, func(ctx context.Context) error {
 		c := &v1beta1.MachineHealthCheck{}
 		if err := m.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: healthCheckName}, c); err != nil {
 			return err
@@ -109,7 +109,7 @@ func (m *meltdownScenario) silence(ctx context.Context) error {
 	if err := m.injectFault(ctx, simcloud.FaultSilent, m.before[:meltdownSilent]); err != nil {
 		return err
 	}
-	if _, err := m.allowed(ctx, metav1.ConditionFalse, v1beta1.ReasonMeltdown); err != nil {
+	if _, err := m.awaitRemediation(ctx, metav1.ConditionFalse, v1beta1.ReasonMeltdown); err != nil {
 		return err
 	}
 	if err := m.condition(ctx, "mhc/"+healthCheckName, v1beta1.ConditionRemediationAllowed,
@@ -125,7 +125,7 @@ func (m *meltdownScenario) silence(ctx context.Context) error {
 
 func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	var since time.Time
-	err := m.until(ctx, func(ctx context.Context) (err error) {
+	err := m.poll(ctx, func(ctx context.Context) (err error) {
 		since, err = m.silentSince(ctx, m.before[:meltdownSilent])
 		return err
 	})
@@ -147,8 +147,8 @@ func (m *meltdownScenario) nothingHappens(ctx context.Context) error {
 	return m.checkCreatedInstances(ctx, meltdownMachines)
 }
 
-// silentSince returns when Kubernetes detected that the last of some nodes does not report. It returns an error while
-// it has not detected that for all of them.
+// silentSince returns the time at which Kubernetes had detected for all of the given machines that their nodes do not
+// report their status. If Kubernetes has not detected it for all of them yet, silentSince returns an error.
 func (m *meltdownScenario) silentSince(ctx context.Context, machines []v1beta1.Machine) (last time.Time, err error) {
 	for i := range machines {
 		node := &corev1.Node{}
@@ -172,7 +172,7 @@ func (m *meltdownScenario) recover(ctx context.Context) (err error) {
 	if err := m.injectFault(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
 		return err
 	}
-	if m.recovered, err = m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
+	if m.recovered, err = m.awaitRemediation(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
 	if err := m.condition(ctx, "mhc/"+healthCheckName, v1beta1.ConditionRemediationAllowed,
@@ -192,7 +192,7 @@ func (m *meltdownScenario) replaced(ctx context.Context) error {
 		return err
 	}
 	var marked time.Time
-	err = m.until(ctx, func(ctx context.Context) error {
+	err = m.poll(ctx, func(ctx context.Context) error {
 		list := &corev1.EventList{}
 		if err := m.fleet.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("list events: %w", err)

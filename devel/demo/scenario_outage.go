@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// scenarioTimeout is how long a node in a scenario may not report until its machine is replaced.
+	// scenarioTimeout is the time after which a machine in a scenario is replaced if its node does not report its status.
 	scenarioTimeout = 10 * time.Second
-	// margin is how much longer than a timeout a scenario checks that nothing happens.
+	// margin is the time for which a scenario still checks after a timeout that nothing happens.
 	margin = 3 * time.Second
 
 	outageMachines = 3
 	outageWanted   = 5
 )
 
-// outageScenario is an outage of the target cluster that lasts longer than a node may not report.
+// outageScenario shows an outage of the target cluster. The outage is longer than the timeout for nodes that do not
+// report their status.
 type outageScenario struct {
 	*scenarioEnv
 	since  time.Time
@@ -60,7 +61,7 @@ func (o *outageScenario) scale(ctx context.Context) error {
 	if err := o.changeWithKubectl(ctx, "scale", "md/"+deployment, fmt.Sprintf("--replicas=%d", outageWanted)); err != nil {
 		return err
 	}
-	if err := o.frozen(ctx, metav1.ConditionTrue, v1beta1.ReasonControlPlaneUnreachable); err != nil {
+	if err := o.awaitFrozenCondition(ctx, metav1.ConditionTrue, v1beta1.ReasonControlPlaneUnreachable); err != nil {
 		return err
 	}
 	if err := o.condition(ctx, "md/"+deployment, v1beta1.ConditionFrozen,
@@ -70,8 +71,8 @@ func (o *outageScenario) scale(ctx context.Context) error {
 	return o.event(ctx, v1beta1.ReasonControlPlaneUnreachable, "machinedeployment/"+deployment)
 }
 
-// frozen waits until the deployment reports whether it is frozen, and why.
-func (o *outageScenario) frozen(ctx context.Context, status metav1.ConditionStatus, reason string) error {
+// awaitFrozenCondition waits until the deployment's condition for the freeze has the given status and reason.
+func (o *outageScenario) awaitFrozenCondition(ctx context.Context, status metav1.ConditionStatus, reason string) error {
 	return o.awaitFleet(ctx, func(s snapshot) bool {
 		if s.deployment == nil {
 			return false
@@ -105,7 +106,7 @@ func (o *outageScenario) start(ctx context.Context) error {
 	}
 	o.screen.Printf("   The API server of the target cluster answers again after %s.",
 		time.Since(o.since).Round(time.Second))
-	if err := o.frozen(ctx, metav1.ConditionFalse, v1beta1.ReasonThawed); err != nil {
+	if err := o.awaitFrozenCondition(ctx, metav1.ConditionFalse, v1beta1.ReasonThawed); err != nil {
 		return err
 	}
 	if err := o.condition(ctx, "md/"+deployment, v1beta1.ConditionFrozen, v1beta1.ReasonThawed); err != nil {

@@ -18,14 +18,14 @@ import (
 
 const (
 	brokenClass = "broken"
-	// brokenCreation is how long the machines of the broken class may take to become nodes.
+	// brokenCreation is the time within which the machines of the broken class must become nodes.
 	brokenCreation = 8 * time.Second
 
 	rolloutMachines = 3
 	rolloutSurge    = 3 // as in the example
 )
 
-// rolloutScenario is a rollout to a class whose machines never become nodes, and its undo.
+// rolloutScenario shows a rollout to a class whose machines never become nodes, and how the rollout is undone.
 type rolloutScenario struct {
 	*scenarioEnv
 	before []v1beta1.Machine
@@ -91,7 +91,7 @@ func (r *rolloutScenario) roll(ctx context.Context) error {
 	})
 }
 
-// stopped reports whether the rollout stopped because its revision is failing.
+// stopped reports whether the rollout has stopped because the new revision is failing.
 func (s snapshot) stopped() bool {
 	if s.deployment == nil {
 		return false

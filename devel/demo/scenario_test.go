@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// The settings that a scenario prints must be those with which the processes are started.
+// If a scenario prints a setting, the processes must run with this setting.
 func TestAScenarioPrintsItsSettings(t *testing.T) {
 	for _, sc := range scenarios() {
 		o := stack.Options{}

@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// screen prints lines that stay, and on a terminal also a picture below them that is overwritten.
+// screen prints permanent lines. On a terminal, it also prints a picture below these lines, and overwrites it with each
+// new picture.
 type screen struct{ *printer.Live }
 
 func newScreen(out io.Writer, terminal bool) *screen {
@@ -28,13 +29,14 @@ func (s *screen) size() size {
 	return size{80, 24}
 }
 
-// Write implements io.Writer, for the lines of other packages.
+// Write implements io.Writer, so that other packages can print lines on the screen.
 func (s *screen) Write(p []byte) (int, error) {
 	s.Printf("%s", strings.TrimSuffix(string(p), "\n"))
 	return len(p), nil
 }
 
-// show draws the machines of the fleet on a terminal. Otherwise it prints the number of machines.
+// show draws the machines of the fleet on a terminal. If the output is not a terminal, show prints the number of
+// machines instead.
 func (s *screen) show(now snapshot) {
 	s.Draw(now.table(s.size(), time.Now()), "   "+now.summary())
 }

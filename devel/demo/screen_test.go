@@ -51,7 +51,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// aFleetOf returns a fleet in which every tenth machine is not Running, and one is being deleted.
+// aFleetOf returns a fleet in which every tenth machine is not Running and one machine is being deleted.
 func aFleetOf(n int, now time.Time) snapshot {
 	replicas := int32(n)
 	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}

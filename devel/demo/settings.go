@@ -22,13 +22,14 @@ const (
 	componentKubelets          = "the kubelets"
 )
 
-// setting shortens a scenario. Its default is printed too, so that users do not take the times of a scenario for those
-// of an installation.
+// setting shortens a scenario. setting is a flag with a value that makes a scenario shorter. The demo also prints the
+// default value, so that users do not expect the times of the scenario in their installation.
 type setting struct {
 	component, name, value, defaultValue string
 }
 
-// outageSettings make processes detect an outage, and the manager mark machines, within seconds.
+// outageSettings make the processes detect an outage within seconds. They also make the manager mark machines within
+// seconds.
 func outageSettings() []setting {
 	return []setting{
 		{componentProcesses, "apiserver-check-period", "1s", humanDuration(reachability.DefaultPeriod)},
@@ -37,7 +38,7 @@ func outageSettings() []setting {
 	}
 }
 
-// nodeSettings make Kubernetes detect within ten seconds that a node does not report.
+// nodeSettings make Kubernetes detect within ten seconds that a node has stopped reporting its status.
 func nodeSettings() []setting {
 	return []setting{
 		{componentControllerManager, "node-monitor-grace-period", "10s", "50s"},

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// step is a change of the fleet and its expected result.
+// step is a change of the fleet and the expected result of this change.
 type step struct {
 	title  string
 	change func(context.Context, fleet) error

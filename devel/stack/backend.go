@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Backend is a cloud for a Stack, together with its provider. A provider in another module implements it for its demo
-// and its tests.
+// Backend is a cloud for a Stack, together with its provider. If a provider is in another module, that module
+// implements Backend for the provider's demo and tests.
 type Backend interface {
 	// Driver is the name of the provider. Program is the name of the provider's program.
 	Driver() string
@@ -37,7 +37,7 @@ type Backend interface {
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left returns how many instances, or parts of instances, exist in the cloud, and how many were ever created.
+	// Left returns how many instances, or parts of instances, exist in the cloud, and how many have ever been created.
 	Left(ctx context.Context) (live, created int, err error)
 }
 
@@ -48,25 +48,27 @@ type Adapter interface {
 	Adapt(o client.Object) error
 }
 
-// Exposer is implemented by a Backend with real machines, which cannot reach the loopback of this machine.
+// Exposer is implemented by a Backend with real machines, because these cannot reach the loopback address of this
+// machine.
 type Exposer interface {
-	// Address returns the address of this machine as its machines see it, once the cloud has started.
+	// Address returns the address at which the Backend's machines can reach this machine. It is known after the cloud has
+	// started.
 	Address() net.IP
-	// Expose makes a server on loopback reachable for the machines until Stop. It returns the host and port, with the host
-	// from Address.
+	// Expose makes a server on loopback reachable for the machines until Stop is called. It returns the host and port for
+	// the machines. The host is that of Address.
 	Expose(server string) (string, error)
 }
 
-// Tour contains the fleet sizes of a demo, and its patience.
+// Tour contains the fleet sizes of a demo, and the time limit of its steps.
 type Tour struct {
-	// First is the number of machines at the start, Most the greatest number, and Last the number before the fleet is
+	// First is the number of machines at the start. Most is the largest number. Last is the number before the fleet is
 	// deleted.
 	First, Most, Last int32
-	// Patience is how long each step may take.
+	// Patience is the time limit of each step.
 	Patience time.Duration
 }
 
-// Guide is implemented by a Backend whose machines are so large that a demo must have few of them.
+// Guide is implemented by a Backend that cannot run many machines, because they are large.
 type Guide interface{ Tour() Tour }
 
 // Tour returns the tour for the stack's cloud.
@@ -105,7 +107,7 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft returns how many instances, or parts of instances, exist in the cloud, and how many were ever created.
+// CloudLeft returns how many instances, or parts of instances, exist in the cloud, and how many have ever been created.
 func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }

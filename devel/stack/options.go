@@ -16,7 +16,7 @@ type Options struct {
 	// BinDir is the folder with machinist-manager and the programs of the provider and of its cloud. By default it is the
 	// folder of the running program.
 	BinDir string
-	// Backend is the cloud and its provider. By default it is the simulated cloud.
+	// Backend is the cloud and its provider. The default is the simulated cloud.
 	Backend Backend
 	// SeparateTarget runs a second control plane as the target cluster. By default, one cluster is both the control
 	// cluster and the target cluster.
@@ -28,10 +28,10 @@ type Options struct {
 	Namespace string
 	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, it may read all.
 	SecretNamespaces []string
-	// Shards is the greatest number of shards for which the two processes have the right to the Leases. By default, one
-	// shard has all namespaces.
+	// Shards is the maximum number of shards. The two processes get permissions for the Leases of that many shards. By
+	// default, one shard contains all namespaces.
 	Shards int
-	// Audit records every request to both clusters.
+	// Audit makes the API servers of both clusters log every request.
 	Audit bool
 	// CloudProxy, if set, is called with the address of the simulated cloud, and returns the address that the provider
 	// uses.
@@ -68,7 +68,7 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs returns the flags of the provider that other processes do not have. args are the flags for its cloud.
+// providerArgs returns the flags that only the provider has. args are the flags for its cloud.
 func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")

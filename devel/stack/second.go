@@ -9,8 +9,9 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// StartSecond starts another control cluster with its own processes, for the same target cluster and the same cloud. A
-// fleet can be moved to it. The Stack must have a separate target cluster, and must be stopped after the second Stack.
+// StartSecond starts another control cluster with its own processes, for the same target cluster and the same cloud.
+// This makes it possible to move a fleet between the two control clusters. The Stack must have a separate target
+// cluster, and must be stopped after the second Stack.
 func (s *Stack) StartSecond(ctx context.Context) (*Stack, error) {
 	if !s.options.SeparateTarget {
 		return nil, errors.New("start a second control cluster: it needs a separate target cluster")

@@ -28,7 +28,7 @@ func scheme() *runtime.Scheme {
 }
 
 // install installs the objects of the charts in each cluster, with role bindings for the users of the two processes. If
-// the processes serve webhooks, it installs these with their URLs.
+// the processes serve webhooks, it also installs the webhook configurations with their URLs.
 func (s *Stack) install(ctx context.Context) error {
 	return s.inEachCluster(func(parts manifests.Parts, cp *controlplane.ControlPlane) error {
 		parts.User, parts.WebhookURL = Manager, s.webhookURL(Manager)
@@ -60,7 +60,7 @@ func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error 
 	})
 }
 
-// inEachCluster calls do for each cluster, with the parts of Machinist that the cluster needs.
+// inEachCluster calls do for each cluster. It passes the parts of Machinist that must be installed there.
 func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
 	for _, at := range []struct {
 		cp              *controlplane.ControlPlane
@@ -84,7 +84,7 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 	return nil
 }
 
-// acquiredAt returns when the current holder acquired a Lease.
+// acquiredAt returns the time at which the current holder acquired a Lease.
 func acquiredAt(ctx context.Context, c client.Client, name string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: SystemNamespace, Name: name}, lease); err != nil {

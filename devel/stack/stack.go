@@ -25,14 +25,15 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Names of the processes, and also of their users and their Leases.
+// Each name is the name of a process, of its user and of its Lease.
 const (
 	Manager  = "machinist-manager"
 	Provider = "machinist-provider-sim"
 
 	cloud = "simcloud"
 
-	// ProcessGroup is the group of both processes' users. The flow control of API servers selects it.
+	// ProcessGroup is the group of the users of both processes. The flow control of API servers recognizes the processes
+	// by this group.
 	ProcessGroup = "machinist-processes"
 )
 
@@ -53,7 +54,7 @@ type Stack struct {
 	backend   Backend
 	dir       string
 	temporary bool
-	// shares means that the target cluster belongs to another Stack.
+	// shares reports whether the target cluster belongs to another Stack.
 	shares     bool
 	cloudURL   string
 	cloudToken string
@@ -229,7 +230,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	return err
 }
 
-// backendArgs returns the flags by which the provider's programs find the cloud, and its machines the API server.
+// backendArgs returns the provider's flags with the URL of the cloud and the address of the API server for machines.
 func (s *Stack) backendArgs(cloudURL string) []string {
 	args := s.backend.Args(cloudURL)
 	if s.exposed != "" {
@@ -238,18 +239,17 @@ func (s *Stack) backendArgs(cloudURL string) []string {
 	return args
 }
 
-// NewProvider prepares another provider process, which is a candidate for the same Lease. The caller starts and stops
-// it.
+// NewProvider prepares another provider process, which competes for the same Lease. The caller starts and stops it.
 func (s *Stack) NewProvider(name string, args ...string) (*child.Process, error) {
 	return s.newProcess(s.backend.Program(), name, append(s.backendArgs(s.cloudURL), args...))
 }
 
-// NewManager prepares another manager process, which is a candidate for the same Lease. The caller starts and stops it.
+// NewManager prepares another manager process, which competes for the same Lease. The caller starts and stops it.
 func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) {
 	return s.newProcess(Manager, name, args)
 }
 
-// NewMigrator prepares a migrator of the stack's provider, and installs its policies and roles. namespaces are those of the
+// NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. namespaces is the
 // value migrator.namespaces of its chart. The caller starts and stops it.
 func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string, args ...string) (*child.Process, error) {
 	if err := s.installMigrator(ctx, namespaces); err != nil {
@@ -265,13 +265,13 @@ func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name strin
 
 func (s *Stack) migratorUser() string { return "machinist-migrator-" + s.backend.Driver() }
 
-// newProcess prepares a process whose user has the name of its program. name is the name of its log.
+// newProcess prepares a process. The user of the process has the name of its program. name is the name of its log.
 func (s *Stack) newProcess(program, name string, extra []string) (*child.Process, error) {
 	return s.processAs(program, program, name, extra)
 }
 
-// processAs prepares a process with its own user in each cluster. The user has exactly the rights of the generated
-// RBAC.
+// processAs prepares a process that uses the given user in each cluster. In each cluster, the user has exactly the
+// permissions of the generated RBAC.
 func (s *Stack) processAs(user, program, name string, extra []string) (*child.Process, error) {
 	p := &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd,
 		Env: append(os.Environ(), s.options.Env...)}
@@ -307,7 +307,7 @@ func (s *Stack) processAs(user, program, name string, extra []string) (*child.Pr
 		"--health-probe-bind-address=0", "--metrics-bind-address="+metrics,
 	)
 	if ns := s.options.Namespace; ns != "" {
-		// Without rights outside of the namespace, the process cannot read the default of the cluster ID.
+		// The default for the cluster ID is in another namespace, which the process has no permission to read.
 		p.Args = append(p.Args, "--namespace="+ns, "--cluster-id=stack/"+ns)
 	}
 	p.Args = append(p.Args, extra...)
@@ -348,7 +348,8 @@ func (s *Stack) TargetClient() (client.WithWatch, error) {
 	return client.NewWithWatch(s.Target.Config(), client.Options{Scheme: scheme()})
 }
 
-// CloudAdmin returns a client for the operator of the simulated cloud, who can see everything and cause faults.
+// CloudAdmin returns a client for the operator of the simulated cloud. The operator can read everything and cause
+// faults.
 func (s *Stack) CloudAdmin() (*simcloud.Admin, error) {
 	return simcloud.NewAdmin(simcloud.Config{Endpoint: s.cloudURL, Token: s.adminToken})
 }
@@ -371,8 +372,8 @@ func (s *Stack) Metrics(p *child.Process) string { return s.metrics[p.Name] }
 // Dir returns the folder with the logs of all processes.
 func (s *Stack) Dir() string { return s.dir }
 
-// Stop ends everything. It ends the processes of Machinist first, so that they shut down in order. Calling it again
-// does nothing.
+// Stop ends everything. It ends the processes of Machinist first, so that they can shut down gracefully. Calling it
+// again does nothing.
 func (s *Stack) Stop() error {
 	var errs []error
 	for _, p := range []*child.Process{s.Manager, s.Provider, s.Cloud} {

@@ -43,7 +43,7 @@ type apiServer struct {
 	caller string
 }
 
-// serve starts an API server with a Node that requests a version.
+// serve starts an API server with a Node whose annotation requests a kubelet version.
 func serve(t *testing.T, version string) *apiServer {
 	t.Helper()
 	s := &apiServer{patch: make(chan []map[string]string, 1)}
@@ -81,14 +81,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(pretty)
 }
 
-// reportKubelet makes the Node report a version of its kubelet.
+// reportKubelet sets the kubelet version that the Node reports.
 func (s *apiServer) reportKubelet(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node.Status.NodeInfo.KubeletVersion = version
 }
 
-// machine creates the files that the agent reads, and replacements for the programs that it calls.
+// machine creates the files that the agent reads, and fake versions of the programs that the agent calls.
 func machine(t *testing.T, s *apiServer, install string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -153,7 +153,7 @@ func start(t *testing.T, root string) {
 	})
 }
 
-// answer waits for the patch with which the agent answers.
+// answer waits for the agent's answer, which is a patch of the Node.
 func answer(t *testing.T, s *apiServer) []map[string]string {
 	t.Helper()
 	select {

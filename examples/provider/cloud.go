@@ -14,13 +14,13 @@ import (
 // cloud is a folder in which each machine is a file. A real provider uses the client of its cloud instead.
 type cloud struct{ folder string }
 
-// machine is the content of the file of a machine.
+// machine is the content of a machine's file.
 type machine struct {
 	ID, Name, Size string
 	Tags           map[string]string
 }
 
-// file returns the path of a machine's file. It is in the folder, whatever the ID contains.
+// file returns the path of a machine's file. The file is always in the folder, whatever the ID contains.
 func (c cloud) file(id string) string { return filepath.Join(c.folder, path.Base(id)+".json") }
 
 // open creates the folder if it does not exist.
@@ -31,7 +31,7 @@ func (c cloud) open() error {
 	return os.MkdirAll(c.folder, 0o700)
 }
 
-// create creates a machine. If a machine with the same ID exists, it does nothing.
+// create creates a machine. If a machine with the same ID exists, create does nothing.
 func (c cloud) create(ctx context.Context, m machine) error {
 	if err := ctx.Err(); err != nil {
 		return err

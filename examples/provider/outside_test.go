@@ -15,7 +15,7 @@ import (
 )
 
 // The commands in the guide work in another repository, without a checkout of Machinist, and their result passes the
-// conformance suite. The modules come from a proxy that serves this tree in the form that a tagged version has.
+// conformance suite. The modules come from a proxy, which serves this source tree as if it were a tagged version.
 func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
-	// The go command below reads these files. Reading them here too makes the cache of test results depend on them.
+	// The go command below reads these files. The test reads them too, so that the cache of test results depends on them.
 	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
 		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
@@ -55,14 +55,15 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 	outside.bash(t, "go test -vet=off .") // Vetting all imports would take longer than the build.
 
-	// The modules of the cloud providers can be required too, for example for the types of their providerSpecs.
+	// Other programs can also require the modules of the cloud providers, for example for the types of their
+	// providerSpecs.
 	for _, cloud := range []string{"azure", "libvirt", "openstack"} {
 		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
 		outside.bash(t, "go get "+driver+"@"+version+"\ngo list -deps "+driver+" >/dev/null\n")
 	}
 }
 
-// outside is a folder outside of all modules of this repository.
+// outside is a folder that belongs to no module of this repository.
 type outside struct {
 	folder string
 	env    []string
@@ -101,8 +102,8 @@ func proxy(t *testing.T, root string) (folder, version string) {
 //
 // The test has its own module cache, because the go command downloads a version only once, and this tree changes. The
 // cache links to the other modules in the user's cache, because unpacking them would take longer than the rest of the
-// test. With -trimpath, the build cache does not depend on their paths. CGO_ENABLED=0 is also used to build the
-// programs, so that the build cache already contains the packages.
+// test. With -trimpath, the build cache does not depend on the paths of the modules. CGO_ENABLED=0 is also used to
+// build the programs, so that the build cache already contains the packages.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {

@@ -19,7 +19,7 @@ type compilation struct {
 	label string
 	// dir is the folder in which the go command runs. It defaults to the current folder.
 	dir string
-	// modfile replaces the go.mod of that folder, outside of the workspace, unless it is empty.
+	// If modfile is set, it is used instead of the go.mod of that folder, and the workspace is turned off.
 	modfile string
 	// packages are the import paths or patterns to build.
 	packages []string
@@ -49,8 +49,8 @@ func compile(ctx context.Context, s *screen, c compilation) error {
 	return nil
 }
 
-// command returns a call of the go command for the packages. With GOGC=400, its compilers need a fifth less processor
-// time.
+// command returns a call of the go command for the packages. With GOGC=400, the compilers that the go command starts
+// need a fifth less processor time.
 func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	if c.modfile != "" {
 		args = append(args, "-modfile="+c.modfile)
@@ -69,7 +69,8 @@ func (c compilation) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// stalePackages returns the packages that must be compiled. The weight of each is its number of Go files plus one.
+// stalePackages returns the packages that must be compiled. The weight of each package is the number of its Go files
+// plus one.
 func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	const format = `{{if .Stale}}{{.ImportPath}} {{len .GoFiles}}{{end}}`
 	cmd := c.command(ctx, "list", "-deps", "-f", format)
@@ -92,7 +93,8 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads the output of `go build -v`. Names of packages count as progress, and follow returns everything else.
+// follow reads the output of `go build -v`. follow reads the output of `go build -v`. It counts each line with a
+// package name as progress, and returns all other lines.
 func follow(from io.Reader, p *progress) string {
 	var output strings.Builder
 	lines := bufio.NewScanner(from)

@@ -46,12 +46,12 @@ type controlPlane struct {
 	version, etcd string
 	// modfile is go.mod, or versions/VERSION.mod for another supported version of Kubernetes.
 	modfile string
-	// cache contains folder, whose name consists of the version and a hash of go.mod and go.sum. It also contains a link
-	// with the name of the version, which points to folder.
+	// cache is the folder that contains folder. The name of folder consists of the version and a hash of go.mod and
+	// go.sum. cache also contains a link with the name of the version, which points to folder.
 	cache, folder string
 	// mode is "build", "download" or "auto". In the mode auto, programs are built if the download fails.
 	mode string
-	// assets is a folder with existing programs, which are used as they are. It may be empty.
+	// assets is a folder with existing programs. These are used without changes. If assets is empty, there are none.
 	assets     string
 	downloader downloader
 }
@@ -154,8 +154,9 @@ func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	return c.link()
 }
 
-// lock waits until no other build runs, so that two builds do not do the same work. It also removes what an interrupted
-// build left. It does not protect readers: a program gets its name only when it is complete.
+// lock waits until no other build runs, so that two builds do not do the same work. It also removes the incomplete
+// files of an interrupted build. The lock does not protect readers, and need not do so: a program gets its final name
+// only when it is complete.
 func (c *controlPlane) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -174,8 +175,8 @@ func (c *controlPlane) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that neither folder nor assets contains. It links kubectl from PATH if its version is
-// compatible.
+// missing returns the programs that neither folder nor assets contains. It creates a link to kubectl from PATH if the
+// version of that kubectl is compatible.
 func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
@@ -240,7 +241,7 @@ func minorOf(version string) string {
 	return version[:strings.LastIndex(version, ".")]
 }
 
-// obtain downloads or builds programs, as mode says.
+// obtain downloads or builds programs, depending on mode.
 func (c *controlPlane) obtain(ctx context.Context, names []string) error {
 	if c.mode == "build" {
 		return c.build(ctx, names)
@@ -363,8 +364,8 @@ func versionFlags(version string) string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-// link points the link with the name of the version to the folder. It replaces an old link atomically, because tests
-// may read it at the same time.
+// link makes the link with the name of the version point to the folder. It replaces an old link atomically, because
+// tests may read it at the same time.
 func (c *controlPlane) link() error {
 	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
 	if current, err := os.Readlink(link); err == nil && current == target {

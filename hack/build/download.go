@@ -23,7 +23,8 @@ import (
 // A release is a published program.
 type release struct {
 	url string
-	// member is the path of the program in a .tar.gz archive. It is empty if url refers to the program itself.
+	// member is the path of the program in the archive, if url refers to a .tar.gz archive. If url refers to the program
+	// itself, member is empty.
 	member string
 }
 
@@ -35,7 +36,7 @@ type downloader struct {
 	pins map[string]string
 	// pinFile is the file that contains the checksums.
 	pinFile string
-	// connect limits the time until an answer begins. idle limits the time without data after that.
+	// connect is the time limit until the response begins. idle is the maximum time without data after that.
 	connect, idle time.Duration
 }
 
@@ -191,7 +192,7 @@ func (w *watchdog) reset() {
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-// cause returns why the watchdog canceled the download, or err if it did not.
+// cause returns the reason why the watchdog canceled the download, or err if the watchdog did not cancel it.
 func (w *watchdog) cause(err error) error {
 	if cause := context.Cause(w.ctx); cause != nil {
 		return cause
@@ -199,7 +200,7 @@ func (w *watchdog) cause(err error) error {
 	return err
 }
 
-// A meteredReader resets the watchdog and shows how much has arrived.
+// A meteredReader resets the watchdog when data arrive, and shows how much data has arrived.
 type meteredReader struct {
 	from     io.Reader
 	watchdog *watchdog

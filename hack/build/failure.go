@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// causes lists failures of the go command whose cause is not in the code. text is a part of the output.
+// causes lists causes of failures of the go command that are not errors in the code. If the output contains text, the
+// failure has this cause.
 var causes = []struct {
 	text, advice string
 }{

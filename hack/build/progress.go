@@ -15,7 +15,7 @@ type screen struct {
 	out io.Writer
 	// terminal reports whether out is a terminal, on which a line can be overwritten.
 	terminal bool
-	// width is the length of the current line, which the next line must overwrite.
+	// width is the length of the current line. The next line must overwrite all of it.
 	width int
 }
 
@@ -59,14 +59,13 @@ type progress struct {
 	begun, shown      time.Time
 }
 
-// Intervals between two lines of progress, on a terminal and elsewhere.
+// Intervals between two lines of progress, on a terminal and in a log.
 const (
 	terminalInterval = 200 * time.Millisecond
 	logInterval      = 30 * time.Second
 )
 
-// estimateAfter is the divisor of the number of files after which the estimate of the time left is shown: one
-// twentieth.
+// estimateAfter defines when the progress begins to show an estimate of the remaining time: after 1/20 of the files.
 const estimateAfter = 20
 
 func newProgress(s *screen, label string, stale map[string]int, now func() time.Time) *progress {
@@ -80,7 +79,7 @@ func newProgress(s *screen, label string, stale map[string]int, now func() time.
 	return p
 }
 
-// started reports whether line is the name of a package of the build, whose compilation begins.
+// started reports whether line is the name of a package of this build. If it is, the package's compilation has begun.
 func (p *progress) started(line string) bool {
 	files, ok := p.stale[line]
 	if !ok {
@@ -100,7 +99,7 @@ func (p *progress) started(line string) bool {
 	return true
 }
 
-// line returns the line of progress at a time.
+// line returns the line that shows the progress at the given time.
 func (p *progress) line(now time.Time) string {
 	text := fmt.Sprintf("%s: compiled %d of %d packages", p.label, p.compiled, p.total)
 	if p.files == p.totalFiles {
@@ -117,8 +116,8 @@ func (p *progress) line(now time.Time) string {
 func (p *progress) end() {
 	p.screen.clearLine()
 	if p.total > 0 {
-		// The number may be smaller than announced: a package is not compiled again if a package that it imports changed
-		// without a difference in its output.
+		// The build may have compiled fewer packages than expected: a package is not compiled again if an imported package
+		// was compiled again with the same output.
 		p.screen.print("%s: compiled %d packages in %s", p.label, p.compiled, roughDuration(p.now().Sub(p.begun)))
 	}
 }

@@ -167,7 +167,7 @@ func TestNotesOfReadsSkippedChecks(t *testing.T) {
 	}
 }
 
-// A renamed scenario would silently not run.
+// If a scenario were renamed, the tests would skip it without an error.
 func TestShortScenariosExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -5,7 +5,7 @@
 //	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
 //	go run ./hack/ci -table -results dist/nightly             print the table of the results in a folder
 //
-// The command fails if a target fails, if a test is skipped without being named in .ci/skips, or if the minutes of all
+// The command fails if a target fails, if a test is skipped that .ci/skips does not name, or if the minutes of all
 // targets exceed the limit. With -results, it merges the results of several runs on the same commit into one table.
 package main
 

@@ -20,11 +20,12 @@ type result struct {
 	// Minutes is the limit of the target.
 	Minutes   float64
 	Wall, CPU time.Duration
-	// Passed and Failed count tests, including subtests. Skipped has the names of skipped tests, as the last element of
-	// the package path, a dot and the name. Unexpected are the skipped tests that may not be skipped.
+	// Passed and Failed are the numbers of tests, including subtests. Skipped contains the names of skipped tests. Each
+	// name consists of the last element of the package path, a dot and the name of the test. Unexpected contains the
+	// skipped tests that must not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
-	// Notes are the checks that scripts skipped, with the reason.
+	// Notes contains the checks that scripts skipped, each with the reason.
 	Notes []string
 	// Failure is the exit status of make if it failed.
 	Failure string
@@ -146,11 +147,12 @@ func printTable(out io.Writer, results []*result) {
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", total.Passed, total.Failed, len(total.Skipped))
 }
 
-// skips maps tests that may be skipped to the reason.
+// skips contains the tests that may be skipped, each with the reason.
 type skips map[string]string
 
-// readSkips reads lines that consist of a test and the reason why it may be skipped. A test is the last element of the
-// package path, a dot and the name of the test: conformance.TestX. An entry also permits skipping subtests.
+// readSkips reads lines that consist of a test and the reason why it may be skipped. Each test consists of the last
+// element of the package path, a dot and the name of the test: conformance.TestX. An entry also permits skipping
+// subtests.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -170,11 +172,10 @@ func readSkips(path string) (skips, error) {
 	return s, nil
 }
 
-// onlyFull is the beginning of the reason of tests that run only with FULL=1.
+// onlyFull is the prefix of the skip reason of a test that runs only with FULL=1.
 const onlyFull = "FULL=1 "
 
-// unexpected returns the skipped tests that s does not permit to skip, by the name of the test without subtests. full
-// reports whether the tests ran with FULL=1.
+// unexpected returns the skipped tests that s does not permit to skip, without the names of subtests.
 func (s skips) unexpected(skipped []string, full bool) (unexpected []string) {
 	for _, test := range skipped {
 		name, _, _ := strings.Cut(test, "/")

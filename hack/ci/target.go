@@ -23,8 +23,8 @@ type target struct {
 	args    []string
 }
 
-// readTargets reads lines that consist of a name, minutes and the arguments of make. Without arguments, the name is the
-// argument. Lines that begin with # are comments.
+// readTargets reads lines that consist of a name, minutes and the arguments of make. If a line has no arguments, the
+// name is also the argument of make. Lines that begin with # are comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -3,9 +3,9 @@
 //
 //	crds <folder of CRDs> <reference>
 //
-// Markers cannot change fields of imported types such as metav1.Duration or corev1.Taint. This command therefore walks
-// schema and Go type in parallel, and sets the pattern and the bounds of each such field. It fails if a string, list or
-// map has no maximum.
+// Markers cannot change fields of imported types such as metav1.Duration or corev1.Taint. This command therefore
+// traverses the schema and the Go type in parallel, and sets the pattern and the bounds of each such field. It fails if
+// a string, list or map has no maximum.
 package main
 
 import (

@@ -18,9 +18,9 @@ import (
 // Patterns of imported types. A controller must be able to read each permitted value and write it back in a permitted
 // form.
 const (
-	// durationPattern excludes fractions of a millisecond, which Go would write as µs. It also excludes durations of
-	// 100000h or more, which Go could write with six digits. Five digits of hours are therefore only permitted alone, or
-	// with the minutes and seconds that Go writes.
+	// durationPattern excludes fractions of a millisecond, because Go would write them in µs. It also excludes durations
+	// of 100000h or more, which Go could write with six digits. It therefore permits five digits of hours only alone, or
+	// followed by the minutes and seconds that Go writes.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
@@ -42,7 +42,7 @@ const (
 	intOrPercentMaxLength = 16
 )
 
-// Patterns and lengths that the API server requires of labels and taints.
+// These are the patterns and lengths that the API server requires for labels and taints.
 const (
 	qualifiedNamePattern   = `^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	qualifiedNameMaxLength = prefixMaxLength + 1 + 63
@@ -65,7 +65,7 @@ func refine(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path string) err
 		refineDuration(s)
 		return nil
 	case reflect.TypeFor[metav1.Time]():
-		// With a format, the API server would also accept a list.
+		// If Format were set, the API server would also accept a list.
 		s.Format, s.Pattern, s.MaxLength = "", timePattern, ptr(int64(timeMaxLength))
 		return nil
 	case reflect.TypeFor[resource.Quantity]():
@@ -164,8 +164,8 @@ var durationRule = apiextensionsv1.ValidationRule{
 }
 
 // explainDurations replaces durationPattern by durationRule, so that the API server explains invalid durations in
-// words. A rule makes each write of an object more expensive, including writes of its status. Machines therefore keep
-// the pattern: users seldom write them.
+// words. A rule makes each write of an object more expensive, even a write of its status. For Machines, which users
+// rarely write, the pattern therefore remains.
 func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
 	if s.Pattern == durationPattern {
 		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)

@@ -22,8 +22,8 @@ type bill struct {
 	// name is the name of its file in the folder sbom.
 	name    string
 	content []byte
-	// artifact contains the bill as an OCI artifact that refers to the image. A registry lists it as a referrer of the
-	// image.
+	// artifact contains the bill as an OCI artifact that refers to the image. A registry lists the artifact as a referrer
+	// of the image.
 	artifact v1.Image
 }
 

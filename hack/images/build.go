@@ -108,7 +108,7 @@ func parsePlatforms(names []string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
-// run writes the layout to out after it is complete and checked.
+// run creates and checks a complete layout, and then moves it to out.
 func (b *build) run(ctx context.Context, out string) (*imageLayout, error) {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// programTags exclude gRPC's trace pages, for which the linker would keep 10 MB of code. bench uses the same tag.
+// programTags exclude gRPC's trace pages, because they would add 10 MB of code to each program.
 const programTags = "grpcnotrace"
 
 // versionPackage contains the variables that --version of the programs prints.
@@ -19,8 +19,8 @@ func binaryPath(folder string, platform v1.Platform, p program) string {
 }
 
 // compile builds the programs for a platform in a folder. It overrides the environment variables that could change the
-// result. Each module is built with its own go.mod instead of the workspace, as its users build it. compile sets the
-// commit, because the go command records it in a clone but not in a linked working tree.
+// result. Each module is built with its own go.mod instead of the workspace, because users build it the same way.
+// compile sets the commit itself, because in a linked working tree the go command does not record the commit.
 func (b *build) compile(ctx context.Context, platform v1.Platform, folder string) error {
 	into, err := filepath.Abs(filepath.Join(folder, platform.OS, platform.Architecture))
 	if err != nil {

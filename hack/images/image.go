@@ -19,7 +19,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// user is the user and group of the programs. It owns no files in an image, so a program cannot change its own file.
+// user is the user and group of the programs. The user owns no files in an image, so a program cannot change its own
+// file.
 const user = "65532:65532"
 
 // Standard keys of annotations and labels.
@@ -48,7 +49,8 @@ func (b *build) annotations(p program) map[string]string {
 type file struct {
 	name string
 	mode int64
-	// content is the content of the file. If path is set, it is read from that file of this machine.
+	// content is the content of the file. If path is set, the content is read from the file with this path on this
+	// machine.
 	content []byte
 	path    string
 }

@@ -67,7 +67,8 @@ func TestRunReplacesOnlyLayouts(t *testing.T) {
 	}
 }
 
-// Such a program works on the machine of its author, but cannot connect to a cloud from its image.
+// A program that finds root certificates only on the machine of its author could not connect to a cloud when it runs in
+// its image.
 func TestCheckRejectsProgramWithoutRootCertificates(t *testing.T) {
 	root := repository(t)
 	b := newTestBuild(t, root, "linux/amd64")

@@ -14,7 +14,8 @@ import (
 // prefix is the destination of a push: a registry, and the beginning of the names of repositories.
 type prefix string
 
-// parsePrefix parses a prefix, before time is spent on building. If the prefix is empty, nothing is pushed.
+// parsePrefix parses a prefix. It is called before the build, so that an invalid prefix is reported early. If the
+// prefix is empty, the images are not pushed.
 func parsePrefix(text string) (prefix, error) {
 	if text == "" {
 		return "", nil
@@ -29,8 +30,8 @@ func (p prefix) repository(program string) (name.Repository, error) {
 	return name.NewRepository(string(p)+"/"+program, name.StrictValidation)
 }
 
-// push pushes the images and their bills of materials to a registry, with the credentials of Docker and Podman. It uses
-// no TLS for a registry on this machine.
+// push pushes the images and their bills of materials to a registry, with the credentials of Docker and Podman. If the
+// registry is on this machine, push does not use TLS.
 func (l *imageLayout) push(ctx context.Context, to prefix, out io.Writer) error {
 	entries, err := read(l.folder)
 	if err != nil {

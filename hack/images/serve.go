@@ -97,7 +97,7 @@ func serve(ctx context.Context, layouts []string, listen string, requests io.Wri
 	return nil
 }
 
-// blobs contains the blobs of layouts, and a folder for pushed blobs.
+// blobs contains the stores for the blobs of layouts, and a store for pushed blobs.
 type blobs struct {
 	all    []registry.BlobHandler
 	pushed registry.BlobPutHandler

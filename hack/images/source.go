@@ -23,7 +23,7 @@ type source struct {
 	modified bool
 }
 
-// stamp returns the commit as the programs report it.
+// stamp returns the commit in the form in which the programs report it.
 func (s source) stamp() string {
 	if s.modified {
 		return s.commit + "-dirty"

@@ -1,5 +1,5 @@
-// Command incidents generates docs/incidents.md from test/incidents: what happened to users of other systems, what
-// Machinist does in the same situation, and the tests that show it.
+// Command incidents generates docs/incidents.md from test/incidents. The page describes incidents of other systems,
+// what Machinist does in the same situation, and which tests show it.
 //
 // hack/generate.sh calls it in the root folder of the repository, with the file to write.
 package main

@@ -38,7 +38,7 @@ func (h *Hypervisor) configure() error {
 			return err
 		}
 	}
-	// libvirtd starts the pools and networks that these folders link to.
+	// When libvirtd starts, it also starts the pools and networks to which the links in these folders point.
 	for path, target := range map[string]string{
 		"etc/storage/autostart/" + Pool + ".xml":          "/etc/libvirt/storage/" + Pool + ".xml",
 		"etc/storage/autostart/" + SmallPool + ".xml":     "/etc/libvirt/storage/" + SmallPool + ".xml",

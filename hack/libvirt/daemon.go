@@ -126,7 +126,7 @@ func (h *Hypervisor) Virsh(ctx context.Context, args ...string) (string, error) 
 	return h.VirshAt(ctx, h.URI(), args...)
 }
 
-// VirshAt is like Virsh for another URI, such as SimulatedURI.
+// VirshAt runs the virsh command against the hypervisor with another URI, such as SimulatedURI.
 func (h *Hypervisor) VirshAt(ctx context.Context, uri string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "virsh", append([]string{"--connect", uri, "--quiet"}, args...)...)
 	cmd.Env = environment()

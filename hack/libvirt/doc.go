@@ -1,6 +1,6 @@
 // Package libvirt runs a real libvirt with QEMU next to the libvirt of the system, if there is one. It starts a
-// libvirtd with a storage pool and a network with DHCP. Its domains have the type "qemu": processes of QEMU emulate the
-// machines, without KVM.
+// libvirtd with a storage pool and a network with DHCP. Its domains have the type "qemu": QEMU emulates the machines
+// without KVM.
 //
 // # Programs
 //
@@ -18,8 +18,9 @@
 //
 // A Hypervisor uses the network namespace of the system. Guests can connect to servers at the address of the bridge,
 // and the system can connect to the addresses of the guests. Locks on files reserve bridges and subnets, so several
-// Hypervisors can run at the same time. Nothing else in the network of the system changes: the network has libvirt's
-// forward mode "open", which sets up no packet filter, and writes of libvirt to net.ipv4.ip_forward go to another file.
+// Hypervisors can run at the same time. Nothing else in the network of the system changes. The network has libvirt's
+// forward mode "open", which does not set up a packet filter. When libvirt writes to net.ipv4.ip_forward, it writes to
+// another file instead.
 //
 // # Faults
 //

@@ -14,7 +14,7 @@ import (
 // Import copies an image, such as a qcow2 file, into Pool. The new volume has the given name and can be the base of
 // other volumes.
 func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
-	// Copy to another path first, because the pool must not show an incomplete volume.
+	// Copy the image to a path outside of the pool first, because the pool must not contain an incomplete volume.
 	to := filepath.Join(h.dir, "import-"+volume)
 	out, err := exec.CommandContext(ctx, "cp", "--sparse=always", "--reflink=auto", image, to).CombinedOutput()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Names of the pools and the network of each Hypervisor.
 const (
-	// Pool is a storage pool in a folder without a size limit.
+	// Pool is a storage pool in a folder. It has no size limit.
 	Pool = "machines"
 	// SmallPool is a storage pool of 32 MiB.
 	SmallPool = "small"

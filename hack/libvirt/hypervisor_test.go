@@ -183,7 +183,7 @@ func TestTLSRefusesForeignClients(t *testing.T) {
 			return err
 		}
 		defer conn.Close()
-		// libvirtd sends one byte when it accepts the client.
+		// When libvirtd accepts the client, it sends one byte.
 		answer := make([]byte, 1)
 		if _, err := conn.Read(answer); err != nil {
 			return err

@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses it.
+// subnet is a bridge with its addresses. While lock is open, no other hypervisor of the system uses this bridge.
 type subnet struct {
 	number byte
 	lock   *os.File
 }
 
-// reservations is the folder of the locks. All processes share it, because a process removes a bridge that is not
-// locked.
+// reservations is the folder of the locks. All processes use the same folder, because a process removes each bridge
+// that has no lock in this folder.
 const reservations = "/run/machinist-libvirt"
 
 // reserveSubnet reserves the first free subnet. The reservation ends with this process.

@@ -1,6 +1,6 @@
 // Command modules creates a module proxy from the working tree. The proxy is a folder with the Go modules of this
-// repository, as the go command would download them after the version is tagged. The command prints the version, at
-// which the modules require each other.
+// repository, as the go command would download them after the version is tagged. The command prints the version. The
+// modules require each other at this version.
 //
 //	modules <root of the repository> <folder of the proxy>
 //
@@ -118,8 +118,8 @@ func publish(root, folder, proxy string, m module.Version) error {
 		os.WriteFile(filepath.Join(versions, "list"), []byte(m.Version+"\n"), 0o644))
 }
 
-// filesOf returns the files of a module as a tag would contain them: all files that git does not ignore. If a module
-// has no licence, it gets the LICENSE of the repository, as the go command does.
+// filesOf returns the files that a module would contain in a tag: all files that git does not ignore. If a module has
+// no licence, it gets the LICENSE of the repository, as the go command does.
 func filesOf(root, folder string) (files []zip.File, err error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = filepath.Join(root, folder)

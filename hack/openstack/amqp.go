@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only the parts of AMQP 0-9-1
-// that this needs.
+// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only those parts of AMQP 0-9-1
+// that are needed for this purpose.
 type broker struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -36,7 +36,8 @@ var (
 	queueDeclareOK    = method{50, 11}
 )
 
-// errNoQueue reports that a queue does not exist. A queue is created when a service first consumes from it.
+// errNoQueue reports that a queue does not exist. RabbitMQ creates a queue when a service consumes from it for the
+// first time.
 var errNoQueue = errors.New("the queue does not exist")
 
 // dialBroker connects as the user guest.
@@ -46,7 +47,7 @@ func dialBroker(ctx context.Context, port int) (*broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A broker that is still starting accepts connections but does not answer.
+	// While a broker is starting, it accepts connections but does not respond.
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		conn.Close()
 		return nil, err
@@ -82,7 +83,7 @@ func (b *broker) open() error {
 	if len(tune) < 8 {
 		return io.ErrUnexpectedEOF
 	}
-	// Accept the proposed values, but without heartbeats.
+	// Accept the values that the server proposes, but turn off heartbeats.
 	if err := b.send(0, connectionTuneOK, append(tune[:6:6], 0, 0)); err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (b *broker) consumers(channel uint16, queue string) (int, error) {
 
 func shortString(s string) []byte { return append([]byte{byte(len(s))}, s...) }
 
-// Bytes around the payload of a frame.
+// These bytes surround the payload of a frame.
 const (
 	methodFrame = 1
 	frameEnd    = 0xCE
@@ -135,7 +136,7 @@ func (b *broker) send(channel uint16, m method, arguments []byte) error {
 	return err
 }
 
-// expect reads the next method, which must be the given one, and returns its arguments.
+// expect reads the next method and returns its arguments. It fails if this is not the given method.
 func (b *broker) expect(want method) ([]byte, error) {
 	header := make([]byte, 7)
 	if _, err := io.ReadFull(b.in, header); err != nil {

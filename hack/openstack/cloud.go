@@ -35,7 +35,7 @@ type Cloud struct {
 }
 
 // Start starts a cloud and returns when it is ready as described for AwaitReady. The first start on a machine downloads
-// OpenStack and creates its databases, which takes minutes. Later starts begin with a copy of the databases.
+// OpenStack and creates its databases, which takes minutes. Later starts copy the databases of the first start.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
 	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {
@@ -115,8 +115,8 @@ func (c *Cloud) AuthURL() string { return c.settings.URL.Keystone }
 func (c *Cloud) MetadataURL() string { return c.settings.URL.NovaMetadata }
 
 // MetadataSecret returns the secret with which the proxy of neutron authenticates requests to the metadata service. The
-// header X-Instance-ID-Signature is the hexadecimal HMAC-SHA256 of the ID of the server with this secret. The headers
-// X-Instance-ID and X-Tenant-ID contain the IDs of the server and of its project.
+// header X-Instance-ID-Signature is the HMAC-SHA256 of the server's ID with this secret, in hexadecimal form. The
+// headers X-Instance-ID and X-Tenant-ID contain the IDs of the server and of its project.
 func (c *Cloud) MetadataSecret() string { return c.settings.MetadataSecret }
 
 // logf writes a line to the output.

@@ -205,7 +205,7 @@ func (p *member) expectNotFound(url string) {
 	})
 }
 
-// userData reads the user data that a guest would read, with the headers of the proxy.
+// userData reads the user data as the guest of a server would. It sends the headers that the proxy would add.
 func (p *member) userData(server string) string {
 	p.t.Helper()
 	signature := hmac.New(sha256.New, []byte(p.cloud.MetadataSecret()))

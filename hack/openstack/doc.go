@@ -20,19 +20,19 @@
 // leaves no files outside of its folder. The processes are children of this process and end with it.
 //
 // The first start creates the databases, seeds them through the APIs, and copies the files of MariaDB, keystone and
-// glance into the cache. This copy is the snapshot. Every later start begins with a copy of the snapshot. The name of
-// the snapshot contains a hash of all files that determine its content, so a change of these files causes a new
-// snapshot. Old snapshots can be deleted at any time. In the databases, clouds differ only in ports and folders, which
-// MariaDB updates when it starts (updateURLs).
+// glance into the cache. This copy is the snapshot. Every later start copies the snapshot. The name of the snapshot
+// contains a hash of all files that determine its content. If one of these files changes, the next start creates a new
+// snapshot. Old snapshots can be deleted at any time. The databases of two clouds differ only in ports and folders.
+// MariaDB updates these when it starts (updateURLs).
 //
-// Services start in parallel. The exceptions are services that send a single request to another service at their start,
-// and end if it does not answer (needs).
+// Services start in parallel. As an exception, some services start later: at their start, they send a request to
+// another service only once, and end if the other service does not respond (needs).
 //
 // # Faults
 //
 // Kill kills all processes of a service to simulate a crash. StartService starts the service again, and AwaitReady
-// returns when the cloud can be used again. A listening port does not suffice for that. A service that receives work
-// from a message queue is ready when RabbitMQ has it as a consumer, and when it has written a report to the database
+// returns when the cloud can be used again. It is not enough that each port listens. A service that receives work from
+// a message queue must also be a consumer of the queue in RabbitMQ, and must have written a report to the database
 // since its start. A killed host counts as down 15 seconds after its last report. Services report every three seconds.
 //
 // # Seed

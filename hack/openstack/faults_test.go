@@ -46,7 +46,7 @@ func TestCloudRecoversFromKilledServices(t *testing.T) {
 	p.expectNotFound(p.url.Nova + "/servers/" + server)
 }
 
-// startCloud starts a cloud for a test. At the end of the test, no process of the cloud may run.
+// startCloud starts a cloud for a test. At the end of the test, it checks that no process of the cloud is left.
 func startCloud(t *testing.T) *Cloud {
 	t.Helper()
 	c, err := Start(t.Context(), Options{Dir: filepath.Join(t.TempDir(), "cloud"), Output: t.Output()})
@@ -75,7 +75,8 @@ func startCloud(t *testing.T) *Cloud {
 	return c
 }
 
-// running returns the processes whose working directory is in the folder of the cloud, which all of its processes have.
+// running returns the processes whose working directory is in the folder of the cloud. This is true for all processes
+// of the cloud.
 func running(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

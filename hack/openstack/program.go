@@ -21,7 +21,7 @@ func (s settings) environment(more ...string) []string {
 		"PYTHONPATH=" + filepath.Join(s.Root, "usr/lib/python3/dist-packages"),
 		"PYTHONUNBUFFERED=1",
 		"PYTHONWARNINGS=ignore",
-		// All addresses are 127.0.0.1, so names need not be resolved.
+		// All addresses are 127.0.0.1, so no names must be resolved.
 		"EVENTLET_NO_GREENDNS=yes",
 		"OS_KEYSTONE_CONFIG_FILES=" + s.configPath("keystone.conf"),
 		"OS_PLACEMENT_CONFIG_DIR=" + s.configPath(""),
@@ -99,8 +99,8 @@ func (s settings) mariaDBArgs() []string {
 	}
 }
 
-// portMapper returns the port mapper of Erlang, on its own port. The port mapper that RabbitMQ would start listens on
-// all addresses of the machine, and continues to run after RabbitMQ ends.
+// portMapper returns the port mapper of Erlang, on its own port. RabbitMQ would otherwise start a port mapper that
+// listens on all addresses of the machine, and that continues to run after RabbitMQ ends.
 func (s settings) portMapper() *child.Process {
 	return &child.Process{
 		Name: "epmd", Path: s.erlang("epmd"), Dir: s.Dir, Env: s.environment(),

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// listening returns a check that succeeds when a service answers. It always succeeds for services that only receive
+// listening returns a check that succeeds when a service responds. It always succeeds for services that only receive
 // messages from queues.
 func (c *Cloud) listening(service Service) func(context.Context) error {
 	s := c.settings
@@ -51,8 +51,8 @@ func (c *Cloud) listening(service Service) func(context.Context) error {
 	}
 }
 
-// mariaDBListens connects to the socket through the descriptor of its folder, because the path may be too long for a
-// socket.
+// mariaDBListens connects to the socket through the file descriptor of its folder, because the path of a socket is
+// limited in length.
 func (s settings) mariaDBListens(ctx context.Context) error {
 	dir, err := os.Open(filepath.Join(s.Dir, filepath.Dir(mariaDBSocket)))
 	if err != nil {
@@ -68,7 +68,7 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// serves returns a check that succeeds when a server answers without a server error.
+// serves returns a check that succeeds when a server responds without a server error.
 func (c *client) serves(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/", nil)
@@ -87,7 +87,7 @@ func (c *client) serves(url string) func(context.Context) error {
 	}
 }
 
-// consuming returns a check that succeeds when services consume their queues.
+// consuming returns a check that succeeds when all of the services consume from their queues.
 func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 	return func(ctx context.Context) error {
 		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
@@ -112,7 +112,7 @@ func (c *Cloud) consuming(services ...Service) func(context.Context) error {
 
 // AwaitReady returns when the cloud can be used: every service runs, serves requests, consumes its queues, and has
 // written a report to the database since its last start. Every host must be in the cell of nova and up. AwaitReady
-// returns an error if a service does not run, and when ctx is done.
+// returns an error if a service does not run or if ctx is done.
 func (c *Cloud) AwaitReady(ctx context.Context) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -141,7 +141,7 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ready returns an error that states why the cloud cannot be used yet.
+// ready returns nil if the cloud can be used, and otherwise an error with the reason.
 func (c *Cloud) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -157,7 +157,8 @@ func (c *Cloud) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Each of these requests reads a database, which shows that the service is connected to it again.
+	// Each of these requests makes a service read from its database, which shows that the service is connected to the
+	// database again.
 	for _, url := range []string{
 		c.settings.URL.Glance + "/v2/images?limit=1",
 		c.settings.URL.Neutron + "/v2.0/networks?limit=1",
@@ -215,7 +216,7 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 		if err != nil {
 			return fmt.Errorf("%s has not reported yet: %w", service, err)
 		}
-		// Times in the database are whole seconds.
+		// The database stores times in whole seconds.
 		if reports[i].State != "up" || !at.After(c.services[service][0].Started()) {
 			return fmt.Errorf("%s is %s and reported last at %s", service, reports[i].State, at)
 		}

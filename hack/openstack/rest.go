@@ -55,7 +55,7 @@ func (c *client) login(ctx context.Context, keystone, user, password, project st
 func (s *session) do(ctx context.Context, method, url string, body, into any) error {
 	header := http.Header{
 		"X-Auth-Token": {s.token},
-		// Each service reads only its own part.
+		// Each service reads only its own part of this header.
 		"Openstack-Api-Version": {"compute 2.93", "volume 3.60"},
 	}
 	_, err := s.client.do(ctx, method, url, header, body, into)

@@ -2,7 +2,7 @@ package openstack
 
 import "context"
 
-// RevokeTokens lets Keystone revoke all tokens of the user of the tests, by disabling the user for a moment. Passwords
+// RevokeTokens disables the user of the tests for a moment, so that Keystone revokes all tokens of this user. Passwords
 // and application credentials stay valid.
 func (c *Cloud) RevokeTokens(ctx context.Context) error {
 	admin, err := c.admin(ctx)

@@ -111,7 +111,7 @@ CREATE DATABASE cinder;
 `
 
 // mapCells creates the cells of nova: cell0 for servers that were not scheduled to a host, and cell1 with all hosts.
-// The port of the message queue differs between clouds, so nova takes the URL from its configuration file.
+// Each cloud uses another port for the message queue, so nova reads the URL from its configuration file.
 const mapCells = `INSERT INTO nova_api.cell_mappings
 (created_at, uuid, name, transport_url, database_connection, disabled) VALUES
 (NOW(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///',

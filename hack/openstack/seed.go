@@ -66,7 +66,7 @@ type seeder struct {
 	seeded        Seeded
 }
 
-// created is the answer to a request that creates an object.
+// created is the response to a request that creates an object.
 type created map[string]struct {
 	ID     any    // a number for aggregates, else a string
 	Secret string // only for credentials
@@ -206,7 +206,7 @@ func (s *seeder) volumeTypes(ctx context.Context) error {
 
 // compute creates the key pair and the server group.
 func (s *seeder) compute(ctx context.Context) error {
-	// The private key was discarded, because no guest boots.
+	// The private key was deleted. It is not needed, because no guest boots.
 	const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f machinist"
 	_, err := create(ctx, s.member, s.URL.Nova+"/os-keypairs", "keypair", map[string]any{
 		"name": "machinist", "type": "ssh", "public_key": publicKey,

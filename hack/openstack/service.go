@@ -8,7 +8,8 @@ import (
 // Service is a program of the cloud that can be killed and started separately.
 type Service string
 
-// The services. Each is one program with its child processes. RabbitMQ also includes the port mapper of Erlang.
+// The services. The services. Each service is one program and its child processes. RabbitMQ also includes the port
+// mapper of Erlang.
 const (
 	MariaDB         Service = "mariadb"
 	RabbitMQ        Service = "rabbitmq"
@@ -28,7 +29,7 @@ const (
 	CinderVolume    Service = "cinder-volume"
 )
 
-// Services returns all services. Each comes after the services that it needs to start.
+// Services returns all services. Each service comes after the services that it needs to start.
 func Services() []Service {
 	return []Service{
 		MariaDB, RabbitMQ, Keystone, Placement, Glance, Neutron, NovaAPI, NovaMetadata, NovaConductor, NovaScheduler,
@@ -54,7 +55,7 @@ func host(compute Service) string { return "host-" + string(compute[len(compute)
 // isCompute reports whether a service is in NovaCompute.
 func isCompute(s Service) bool { return slices.Contains(NovaCompute(), s) }
 
-// queues returns the message queues from which a service receives work.
+// queues returns the message queues from which a service receives its work.
 func queues(s Service) []string {
 	switch s {
 	case NovaConductor:

@@ -75,8 +75,8 @@ func newSettings(dir, root string) (settings, error) {
 	return s, nil
 }
 
-// mariaDBSocket is the path of the socket, relative to the folder of the cloud, in which all processes run. A relative
-// path is short enough for a socket, and a snapshot does not depend on the folder of the cloud.
+// mariaDBSocket is the path of the socket, relative to the folder of the cloud. All processes run in this folder. A
+// relative path is short enough for a socket. It also makes a snapshot independent of the folder of the cloud.
 const mariaDBSocket = "mariadb/mariadb.sock"
 
 // Database returns the URL of a database.

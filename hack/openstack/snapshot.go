@@ -39,7 +39,7 @@ func snapshotDir(root string) (string, error) {
 	return filepath.Join(filepath.Dir(root), "snapshot-"+hex.EncodeToString(hash.Sum(nil))[:12]), nil
 }
 
-// snapshotFolders are the folders of a cloud that a snapshot contains.
+// snapshotFolders are the folders of a cloud that are stored in a snapshot.
 var snapshotFolders = []string{"mariadb", "keystone", "glance"}
 
 // save creates a snapshot of the cloud, which continues to run. It stops MariaDB for a moment, because the files of a

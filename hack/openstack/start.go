@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// grace is how long a service may take to end after a signal. Services complete their current requests, and some never
-// end while another service is missing.
+// grace is how long a service may take to end after a signal. After the signal, a service first completes its current
+// requests. Some services never end while a service that they use is missing.
 const grace = 2 * time.Second
 
 // Stop ends all services of the cloud. The folder remains.
@@ -63,8 +63,8 @@ func (c *Cloud) processes(service Service) ([]*child.Process, error) {
 	return processes, nil
 }
 
-// StartService starts a service that does not run, and returns when the service listens. A service that only receives
-// messages from queues may not consume them yet. AwaitReady waits until the cloud can be used.
+// StartService starts a service that does not run, and returns when the service listens. If a service only receives
+// messages from queues, it may not have started to consume them yet. AwaitReady waits until the cloud can be used.
 func (c *Cloud) StartService(ctx context.Context, service Service) error {
 	processes, err := c.processes(service)
 	if err != nil {
@@ -89,7 +89,8 @@ func (c *Cloud) Restart(ctx context.Context, service Service) error {
 	return c.StartService(ctx, service)
 }
 
-// startServices starts all services that do not run. Each starts when the services that it needs have started.
+// startServices starts all services that are not running. Each service starts as soon as the services that it needs
+// have started.
 func (c *Cloud) startServices(ctx context.Context) error {
 	started := map[Service]chan struct{}{}
 	for _, service := range Services() {
@@ -112,8 +113,8 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				}
 			}
 			if service == NovaConductor {
-				// Hosts send a request to the conductor when they start, and wait for a long time if it does not consume its queue
-				// yet.
+				// When a host starts, it sends a request to the conductor. If the conductor does not consume its queue yet, the
+				// host waits for a long time.
 				if err := c.services[service][0].Await(ctx, c.consuming(service)); err != nil {
 					return err
 				}
@@ -137,11 +138,11 @@ func (c *Cloud) needs(service Service) []Service {
 		// nova-metadata sends one request to the conductor, and ends if there is no answer.
 		return []Service{MariaDB, Keystone, NovaConductor}
 	case isCompute(service):
-		// A host that cannot report its resources, because a service is missing, tries again only after a minute.
+		// If a host cannot report its resources because a service is missing, it tries again only after a minute.
 		return []Service{MariaDB, RabbitMQ, Keystone, Placement, Neutron, NovaConductor}
 	default:
-		// The conductor and the scheduler of nova log in once, and end if that fails. The other services retry until keystone
-		// runs, but keystone starts faster if they do not use the processors.
+		// The conductor and the scheduler of nova log in once, and end if that fails. The other services would retry until
+		// keystone runs. But keystone starts faster if these services do not use the processors meanwhile.
 		return []Service{MariaDB, Keystone}
 	}
 }

@@ -71,7 +71,7 @@ func TestConditionsDocumentContainsReasons(t *testing.T) {
 	}
 	for _, line := range []string{
 		"\n## Machine\n\n### Phases\n\n",
-		"| `Running` | Has a Node that is Ready and free of startup taints. |",
+		"| `Running` | The phase of a machine whose Node is Ready and has no startup taints. |",
 		"| `Launched` | True when the instance exists and its providerID is recorded. |",
 		"\n### Reasons of Launched\n\n",
 		"| `InstanceLaunched` | When the instance exists. |",

@@ -128,7 +128,8 @@ func rulesIn(comments []*ast.CommentGroup) []string {
 	return found
 }
 
-// compare returns an error that names each rule without a test, and each test of a rule that does not exist.
+// compare returns an error that names each rule without a test, and each rule that a test names but that does not
+// exist.
 func compare(rules map[string]string, tests map[string][]string) error {
 	var errs []error
 	for _, rule := range slices.Sorted(maps.Keys(rules)) {

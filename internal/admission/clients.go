@@ -10,7 +10,8 @@ import (
 )
 
 // verifyClients makes a server verify the certificates of clients with the authorities in a file. A client without a
-// certificate can connect, but its requests are refused (limits). So the check whether the server runs needs none.
+// certificate can connect, but the server refuses its requests (type limits). So a probe of the server needs no
+// certificate.
 func verifyClients(c *tls.Config, file string) {
 	authorities := &authorityFile{name: file}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
@@ -25,7 +26,7 @@ func verifyClients(c *tls.Config, file string) {
 	}
 }
 
-// authorityFile reads certificate authorities from a file, and again when the file has changed.
+// authorityFile reads certificate authorities from a file, and reads the file again after a change.
 type authorityFile struct {
 	name string
 
@@ -34,8 +35,8 @@ type authorityFile struct {
 	last    *x509.CertPool
 }
 
-// pool returns the authorities. While the file cannot be read, for example because it is just being written, the last
-// ones are valid.
+// pool returns the authorities. If the file cannot be read, for example during a write of the file, pool returns the
+// authorities that it read last.
 func (f *authorityFile) pool() (*x509.CertPool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,20 +25,21 @@ import (
 // Core is the webhook for the core kinds.
 type Core struct {
 	decoder admission.Decoder
-	// cache has the classes, sets and deployments. live reads at the API server. Nothing is concluded about objects that
-	// cannot be read.
+	// cache contains the classes, sets and deployments, and live reads from the API server. If an object cannot be read,
+	// the webhook does not assume that the object is missing.
 	cache, live client.Reader
 	clock       clock.PassiveClock
-	// reads shares reads of the same class. readRate limits the reads of all classes.
+	// reads merges simultaneous reads of the same class into one, and readRate limits the reads of all classes.
 	reads    singleflight.Group
 	readRate *rate.Limiter
-	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. It is nil
-	// if there is no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. The
+	// function is nil if there is no target cluster.
 	ServerVersion func(context.Context) string
 }
 
-// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads cache.
-// It reads live only if cache lacks the class that the object refers to, because the class may be new.
+// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Each request reads from
+// cache. It reads from live only if cache does not contain the class that the object refers to, because the class may
+// be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}
@@ -77,9 +78,9 @@ type object[T any] interface {
 	client.Object
 }
 
-// review decodes the object of a request, validates it with of, and returns the response.
+// review decodes the object of a request, calls validate with it, and returns the response.
 func review[T any, P object[T]](decoder admission.Decoder, r admission.Request,
-	of func(o P, created bool) Result) admission.Response {
+	validate func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
 	if err := decoder.Decode(r, now); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -88,17 +89,18 @@ func review[T any, P object[T]](decoder admission.Decoder, r admission.Request,
 		return admission.Allowed("")
 	}
 	created := len(r.OldObject.Raw) == 0
-	result := of(now, created)
+	result := validate(now, created)
 	if !created && len(result.Errors) > 0 {
 		if err := decoder.DecodeRaw(r.OldObject, before); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		result = result.newSince(of(before, false))
+		result = result.newSince(validate(before, false))
 	}
 	return answer(r, result)
 }
 
-// answer returns the response for a result. It refuses with an Invalid error of the API, whose causes name the fields.
+// answer returns the response to a request whose validation has the result v. If the result has errors, the response is
+// a refusal with the API error Invalid, whose causes name the fields.
 func answer(r admission.Request, v Result) admission.Response {
 	response := admission.Allowed("")
 	slices.SortFunc(v.Errors, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -112,14 +114,14 @@ func answer(r admission.Request, v Result) admission.Response {
 }
 
 const (
-	// liveTimeout is the timeout of reads at the API server. It is much shorter than the timeout of the webhook.
+	// liveTimeout is the timeout of a read from the API server. It is much shorter than the timeout of the webhook.
 	liveTimeout = time.Second
-	// readsPerSecond and readsAtOnce limit the reads at the API server. Any client that reaches the webhook can name
+	// readsPerSecond and readsAtOnce limit the reads from the API server. Any client that reaches the webhook can name
 	// classes that do not exist.
 	readsPerSecond, readsAtOnce = 10, 50
 )
 
-// errManyReads is the error for a read beyond the limit.
+// errManyReads is the error if a read exceeds the limit.
 var errManyReads = errors.New("too many classes that the cache does not have")
 
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
@@ -138,17 +140,17 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 	}
 }
 
-// liveClass reads a class at the API server, and returns nil if it does not exist. The result is shared, so it must not
-// be changed.
+// liveClass reads a class from the API server, and returns nil if the class does not exist. Callers share the result,
+// so they must not change it.
 func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.MachineClass, error) {
 	found, err, _ := c.reads.Do(key.String(), func() (any, error) {
 		if !c.readRate.AllowN(c.clock.Now(), 1) {
 			return (*v1beta1.MachineClass)(nil), errManyReads
 		}
-		// The read must not end with the request that caused it, because others wait for it too.
+		// Other requests wait for this read too, so it must not be canceled with the request that started it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveTimeout)
 		defer cancel()
-		// The process has the permission to list, but not to get.
+		// The process has permission to list classes, but not to get one.
 		list := &v1beta1.MachineClassList{}
 		byName := client.MatchingFields{metav1.ObjectNameField: key.Name}
 		if err := c.live.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
@@ -160,8 +162,8 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 	return class, err
 }
 
-// serverVersion returns a function that returns the version of the target cluster's API server. It is nil if there is
-// no target cluster.
+// serverVersion returns a function that returns the version of the target cluster's API server, or nil if there is no
+// target cluster. The function is nil if there is no target cluster.
 func (c *Core) serverVersion(ctx context.Context) func() string {
 	if c.ServerVersion == nil {
 		return nil
@@ -188,7 +190,7 @@ func (c *Core) environment(ctx context.Context, namespace string) Environment {
 	}
 	if c.cache.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range sets.Items {
-			// The sets of a deployment select what it does.
+			// A set that a deployment owns has the selector of the deployment, so only standalone sets are added.
 			if m := &sets.Items[i]; metav1.GetControllerOf(m) == nil && m.DeletionTimestamp == nil {
 				s.Claims = append(s.Claims, Claim{"MachineSet", m.Name, &m.Spec.Selector, m.Spec.Template.ObjectMeta.Labels})
 			}
@@ -197,9 +199,9 @@ func (c *Core) environment(ctx context.Context, namespace string) Environment {
 	return s
 }
 
-// Result has the errors and warnings about an object.
+// Result contains the errors and warnings about an object.
 type Result struct {
-	// Errors make the webhook refuse the object. Each names the field, the value and the allowed values.
+	// Errors make the webhook refuse the object. Each error names the field, the value and the allowed values.
 	Errors field.ErrorList
 	// Warnings are shown to the client that writes the object.
 	Warnings []string
@@ -212,8 +214,8 @@ func (v *Result) warn(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// newSince drops the errors that the former object had too, so that an object with an existing error can still be
-// changed.
+// newSince drops the errors that the object already had before the update, so that an object with an existing error can
+// still be changed.
 func (v Result) newSince(former Result) Result {
 	v.Errors = slices.DeleteFunc(v.Errors, func(e *field.Error) bool {
 		return slices.ContainsFunc(former.Errors, func(f *field.Error) bool { return f.Error() == e.Error() })

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// reader returns some objects, or an error.
+// reader is a client that returns the given objects, or an error.
 type reader struct {
 	classes     []v1beta1.MachineClass
 	deployments []v1beta1.MachineDeployment
@@ -107,8 +107,8 @@ func TestOnlyNewErrorsAreRefused(t *testing.T) {
 	}
 }
 
-// If the class cannot be read, there is neither an error nor a warning. If the cache lacks it, it is read at the API
-// server.
+// If the class cannot be read, there is neither an error nor a warning. If the cache does not contain the class, the
+// webhook reads it from the API server.
 //
 // Rule: unwise-is-warned.
 func TestClassesAreReadFromCacheThenLive(t *testing.T) {

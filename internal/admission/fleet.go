@@ -14,19 +14,20 @@ import (
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
 
-// Claim has the selector of an owner of machines, and the labels of its template.
+// Claim is the selector of an owner of machines, together with the labels of its template.
 type Claim struct {
 	Kind, Name string
 	Selector   *metav1.LabelSelector
 	Labels     map[string]string // of the template
 }
 
-// Environment has the data that an object is validated against, as far as it is known.
+// Environment is the known part of the data that the validation of an object needs.
 type Environment struct {
-	// Class returns a class in the object's namespace. If Class is nil, references to classes are not checked.
+	// Class returns the class with the given name in the object's namespace. If Class is nil, references to classes are
+	// not checked.
 	Class func(name string) (class *v1beta1.MachineClass, found bool)
-	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. If it is
-	// nil, versions are not checked.
+	// ServerVersion returns the version of the target cluster's API server, or an empty string if it is unknown. If the
+	// function is nil, versions are not checked.
 	ServerVersion func() string
 	// Claims are the claims of the other owners in the namespace.
 	Claims []Claim
@@ -103,7 +104,7 @@ func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	if metav1.GetControllerOf(m) == nil {
 		v.versionSkew(spec.Child("version"), m, m.Spec.Version, s)
 	}
-	// The permission to adopt from another cluster is checked when it is used.
+	// The permission to adopt from another cluster is checked only at the time of the adoption.
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
 		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {
 		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+
@@ -112,7 +113,7 @@ func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	return v
 }
 
-// classExists adds a warning if the class does not exist, or else returns the class.
+// classExists returns the class, or adds a warning if the class does not exist.
 func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Environment) *v1beta1.MachineClass {
 	if spec.ClassRef == nil || s.Class == nil {
 		return nil
@@ -126,8 +127,8 @@ func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Envi
 	return class
 }
 
-// versionSkew adds a warning if the target cluster does not support the version. Machines of that version are created
-// nevertheless, except by the rollout of a MachineDeployment.
+// versionSkew adds a warning if the target cluster does not support the given version of machines. Machines of such a
+// version are created nevertheless, but a MachineDeployment does not start a rollout of it.
 func (v *Result) versionSkew(path *field.Path, object metav1.Object, version string, s Environment) {
 	if _, allowed := object.GetAnnotations()[v1beta1.AnnotationAllowVersionSkew]; allowed || version == "" ||
 		s.ServerVersion == nil {
@@ -141,8 +142,8 @@ func (v *Result) versionSkew(path *field.Path, object metav1.Object, version str
 // maxNamed is the maximum number of objects that a warning names, because API servers truncate long warnings.
 const maxNamed = 3
 
-// overlap adds a warning about other owners whose selectors match the machines of this owner, or whose machines this
-// owner's selector matches.
+// overlap adds a warning if selectors of other owners match the machines of this owner, or if this owner's selector
+// matches their machines.
 func (v *Result) overlap(path *field.Path, own Claim, s Environment) {
 	var with []string
 	for _, other := range s.Claims {

@@ -14,28 +14,30 @@ import (
 )
 
 const (
-	// maxBody is the limit of the size of a request. An object in etcd has at most 1.5 MiB, and the review of an update
-	// contains two objects.
+	// maxBody is the maximum size of a request. An object in etcd has at most 1.5 MiB, and an AdmissionReview of an update
+	// contains two versions of the object.
 	maxBody = 2*1536<<10 + 256<<10
-	// maxBodies is the limit of the size of all requests in progress. To decode a request takes about six times its size.
+	// maxBodies is the maximum total size of all requests in progress. Decoding a request takes about six times as much
+	// memory as the request itself.
 	maxBodies = 16 << 20
-	// bodyStep is the size in which memory for bodies is reserved. Each request reserves it at least once, so at most
+	// bodyStep is the unit in which memory for requests is reserved. Each request reserves at least one unit, so at most
 	// maxBodies/bodyStep requests are in progress.
 	bodyStep = 32 << 10
-	// maxWork is how many requests are validated at the same time, and workWait how long a request waits for its turn.
+	// maxWork is the maximum number of requests that are validated at the same time. A request waits at most workWait
+	// before its validation begins.
 	maxWork, workWait = 32, time.Second
-	// bodyTimeout is the time within which a request must have arrived, and answerTimeout the time within which its answer
-	// must have been read. API servers wait for at most 5 seconds.
+	// bodyTimeout is the time within which a client must send its request, and answerTimeout the time within which it must
+	// read the response. API servers wait for at most 5 seconds.
 	bodyTimeout, answerTimeout = 5 * time.Second, 10 * time.Second
 )
 
-// limits bounds what requests cost. Any client that reaches the port can send requests. Without limits, it could use up
-// the memory of the process.
+// limits bounds the memory and the time that requests use. Any client that reaches the port can send requests. Without
+// limits, such a client could use up the memory of the process.
 type limits struct {
 	bodies, work *semaphore.Weighted
-	// wait is workWait, and arrival is bodyTimeout, except in tests.
+	// Except in tests, wait is workWait and arrival is bodyTimeout.
 	wait, arrival time.Duration
-	// verified means that only clients with a verified certificate are served.
+	// If verified is true, only clients with a verified certificate are served.
 	verified bool
 }
 
@@ -44,11 +46,11 @@ func newLimits(verified bool) *limits {
 		arrival: bodyTimeout, verified: verified}
 }
 
-// errBusy is the error for a request beyond the limits.
+// errBusy is the error if a request exceeds the limits.
 var errBusy = errors.New("too many admission requests at the same time: try again later")
 
-// guard passes requests within the limits to next. API servers repeat a request that is refused with 429, within the
-// timeout of the webhook.
+// guard returns a handler that calls next for each request within the limits, and refuses all other requests. If a
+// request is refused with status 429, the API server sends it again within the timeout of the webhook.
 func (l *limits) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.verified && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
@@ -81,7 +83,7 @@ func (l *limits) guard(next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers a request that could not be read or is beyond the limits.
+// refuse sends the error response to a request that could not be read or exceeds the limits.
 func refuse(w http.ResponseWriter, err error) {
 	code := http.StatusBadRequest
 	switch {
@@ -99,15 +101,16 @@ func refuse(w http.ResponseWriter, err error) {
 // errTooLarge is the error for a request with more than maxBody bytes.
 var errTooLarge = fmt.Errorf("the request has more than %d bytes", maxBody)
 
-// countedBody is the body of a request. It reserves memory for what has arrived, not for what was announced, so that a
-// client cannot reserve memory without sending anything.
+// countedBody is the body of a request. It reserves memory for the bytes that have arrived, not for the announced size.
+// Otherwise a client could reserve memory without sending anything.
 type countedBody struct {
 	from         io.Reader
 	memory       *semaphore.Weighted
 	size, locked int64
 }
 
-// read returns the whole body. announced is its size by the header of the request, negative if it is not known.
+// read returns the whole body. The parameter announced is the size in the header of the request, or negative if the
+// header has none.
 func (b *countedBody) read(announced int64) ([]byte, error) {
 	if announced > maxBody {
 		return nil, errTooLarge
@@ -128,7 +131,7 @@ func (b *countedBody) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// reserve makes sure that memory for a size is reserved.
+// reserve reserves more memory until at least size bytes are reserved.
 func (b *countedBody) reserve(size int64) error {
 	if size > maxBody {
 		return errTooLarge

@@ -24,8 +24,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// guarded starts a server with limits, and returns a function that sends a request by HTTP/2 and returns the status of
-// the answer.
+// guarded starts a server with the given limits. The returned function sends one HTTP/2 request to the server, and
+// returns the status and headers of the response.
 func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.Reader) (int, http.Header)) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(l.guard(next))
@@ -50,7 +50,7 @@ func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.
 	}
 }
 
-// chunked hides the size of a body, so that it is not announced.
+// chunked hides the type of a reader, so that the client cannot announce the size of the body.
 type chunked struct{ io.Reader }
 
 // Rule: webhook-requests-limited.
@@ -78,7 +78,7 @@ func TestBodiesAreLimited(t *testing.T) {
 	}
 }
 
-// A client that sends nothing or slowly cannot hold a request open.
+// A client that sends slowly, or sends nothing, cannot keep a request open.
 //
 // Rule: webhook-requests-limited.
 func TestBodyMustArriveInTime(t *testing.T) {
@@ -139,7 +139,7 @@ func TestRequestsBeyondTheLimitsAreRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// authority creates an authority, and a certificate for clients that it signed.
+// authority creates a certificate authority and a client certificate that this authority signed.
 func authority(t *testing.T) (pem []byte, pair tls.Certificate) {
 	t.Helper()
 	maker := &rotator.CertRotator{CAName: "test", DNSName: "client",
@@ -175,7 +175,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	}
 	write(first, time.Unix(1, 0))
 	s := httptest.NewUnstartedServer(newLimits(true).guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	s.EnableHTTP2, s.TLS = true, &tls.Config{MinVersion: tls.VersionTLS12}
+	s.EnableHTTP2, s.TLS = true, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{client}}
 	verifyClients(s.TLS, file)
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -199,7 +199,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	if code, err := send(other); err == nil {
 		t.Errorf("with a certificate of another authority: status %d", code)
 	}
-	// The file is read again when it has changed, and a file that cannot be read changes nothing.
+	// The file is read again after a change. If it cannot be read, the previous authorities still apply.
 	write(second, time.Unix(2, 0))
 	if code, err := send(other); code != http.StatusOK {
 		t.Errorf("after the authority was replaced: status %d, error %v", code, err)
@@ -213,7 +213,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	}
 }
 
-// counted counts the lists at the API server. Each waits until release is closed.
+// counted is a reader that counts its list requests. Each list request waits until release is closed.
 type counted struct {
 	reader
 	lists   *atomic.Int64

@@ -26,7 +26,7 @@ func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
 	return &Provider{decoder: admission.NewDecoder(scheme), driver: driver}
 }
 
-// Handle answers one request. It does not need the credentials, because they may be created after the class.
+// Handle answers one request. Validation does not need the credentials, because they may be created after the class.
 func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
 	template := func(t *v1beta1.MachineTemplateSpec) Result {
 		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)
@@ -71,7 +71,7 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 		v.warn(path, "no machine can be created from it at present: %s", problem.Message)
 		return v
 	case !ok || problem.Code != provider.InvalidArgument:
-		// The driver validates the specification again before it creates a machine.
+		// The driver validates the specification again before it creates an instance.
 		v.warn(path, "the provider could not validate it: %v", err)
 		return v
 	}
@@ -80,11 +80,11 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 	return v
 }
 
-// validate calls the driver. A panic of the driver is an internal error.
+// validate calls the driver. If the driver panics, validate returns an internal error.
 func (p *Provider) validate(ctx context.Context, spec []byte) (err error) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			// The value of the panic may contain the specification, so it is not logged.
+			// The panic value may contain the specification, so it is not logged.
 			err = provider.Errorf(provider.Internal, "the driver panicked")
 			logf.FromContext(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}

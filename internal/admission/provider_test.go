@@ -40,7 +40,8 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// request is the request of an API server about an object. before is the object before an update, or nil.
+// request returns the request of an API server about an object. The parameter before is the object before an update, or
+// nil for a creation.
 func request(t *testing.T, kind string, now, before client.Object) admission.Request {
 	t.Helper()
 	raw := func(o client.Object) []byte {
@@ -60,7 +61,7 @@ func request(t *testing.T, kind string, now, before client.Object) admission.Req
 	return admission.Request{AdmissionRequest: r}
 }
 
-// carriers are objects of the four kinds that have a providerSpec, each with the path of the field.
+// carriers returns one object of each of the four kinds with a providerSpec, together with the path of that field.
 func carriers(name, spec string) map[string]struct {
 	object client.Object
 	path   string
@@ -81,7 +82,8 @@ func carriers(name, spec string) map[string]struct {
 	}
 }
 
-// An error of the driver about a field becomes an error about the same field of the object, for each kind.
+// If the driver reports an error about a field of the providerSpec, the webhook reports the error with the path of that
+// field in the object, for each of the four kinds.
 //
 // Rule: provider-webhook-refuses.
 func TestDriverErrorsAreReportedByField(t *testing.T) {
@@ -132,7 +134,7 @@ func TestDriverErrorsAreReportedByField(t *testing.T) {
 	}
 }
 
-// A panic of the driver refuses nothing, and its value is not shown.
+// If the driver panics, the webhook refuses nothing and does not show the panic value.
 //
 // Rule: provider-webhook-refuses.
 func TestPanicOfDriverRefusesNothing(t *testing.T) {

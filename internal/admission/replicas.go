@@ -15,12 +15,12 @@ import (
 )
 
 // StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. It sets spec.replicas if a request
-// omits it. The value is the present number, or for a new object the nearest number within the autoscaler's bounds.
-// Autoscalers use the subresource scale, which needs a stored number. If the webhook is not available, the manager
-// stores the number.
+// omits it. The value is the current number of machines. For a new object, it is the default or the nearest number
+// within the autoscaler's bounds. Autoscalers use the subresource scale, which works only if spec.replicas is stored.
+// If the webhook is not available, the manager stores spec.replicas.
 type StoreReplicas struct{}
 
-// scalable has the fields that determine the number of machines.
+// scalable contains the fields of an object that determine its number of machines.
 type scalable struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// want has the beginnings of all errors and warnings.
+// want contains the beginning of each expected error and of each expected warning.
 type want struct{ errors, warnings []string }
 
 func (w want) check(t *testing.T, v Result) {
@@ -75,7 +75,8 @@ func setNamed(name string) *v1beta1.MachineSet {
 	}
 }
 
-// environment returns an Environment with the class small, with its adoption policy, and other owners.
+// environment returns an Environment with the given claims, and with a class named small that has the given adoption
+// policy.
 func environment(adoption v1beta1.AdoptionPolicy, claims ...Claim) Environment {
 	return Environment{Claims: claims, Class: func(name string) (*v1beta1.MachineClass, bool) {
 		class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -139,7 +140,7 @@ func TestMachine(t *testing.T) {
 	}
 	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef(), ProviderID: "sim:///1"}}
 	want{}.check(t, Machine(m, true, environment(v1beta1.AdoptionAllow)))
-	// An update by the provider records the ID.
+	// The provider records the ID of the instance by an update.
 	want{}.check(t, Machine(m, false, environment("")))
 }
 

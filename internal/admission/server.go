@@ -9,12 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is still served after the process was asked to end. An API server keeps its
-// connection until the answer to its next request closes it. Connections without a request within leaveTime are closed.
+// leaveTime is the time for which the webhook is still served after the process was asked to stop. An API server keeps
+// its connection open until the response to its next request closes the connection. Connections without a request
+// within leaveTime are closed.
 const leaveTime = 500 * time.Millisecond
 
-// server shuts down without losing a request. It continues to answer, and closes each connection after the answer, so
-// that the next request goes to another replica once this replica accepts no more connections.
+// server shuts down without losing a request. It continues to answer requests, and closes each connection after a
+// response. When this replica accepts no more connections, API servers therefore send the next request to another
+// replica.
 type server struct {
 	webhook.Server
 	leaving <-chan struct{} // closed when the process must end
@@ -29,7 +31,7 @@ func (s *server) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.leaving:
-			// HTTP/2 has no such header: the server sends GOAWAY instead.
+			// HTTP/2 does not have the header Connection: for such a connection, the HTTP server sends GOAWAY instead.
 			w.Header().Set("Connection", "close")
 		default:
 		}
@@ -37,8 +39,8 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. It serves until ctx has ended and leaveTime has passed since the process was asked
-// to end.
+// Start implements webhook.Server. The server stops after ctx has ended and leaveTime has passed since the process was
+// asked to stop.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

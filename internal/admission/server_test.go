@@ -52,8 +52,9 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server. ask sends a request and reports whether it reused the previous connection. report asks the
-// server to end. endWork ends the work of its process. The end of the server is sent to ended.
+// serve starts a server in a simulated process. The function ask sends a request and reports whether it reused the
+// previous connection, report asks the process to stop, and endWork ends the work of the process. The channel ended
+// receives the result of the server when it has stopped.
 func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
 	ended <-chan error) {
 	t.Helper()
@@ -105,8 +106,8 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	return ask, report, endWork, end
 }
 
-// While its work continues, a process that was asked to end still answers, and closes connections so that clients open
-// new ones.
+// A process that was asked to stop still answers requests while its work continues, and closes connections so that
+// clients open new ones to other processes.
 //
 // Rule: no-request-lost-in-renewal.
 func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
@@ -137,7 +138,7 @@ func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
 	}
 }
 
-// Even if there is no work to wait for, clients with a connection can send one more request.
+// Even if the process has no work left, clients with an open connection can send one more request.
 //
 // Rule: no-request-lost-in-renewal.
 func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {

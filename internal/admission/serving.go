@@ -32,10 +32,10 @@ const (
 	MutatingPath = "/mutate"
 )
 
-// Serving configures how a process serves its webhook. The name of the process is also the name of its Service and of
-// the webhook configurations. With the suffix -webhook, it is the name of the Secret with the certificate.
+// Serving configures how a process serves its webhook. The process, its Service and the webhook configurations all have
+// the same name. The Secret with the certificate has that name with the suffix -webhook.
 type Serving struct {
-	// BindAddress is the address to listen on, such as ":9443". With "" or "0", no webhook is served.
+	// BindAddress is the address to listen on, such as ":9443". If the address is "" or "0", no webhook is served.
 	BindAddress string
 	// Hosts are the DNS names or IP addresses by which API servers reach the webhook. The default is
 	// <name>.<namespace>.svc.
@@ -62,7 +62,7 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// Off reports whether no webhook is served.
+// Off reports whether serving the webhook is disabled.
 func (s *Serving) Off() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
 // Validate returns an error for each flag whose value cannot be used.
@@ -104,7 +104,7 @@ func (s *Serving) address() (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Server returns the webhook server for a manager. It is nil if no webhook is served.
+// Server returns the webhook server for a manager, or nil if serving is disabled.
 func (s *Serving) Server() (webhook.Server, error) {
 	if s.Off() {
 		return nil, nil
@@ -128,12 +128,12 @@ func (s *Serving) Server() (webhook.Server, error) {
 // Process describes the process that serves the webhook.
 type Process struct {
 	Name string
-	// Namespace is the namespace of its Secret.
+	// Namespace is the namespace of the process, and of its Secret.
 	Namespace string
-	// Only is the only namespace that the process serves. Empty means all namespaces.
+	// Only is the single namespace that the process serves. Empty means all namespaces.
 	Only    string
 	Manager manager.Manager
-	// Mutating handles the mutating webhook. It is nil if there is none.
+	// Mutating handles the mutating webhook. The field is nil if the process has no mutating webhook.
 	Mutating admission.Handler
 	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client
@@ -141,7 +141,7 @@ type Process struct {
 }
 
 // Serve adds the webhook to a process. The manager of the process must have the server that Server returned. If no
-// webhook is served, Serve does nothing. After ctx ends, the server closes the connections of API servers, and answers
+// webhook is served, Serve does nothing. After ctx ends, the server closes the connections of API servers, but answers
 // requests until the process has ended.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
@@ -191,8 +191,8 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// onlyNamespace admits all requests for other namespaces than the one that the process serves, because the process does
-// not know their objects.
+// onlyNamespace admits all requests for objects outside the namespace that the process serves, because the process does
+// not know these objects.
 func onlyNamespace(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

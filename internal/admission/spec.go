@@ -44,7 +44,7 @@ func (v *Result) taints(path *field.Path, taints []corev1.Taint) {
 	}
 }
 
-// reserved refuses keys that only Machinist may write.
+// reserved adds an error for each key that only Machinist may write.
 func (v *Result) reserved(path *field.Path, in map[string]string, keys ...string) {
 	v.refuse(validation.Keys(path, in, keys...)...)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kind is the name of an object kind as it is written in an argument.
+// kind is the kind of an object, in the form that users type in arguments, such as machineset.
 type kind string
 
 const (
@@ -14,12 +14,12 @@ const (
 	deployment kind = "machinedeployment"
 	migration  kind = "migration"
 	class      kind = "machineclass"
-	// node is a kind of Kubernetes.
+	// node is the only kind that is not part of Machinist's API.
 	node kind = "node"
 )
 
-// kindOf returns the kind that an argument names. Like kubectl, it accepts the singular, the plural, the short name,
-// and the full name with its group.
+// kindOf parses the name of a kind. Like kubectl, it accepts the singular, the plural, the short name, and the full
+// name with the API group.
 func kindOf(text string) (kind, bool) {
 	switch strings.ToLower(text) {
 	case "node", "nodes", "no":

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// BootstrapCommand returns the command bootstrap and its subcommands. They do not connect to a cluster.
+// BootstrapCommand returns the command "bootstrap" with its subcommands. These commands do not connect to a cluster.
 func BootstrapCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
@@ -26,8 +26,9 @@ func BootstrapCommand(env *Env) *cobra.Command {
 	return cmd
 }
 
-// render contains the flags of bootstrap render. Files are paths, and pairs are separated by an equals sign.
-type render struct {
+// renderFlags contains the values of the flags of "bootstrap render". Files are given by their paths. In a pair, an
+// equals sign separates the key from the value.
+type renderFlags struct {
 	options                               profile.Options
 	name, namespace, output               string
 	runtime, kubelet                      string
@@ -36,7 +37,7 @@ type render struct {
 }
 
 func renderCommand(env *Env) *cobra.Command {
-	r := &render{}
+	r := &renderFlags{}
 	cmd := &cobra.Command{
 		Use:   "render --profile PROFILE --name NAME",
 		Short: "Print a Secret with the user-data template for a Linux distribution",
@@ -65,7 +66,7 @@ A MachineClass refers to the Secret in userDataRef. Machinist replaces the place
 				_, err = env.Out.Write(manifest)
 				return err
 			}
-			// The template may contain the password of a proxy.
+			// Only the owner may read the file, because the template may contain the password of a proxy.
 			if err := os.WriteFile(r.output, manifest, 0o600); err != nil {
 				return fmt.Errorf("--output: %w", err)
 			}
@@ -76,8 +77,7 @@ A MachineClass refers to the Secret in userDataRef. Machinist replaces the place
 	return cmd
 }
 
-// addFlags adds the flags to a command.
-func (r *render) addFlags(cmd *cobra.Command) {
+func (r *renderFlags) addFlags(cmd *cobra.Command) {
 	f, o := cmd.Flags(), &r.options
 	f.StringVar(&o.Profile, "profile", "", "one of: "+strings.Join(profile.Names(), ", ")+" (required)")
 	f.StringVar(&r.name, "name", "", "name of the Secret (required)")
@@ -110,8 +110,9 @@ func (r *render) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// secret returns the manifest of the Secret. It writes warnings about text that looks like a misspelt placeholder.
-func (r *render) secret(warnings io.Writer) ([]byte, error) {
+// secret returns the manifest of the Secret. If text in the template looks like a misspelled placeholder, secret writes
+// a warning.
+func (r *renderFlags) secret(warnings io.Writer) ([]byte, error) {
 	if r.name == "" {
 		return nil, errors.New("--name is not set: specify the name of the Secret")
 	}
@@ -135,8 +136,8 @@ func (r *render) secret(warnings io.Writer) ([]byte, error) {
 	return profile.Secret(r.name, r.namespace, template), nil
 }
 
-// read reads the files named by flags, and parses pairs.
-func (r *render) read() error {
+// read reads the files that the flags name, and parses the flags that contain pairs.
+func (r *renderFlags) read() error {
 	o := &r.options
 	o.Runtime, o.Kubelet = profile.Runtime(r.runtime), profile.KubeletSource(r.kubelet)
 	for _, one := range []struct {
@@ -177,8 +178,8 @@ func (r *render) read() error {
 	return r.readMachineFiles()
 }
 
-// readMachineFiles reads the files and units that are copied to the machine.
-func (r *render) readMachineFiles() error {
+// readMachineFiles reads the local files and systemd units that the user data copies to the machine.
+func (r *renderFlags) readMachineFiles() error {
 	for _, pair := range r.files {
 		path, content, mode, err := readPair("--file", "PATH", pair)
 		if err != nil {
@@ -196,7 +197,7 @@ func (r *render) readMachineFiles() error {
 	return nil
 }
 
-// readPair parses a pair of a key and a local file, and reads the file. keyName is the name of the key in messages.
+// readPair parses KEY=LOCAL, and reads the local file. Error messages use keyName for the key.
 func readPair(flag, keyName, pair string) (key string, content []byte, mode os.FileMode, err error) {
 	key, path, ok := strings.Cut(pair, "=")
 	if !ok || key == "" || path == "" {

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// Commands returns all commands that work on a cluster. Each has the flags that choose the cluster.
+// Commands returns all commands that connect to a cluster. Each command has the flags that select the cluster.
 func Commands(env *Env) []*cobra.Command {
 	commands := []*cobra.Command{statusCommand(env), treeCommand(env), whyCommand(env), orphansCommand(env),
 		rolloutCommand(env), planCommand(env), migrateCommand(env), versionCommand(env), backupCommand(env),

@@ -13,10 +13,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// completionTimeout limits how long shell completion waits for the cluster.
+// completionTimeout is the maximum time that shell completion waits for a response of the API server.
 const completionTimeout = 3 * time.Second
 
-// completion completes TYPE/NAME and TYPE NAME from the cluster. It offers nothing if the cluster cannot be read.
+// completion completes TYPE/NAME and TYPE NAME with the names of objects in the cluster. If the cluster cannot be read,
+// no names are offered.
 func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		prefix, kinds := "", allowed
@@ -50,7 +51,7 @@ func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string)
 	}
 }
 
-// completeName completes the one NAME of a command from the cluster.
+// completeName completes NAME, for commands with exactly one argument, with the names of objects in the cluster.
 func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -61,7 +62,8 @@ func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]str
 	}
 }
 
-// namesOf returns the names of the objects of a kind in the chosen namespace, or nil if they cannot be read.
+// namesOf returns the names of all objects of a kind in the namespace that the user selected, or nil if the objects
+// cannot be read.
 func (e *Env) namesOf(ctx context.Context, k kind) []string {
 	if ctx == nil {
 		ctx = context.Background()

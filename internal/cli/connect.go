@@ -31,19 +31,20 @@ import (
 	_ "machinist.dev/machinist/internal/platform/roots" // The container images contain no root certificates.
 )
 
-// Cluster is a client of the control cluster.
+// Cluster is a client for the API server of the control cluster.
 type Cluster struct {
 	client.WithWatch
-	// Namespace is the value of --namespace, or the context's namespace.
+	// Namespace is the value of --namespace, or by default the namespace in the kubeconfig context.
 	Namespace string
 	server    string
 	clock     *serverClock
 	config    *rest.Config
-	// withoutSecrets disables all reads of Secrets, including their metadata. Reports then leave them out.
+	// withoutSecrets disables all reads of Secrets, including reads of their metadata. Reports then do not mention
+	// Secrets.
 	withoutSecrets bool
 }
 
-// scheme returns a scheme with all types that commands read.
+// scheme returns a scheme with all types of objects that the commands read.
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(v1beta1.AddToScheme(s))
@@ -61,10 +62,11 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// Connect returns a client of the cluster that the flags choose. It sends no request.
+// Connect returns a client for the cluster that the flags select. It sends no request.
 func (e *Env) Connect() (*Cluster, error) { return e.connect(nil) }
 
-// connect is like Connect. If wrapFor is not nil, its result for the address of the API server wraps the transport.
+// connect is like Connect. If wrapFor is not nil, connect calls wrapFor with the address of the API server. The
+// function that wrapFor returns then wraps the transport.
 func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.RoundTripper) (*Cluster, error) {
 	if err := e.checkKubeconfig(); err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.Rou
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	// Do not throttle the few requests of a command, because a user waits for the result.
+	// A command sends few requests, and a user waits for the result. So set limits that do not slow the requests down.
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandlerWithContext = warningCollector{}
 	clock := &serverClock{now: e.Now}
@@ -92,7 +94,7 @@ func (e *Env) connect(wrapFor func(host string) func(http.RoundTripper) http.Rou
 	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock, config: config}, nil
 }
 
-// Explain wraps an error of the cluster with an explanation for the user.
+// Explain adds an explanation for the user to an error from the API server.
 func (c *Cluster) Explain(err error) error { return explain(err, c.server) }
 
 func explain(err error, server string) error {
@@ -116,8 +118,8 @@ func explain(err error, server string) error {
 	return err
 }
 
-// isUnknownResource reports whether an error is the 404 of a path that the API server does not serve. The 404 of a
-// missing object is different: it names the object.
+// isUnknownResource reports whether the API server returned 404 because it does not serve the path of the request. If
+// only the object does not exist, the 404 contains the name of the object.
 func isUnknownResource(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

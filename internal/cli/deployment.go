@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/inventory"
 )
 
-// deployment reads a deployment of the chosen namespace.
+// deployment gets a MachineDeployment from the namespace that the user selected.
 func (c *Cluster) deployment(ctx context.Context, name string) (*v1beta1.MachineDeployment, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, d); {
@@ -23,7 +23,7 @@ func (c *Cluster) deployment(ctx context.Context, name string) (*v1beta1.Machine
 	return d, nil
 }
 
-// setsOf reads the sets that a deployment controls.
+// setsOf lists the sets that a deployment controls.
 func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, error) {
 	var list v1beta1.MachineSetList
 	if err := c.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
@@ -32,7 +32,7 @@ func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*
 	return inventory.Join([]v1beta1.MachineDeployment{*d}, list.Items, nil).Sets(d), nil
 }
 
-// ownedBy reads the sets that a deployment controls, and their machines.
+// ownedBy lists the sets that a deployment controls, and the machines that these sets control.
 func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, []*v1beta1.Machine,
 	error) {
 	var sets v1beta1.MachineSetList
@@ -46,10 +46,10 @@ func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]
 	return joined.Sets(d), joined.AllMachines(d), nil
 }
 
-// maxConflicts limits how often a change is tried again after a conflict with a write of the status.
+// maxConflicts is the maximum number of attempts to write an object while other clients keep updating its status.
 const maxConflicts = 10
 
-// edit changes a deployment. It fails if another client has changed the specification since d was read.
+// edit changes a deployment. It returns an error if another client has changed the specification since d was read.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
 	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {
@@ -59,9 +59,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit changes an object and returns the result. It fails if another client has changed the specification since o was
-// read. If only the status has changed, edit calls change again for the new version. change may return an error to
-// stop.
+// edit changes an object and returns the result. If another client has changed the specification since o was read, edit
+// returns an error. If only the status has changed, edit calls the function change again with the new version of the
+// object. If change returns an error, edit writes nothing.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T

@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// disruptions returns the use of the disruption budgets of a namespace. If the user has no permission to list the
-// budgets, the string is a sentence about that. An installation without the kind has no budgets.
+// disruptions reads the disruption budgets of a namespace, and computes how many disruptions each budget still allows.
+// If the user has no permission to list budgets, the returned string explains this. If the cluster does not serve the
+// kind MachineDisruptionBudget, there are no budgets.
 func (c *Cluster) disruptions(ctx context.Context, namespace string, now time.Time) (*disruption.View, string, error) {
 	var budgets v1beta1.MachineDisruptionBudgetList
 	switch err := c.List(ctx, &budgets, client.InNamespace(namespace)); {

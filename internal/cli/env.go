@@ -13,27 +13,32 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Env is the environment of all commands: their outputs, the style of text, and the choice of the cluster.
+// Env is the environment of all commands: where they write their output, how the text looks, and which cluster they
+// use.
 type Env struct {
-	// Out receives results, Err receives notes, warnings and progress.
+	// Out receives results. Err receives notes, warnings and progress.
 	Out, Err io.Writer
-	// Terminal is true if Out is a terminal, where a line can be drawn again in place. Width is its width in columns, or
-	// 0 if Out is not a terminal.
+	// Terminal is true if Out is a terminal, so that a command can overwrite lines. Width is the width of the terminal in
+	// columns, or 0 if Out is not a terminal.
 	Terminal bool
 	Width    int
-	// Colour allows coloured text: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
+	// Colour is true if text may have colors. This requires that Out is a terminal, that NO_COLOR is unset or empty, and
+	// that TERM is not "dumb".
 	Colour bool
-	// Plain restricts text to ASCII: Out is not a terminal, or the locale does not use UTF-8.
+	// Plain is true if text must be ASCII, because Out is not a terminal, TERM is "dumb", or the locale does not use
+	// UTF-8.
 	Plain bool
-	// Now is the clock for the ages in reports.
+	// Now returns the current time. Reports use it to compute ages.
 	Now func() time.Time
 
-	// rules choose the kubeconfig. overrides are the values of flags that replace its content.
+	// rules determine which kubeconfig is read. overrides are the values of flags that take precedence over the
+	// kubeconfig.
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 }
 
-// NewEnv returns an environment that writes to out and err. The process's environment variables determine its style.
+// NewEnv returns an environment that writes to out and err. Environment variables of the process determine the style of
+// the text.
 func NewEnv(out, err io.Writer) *Env {
 	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
 		overrides: &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
@@ -47,13 +52,13 @@ func NewEnv(out, err io.Writer) *Env {
 	return e
 }
 
-// isUTF8 reports whether a locale uses UTF-8.
+// isUTF8 reports whether the character encoding of a locale is UTF-8.
 func isUTF8(locale string) bool {
 	locale = strings.ToLower(locale)
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// Add adds kubectl's flags for the cluster, context, user and namespace to a command and its subcommands.
+// Add adds flags to a command and its subcommands: kubectl's flags for the cluster, context, user and namespace.
 func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&e.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests.")
@@ -68,7 +73,7 @@ func (e *Env) Add(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// clientConfig returns the client configuration from the kubeconfig and the flags.
+// clientConfig combines the kubeconfig and the flags into a client configuration.
 func (e *Env) clientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(e.rules, e.overrides)
 }

@@ -15,27 +15,29 @@ import (
 )
 
 const (
-	// firstRetry and maxRetry are the shortest and the longest pause between attempts to reach the API server.
+	// firstRetry and maxRetry are the shortest and the longest delay between two attempts to reach the API server.
 	firstRetry, maxRetry = 200 * time.Millisecond, 5 * time.Second
-	// shortWatch is the minimum duration of a watch that is followed by another one without a pause.
+	// shortWatch is the expected minimum duration of a watch. If a watch ends earlier, the next watch starts after a delay
+	// instead of at once.
 	shortWatch = time.Second
-	// rejectionTimeout limits how long requests are retried that a restarted API server rejects although it allowed them
-	// before. The server answers before it has read the RBAC rules.
+	// rejectionTimeout is how long a request is retried if the API server rejects it although it accepted the same request
+	// before. A restarted API server answers requests before it has loaded the RBAC rules, and rejects them until then.
 	rejectionTimeout = 30 * time.Second
 )
 
-// followTexts are the messages of follow.
+// followTexts customizes what followObject reports to the user.
 type followTexts struct {
-	// unwatchable is the advice for users without the permission to watch.
+	// unwatchable is the advice for users who have no permission to watch the object.
 	unwatchable string
-	// lost is called once each time the connection to the API server is lost.
+	// The function lost is called when the connection to the API server is lost, once per outage.
 	lost func(error)
 }
 
-// follow calls seen with the object and with each later version of it until seen returns done or an error, or ctx ends.
-// If seen returns a duration, it is called again after that time even without a change. follow restarts watches that
-// end, and tries again while the API server is unreachable.
-func follow[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
+// followObject watches an object. It calls the function seen with the given version and with each later version of the
+// object, until seen returns done or an error, or ctx ends. If seen returns a duration, followObject calls seen again
+// after that duration, even if the object has not changed. When a watch ends, followObject starts another watch. While
+// the API server is unreachable, followObject keeps trying.
+func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
 	if err != nil {
@@ -53,7 +55,7 @@ func follow[T client.Object](ctx context.Context, c *Cluster, o T, texts followT
 		if again > 0 {
 			f.again = time.After(again)
 		}
-		next, err := f.next(ctx, o)
+		next, err := f.nextVersion(ctx, o)
 		if err != nil {
 			f.stop()
 			return err
@@ -66,7 +68,7 @@ func follow[T client.Object](ctx context.Context, c *Cluster, o T, texts followT
 	}
 }
 
-// kindAndList returns an object's kind for messages, and an empty list of that kind.
+// kindAndList returns the name of an object's kind, for messages, and an empty list for objects of this kind.
 func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error) {
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil {
@@ -79,7 +81,8 @@ func kindAndList(c *Cluster, o client.Object) (string, client.ObjectList, error)
 	return strings.ToLower(kind.Kind), list.(client.ObjectList), nil
 }
 
-// read reads an object again, into a new object. Decoding into the old one would keep fields that have been removed.
+// read gets the latest version of an object into a new Go object. If the response were decoded into the old Go object,
+// fields that the server has removed would keep their old values.
 func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	var none T
 	kind, err := apiutil.GVKForObject(o, c.Scheme())
@@ -94,21 +97,22 @@ func read[T client.Object](ctx context.Context, c *Cluster, o T) (T, error) {
 	return fresh, c.Get(ctx, client.ObjectKeyFromObject(o), fresh)
 }
 
-// follower is a watch of one object that is restarted when it ends.
+// follower watches one object, and starts another watch when a watch ends.
 type follower[T client.Object] struct {
 	*Cluster
 	followTexts
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// again fires when seen must be called again with the same version. It is nil if that is not needed.
+	// This channel receives a value when the function seen must be called again for the same version of the object. The
+	// channel is nil if no such call is needed.
 	again <-chan time.Time
-	// watched is true after the first watch has started. started is the time at which the last watch started.
+	// watched is true after the first watch has started. started is the time at which the latest watch started.
 	watched bool
 	started time.Time
-	// lostSince is the time of the first failed request. It is zero while the API server answers.
+	// lostSince is the time of the first failed request of the current outage. It is zero while the API server answers.
 	lostSince time.Time
-	// pause is the pause before the next attempt.
+	// pause is the delay before the next attempt.
 	pause time.Duration
 }
 
@@ -119,8 +123,8 @@ func (f *follower[T]) stop() {
 	}
 }
 
-// next returns the next version of the object.
-func (f *follower[T]) next(ctx context.Context, o T) (T, error) {
+// nextVersion waits until the object has changed, or until f.again receives a value. Then it returns the object.
+func (f *follower[T]) nextVersion(ctx context.Context, o T) (T, error) {
 	var none T
 	for {
 		if f.events == nil {
@@ -153,8 +157,8 @@ func (f *follower[T]) deleted(o T) error {
 	return fmt.Errorf("%s %q in namespace %q was deleted in the meantime", f.kind, o.GetName(), o.GetNamespace())
 }
 
-// resume starts a watch. The first watch starts at the version o. Before each later watch, resume reads the object
-// again, and returns it if it has changed.
+// resume starts a watch. The first watch starts at the resource version of o. Before each later watch, resume reads the
+// object again. If the object has changed, resume returns the new version.
 func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
 	var none T
 	if f.watched && time.Since(f.started) < shortWatch {
@@ -196,7 +200,8 @@ func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, e
 	}
 }
 
-// wait waits before the next attempt after an error. It returns an error if there must be no further attempt.
+// wait is called after a failed request, and returns when the next attempt may start. If there must be no further
+// attempt, wait returns an error.
 func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -212,7 +217,7 @@ func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	return f.sleep(ctx)
 }
 
-// sleep waits for the current pause, and doubles the next one up to maxRetry.
+// sleep waits for the duration f.pause, and then doubles f.pause, up to maxRetry.
 func (f *follower[T]) sleep(ctx context.Context) error {
 	timer := time.NewTimer(f.pause)
 	defer timer.Stop()

@@ -22,28 +22,29 @@ import (
 
 const (
 	managerProcess = "machinist-manager"
-	// providerProcess is the prefix of the names of provider processes.
+	// providerProcess is the prefix of the name of every provider process.
 	providerProcess = "machinist-provider-"
 )
 
-// lists are the objects of a fleet in one namespace or in all namespaces.
-type lists struct {
+// fleetLists contains the objects of the fleets in one namespace or in all namespaces.
+type fleetLists struct {
 	machines    v1beta1.MachineList
 	sets        v1beta1.MachineSetList
 	deployments v1beta1.MachineDeploymentList
 	checks      v1beta1.MachineHealthCheckList
 	classes     v1beta1.MachineClassList
 	budgets     v1beta1.MachineDisruptionBudgetList
-	// secrets are the Secrets of the classes that are being deleted.
+	// secrets are the Secrets that a class refers to and that are being deleted.
 	secrets []metav1.PartialObjectMetadata
-	// unread are sentences about objects that could not be read.
+	// unread contains a sentence for each kind of object that could not be read.
 	unread []string
 }
 
-// read reads a fleet. It fails if the machines cannot be read. Other kinds are left out if the user has no permission
-// to read them, or if the cluster does not serve them because only a provider is installed.
-func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
-	l := &lists{}
+// readFleet lists all objects of the fleets in a namespace. If the machines cannot be listed, readFleet returns an
+// error. Other kinds of objects are omitted if the user has no permission to list them, or if the cluster does not
+// serve them because only a provider is installed.
+func (c *Cluster) readFleet(ctx context.Context, namespace string) (*fleetLists, error) {
+	l := &fleetLists{}
 	if err := c.List(ctx, &l.machines, client.InNamespace(namespace)); err != nil {
 		return nil, c.Explain(err)
 	}
@@ -66,8 +67,9 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	return l, c.readSecrets(ctx, l)
 }
 
-// readSecrets adds the Secrets of the classes that are being deleted. It reads only metadata.
-func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
+// readSecrets adds to l the Secrets that a class refers to and that are being deleted. It reads only the metadata of
+// Secrets.
+func (c *Cluster) readSecrets(ctx context.Context, l *fleetLists) error {
 	seen := map[client.ObjectKey]bool{}
 	for i := range l.classes.Items {
 		for _, name := range resolve.SecretNames(&l.classes.Items[i]) {
@@ -93,8 +95,8 @@ func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
 	return nil
 }
 
-// facts adds the state of the processes to the lists, and returns the input of the views.
-func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
+// facts returns the input of the views: the objects in the lists, and the state of the processes that serve them.
+func (c *Cluster) facts(ctx context.Context, l *fleetLists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
 		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
 		Checks: l.checks.Items, Classes: l.classes.Items, Budgets: l.budgets.Items, Secrets: l.secrets,
@@ -120,7 +122,8 @@ func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string)
 	return f
 }
 
-// providerOf returns the provider of a machine from the machine's label, status or spec. It is empty if all lack it.
+// providerOf returns the name of a machine's provider, which it takes from the label, the status or the spec of the
+// machine. If none of them contains the name, providerOf returns an empty string.
 func providerOf(m *v1beta1.Machine) string {
 	switch {
 	case m.Labels[v1beta1.LabelProvider] != "":
@@ -131,12 +134,13 @@ func providerOf(m *v1beta1.Machine) string {
 	return m.Spec.Provider
 }
 
-// systemNamespaceUsage is the text of the flag that names the namespace of the processes.
+// systemNamespaceUsage is the help text of the flag --system-namespace.
 const systemNamespaceUsage = "namespace of the leases of Machinist's processes; by default machinist-system, kube-system and the machines' namespace are tried"
 
-// systemNamespaces returns the namespaces to search for the leases and records of the processes. This is system if the
-// user named it. Otherwise it is the usual namespaces and the one of the objects, which a process that manages only
-// this namespace uses.
+// systemNamespaces returns the namespaces to search for the leases and records of the processes. If the user has set
+// system, this namespace is the only one. Otherwise the result consists of the usual namespaces and the namespace of
+// the objects. The namespace of the objects is included because a process that manages only this namespace stores its
+// lease and its records there.
 func systemNamespaces(system, namespace string) []string {
 	if system != "" {
 		return []string{system}
@@ -148,8 +152,8 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process determines from its lease whether a process is running. If leases cannot be read, unread is a sentence about
-// the reason.
+// process reads the lease of a process to determine whether the process is running. If the lease cannot be read, unread
+// explains why.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string

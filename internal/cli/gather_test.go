@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// A missing lease, a lease without the permission to read it and a failed read are reported differently.
+// The report distinguishes three cases: the lease does not exist, the user may not read it, or the request failed.
 func TestProcessReportsUnreadableLease(t *testing.T) {
 	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "x", errors.New("no rule allows it"))
 	for _, c := range []struct {

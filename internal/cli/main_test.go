@@ -13,19 +13,19 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// outcome contains the outputs of a command and its error.
+// outcome contains what a command wrote to standard output and standard error, and the error that the command returned.
 type outcome struct {
 	out, err string
 	failed   error
 }
 
-// execute runs the program against the test's control plane.
+// execute runs the program with the kubeconfig of the test control plane.
 func execute(t testing.TB, args ...string) outcome {
 	t.Helper()
 	return executeAt(t, env.Kubeconfig(), "", args...)
 }
 
-// executeAt runs the program against the cluster of a kubeconfig, with in as its standard input.
+// executeAt runs the program with the given kubeconfig. The argument in is the standard input of the program.
 func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
@@ -38,7 +38,7 @@ func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
 	return outcome{out: out.String(), err: errors.String(), failed: err}
 }
 
-// program returns the command line of cmd/machinist.
+// program returns the same root command as cmd/machinist.
 func program(e *Env) *cobra.Command {
 	root := &cobra.Command{Use: "machinist", SilenceUsage: true, SilenceErrors: true}
 	root.SetOut(e.Out)
@@ -47,7 +47,7 @@ func program(e *Env) *cobra.Command {
 	return root
 }
 
-// succeeds fails the test if the command failed.
+// The command must have returned no error.
 func (o outcome) succeeds(t testing.TB) outcome {
 	t.Helper()
 	if o.failed != nil {
@@ -56,7 +56,7 @@ func (o outcome) succeeds(t testing.TB) outcome {
 	return o
 }
 
-// fails fails the test unless the command returned an error that contains all texts.
+// The command must have returned an error that contains all given texts.
 func (o outcome) fails(t testing.TB, words ...string) outcome {
 	t.Helper()
 	if o.failed == nil {
@@ -70,7 +70,7 @@ func (o outcome) fails(t testing.TB, words ...string) outcome {
 	return o
 }
 
-// prints fails the test unless standard output contains all texts.
+// The command must have printed all given texts to standard output.
 func (o outcome) prints(t testing.TB, words ...string) outcome {
 	t.Helper()
 	for _, w := range words {

@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// losses are findings that must be accepted.
+// losses returns findings, some of which are losses that the user must accept.
 func losses() []v1beta1.MigrationFinding {
 	return []v1beta1.MigrationFinding{
 		{Level: "Loss", Code: "NoUserData", Count: 2, Message: "The old system generated the bootstrap data."},
@@ -96,7 +96,7 @@ func TestAbortGivesFleetBack(t *testing.T) {
 	f.plan("--flag", "x=y").fails(t, "--flag: spec.processFlags", "because spec.stage is Abort")
 }
 
-// Deleting a Migration aborts it. A finalizer keeps the object until the abort is complete.
+// Deleting a Migration aborts the migration. A finalizer keeps the object until the abort is complete.
 func TestDeletedMigrationCannotRunOrCommit(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
@@ -121,7 +121,7 @@ func TestRunWithCommitCompletesMigration(t *testing.T) {
 	f.migrator.set(func(p *fakeMigrator) { p.troubles[v1beta1.MigrationAdopting] = "slow" })
 	f.run("run", "old-fleet", "--commit", "--wait=false").succeeds(t).prints(t, "The migration commits automatically")
 	f.run("commit", "old-fleet", "--yes").fails(t, "commits automatically, because spec.stage is Commit")
-	// A run without --commit does not take back the commit.
+	// "migrate run" without --commit does not undo the commit.
 	f.runHooked(context.Background(), "Problem: slow", func() {
 		if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationCommit {
 			t.Errorf("the stage is %s", stage)
@@ -187,7 +187,7 @@ func TestMigrationContinuesAfterInterrupt(t *testing.T) {
 	}
 }
 
-// The user agrees only to the plan that was printed.
+// The user agrees only to the plan that the command has printed.
 func TestRunRejectsChangedPlan(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
@@ -287,7 +287,7 @@ func TestInvalidMigrationFlags(t *testing.T) {
 	}
 }
 
-// The rejection of a Migration by the API server is printed with one line for each field.
+// If the API server rejects a Migration, the error has one line for each invalid field.
 func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan("--flag", "x="+strings.Repeat("y", 1025)).fails(t, `the API server rejects migration "old-fleet":`,
@@ -306,18 +306,15 @@ func TestRejectionOfMigrationNamesFields(t *testing.T) {
 	outcome{failed: err}.fails(t, "spec.stage: ", "can no longer be aborted")
 }
 
-// A policy refuses a Migration that names what the user may not change. Each missing right is a line, without the names of
-// the policies.
-func TestRejectionByPolicyNamesMissingRights(t *testing.T) {
+// An admission policy rejects a Migration if the user may not change the objects that the Migration names. The error
+// contains the first missing permission, and does not contain the name of the policy.
+func TestRejectionByPolicyNamesMissingRight(t *testing.T) {
 	forbidden := apierrors.NewForbidden(v1beta1.GroupVersion.WithResource("migrations").GroupResource(), "old-fleet", nil)
-	for _, right := range []string{"spec.fence.leases[0]: you need the verb update", "spec.source: you need the verb delete"} {
-		forbidden.ErrStatus.Details.Causes = append(forbidden.ErrStatus.Details.Causes, metav1.StatusCause{
-			Message: "ValidatingAdmissionPolicy 'a.machinist.dev' with binding 'a.machinist.dev' denied request: " + right})
-	}
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "ValidatingAdmissionPolicy 'a.machinist.dev' with " +
+		"binding 'a.machinist.dev' denied request: spec.fence.leases[0]: you need the verb update"}}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet"}}
 	want := `the API server rejects migration "old-fleet":
-  spec.fence.leases[0]: you need the verb update
-  spec.source: you need the verb delete`
+  spec.fence.leases[0]: you need the verb update`
 	if err := explainRejection(m, explain(forbidden, "server")); err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// endMigration is one run of migrate commit or migrate abort.
+// endMigration is one run of "migrate commit" or "migrate abort".
 type endMigration struct {
 	migrationWait
 	yes, wait bool
@@ -40,7 +40,7 @@ The command asks you to type the name of the Migration as a confirmation. --yes 
 	return cmd
 }
 
-// commit asks for a confirmation and sets the stage Commit.
+// commit asks the user for confirmation, and then sets the stage of the Migration to Commit.
 func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migration, in io.Reader) error {
 	if err := e.check(); err != nil {
 		return err
@@ -64,7 +64,8 @@ func (e *endMigration) commit(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	return e.finish(ctx, c, m, v1beta1.MigrationCompleted)
 }
 
-// checkCommit returns an error if a migration cannot be committed, for example because it is not adopted yet.
+// checkCommit returns an error if a migration cannot be committed, for example because not all instances are adopted
+// yet.
 func checkCommit(m *v1beta1.Migration) error {
 	phase := m.Status.Phase
 	switch {
@@ -85,7 +86,7 @@ func checkCommit(m *v1beta1.Migration) error {
 	return fmt.Errorf("%s. To wait until it is Adopted: machinist migrate run %s", problem, migrate.Reference(m))
 }
 
-// confirm asks the user to type the name of the Migration.
+// confirm asks the user to confirm the commit by typing the name of the Migration.
 func (e *endMigration) confirm(m *v1beta1.Migration, in io.Reader) error {
 	if e.yes {
 		return nil
@@ -122,7 +123,7 @@ After "machinist migrate commit", a migration can no longer be aborted.`,
 	return cmd
 }
 
-// abort sets the stage Abort.
+// abort sets the stage of the Migration to Abort.
 func (e *endMigration) abort(ctx context.Context, c *Cluster, m *v1beta1.Migration) error {
 	if err := e.check(); err != nil {
 		return err
@@ -152,7 +153,8 @@ func checkAbort(m *v1beta1.Migration) error {
 		"of the old system are being removed or have been removed", m.Name, m.Status.Phase)
 }
 
-// finish waits for the target phase, and prints the status of the migration.
+// finish prints the status of the migration. If --wait is set, finish first waits until the migration reaches the
+// target phase.
 func (e *endMigration) finish(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) error {
 	if e.wait {

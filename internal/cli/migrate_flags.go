@@ -19,10 +19,11 @@ import (
 	"machinist.dev/machinist/internal/cli/migrate"
 )
 
-// maxMigrationName is the maximum length of a Migration's name. It is a prefix of the names of ConfigMaps and Leases.
+// maxMigrationName is the maximum length of the name of a Migration. The name is limited, because the names of
+// ConfigMaps and Leases contain it.
 const maxMigrationName = 40
 
-// migrationFlags are the flags that describe a Migration.
+// migrationFlags contains the flags that set fields of a Migration, as the user typed them.
 type migrationFlags struct {
 	source, sourceNamespace, provider string
 	credentials, userData             string
@@ -48,7 +49,7 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// fenceFlags are the flags that describe the fence: how to stop the old controllers.
+// fenceFlags contains the flags that set spec.fence, which describes how to stop the old controllers.
 type fenceFlags struct {
 	stop, leases []string
 	noElection   bool
@@ -64,7 +65,7 @@ func (f *fenceFlags) flags(cmd *cobra.Command) {
 		"the old controllers hold no Lease: name all of them with --stop")
 }
 
-// wantedMigration contains the values of the flags that describe a Migration. A flag that is not set is nil.
+// wantedMigration contains the parsed values of migrationFlags. The value of a flag that the user has not set is nil.
 type wantedMigration struct {
 	source, sourceNamespace, provider *string
 	credentials                       *v1beta1.LocalRef
@@ -74,7 +75,7 @@ type wantedMigration struct {
 	fence                             wantedFence
 }
 
-// wantedFence contains the values of the flags that describe a fence. A flag that is not set is nil.
+// wantedFence contains the parsed values of fenceFlags. The value of a flag that the user has not set is nil.
 type wantedFence struct {
 	workloads    []v1beta1.MigrationWorkload
 	leases       []v1beta1.MigrationLease
@@ -124,7 +125,7 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 	return w, err
 }
 
-// checkName returns an error if the value of a flag is not a valid name.
+// checkName returns an error if the value of the given flag is not a valid name.
 func checkName(flag, value string, check func(string) []string) error {
 	if value == "" {
 		return fmt.Errorf("%s %q: the name is missing", flag, value)
@@ -150,7 +151,7 @@ func readUserData(text string) (*v1beta1.UserDataRef, error) {
 	return &v1beta1.UserDataRef{Name: name, Key: key}, nil
 }
 
-// readProcessFlags parses flags of the old controllers in the form NAME=VALUE.
+// readProcessFlags parses --flag. Each value is a flag of the old controllers in the form NAME=VALUE.
 func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -169,7 +170,7 @@ func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	return flags, nil
 }
 
-// readOverrides parses patches of classes in the form CLASS=@FILE or CLASS=JSON.
+// readOverrides parses --override. Each value is a patch for a class, in the form CLASS=@FILE or CLASS=JSON.
 func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverride, error) {
 	var overrides []v1beta1.MigrationOverride
 	seen := map[string]bool{}
@@ -203,7 +204,7 @@ func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverrid
 	return overrides, nil
 }
 
-// kindsToStop maps the kinds of workloads as written in --stop to the names in the API.
+// kindsToStop maps the kinds of workloads that users may type in --stop to the kinds in the API.
 var kindsToStop = map[string]string{
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
 	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
@@ -240,7 +241,7 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	return w, nil
 }
 
-// apply applies the flags to a fence, and reports whether that changed the fence.
+// apply sets the fields of a fence to the values of the flags, and reports whether the fence has changed.
 func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	before := to.DeepCopy()
 	if w.workloads != nil {
@@ -255,7 +256,7 @@ func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	return !equality.Semantic.DeepEqual(before, to)
 }
 
-// create returns a new Migration.
+// create returns a new Migration with the values of the flags. It does not send a request.
 func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, error) {
 	for flag, value := range map[string]*string{"--source": w.source, "--provider": w.provider} {
 		if value == nil {
@@ -271,13 +272,13 @@ func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, err
 		Spec: v1beta1.MigrationSpec{Source: *w.source, Provider: *w.provider, Stage: v1beta1.MigrationPlan,
 			SourceNamespace: ptr.Deref(w.sourceNamespace, "")},
 	}
-	_, err := w.changes(m)
+	_, err := w.update(m)
 	return m, err
 }
 
-// changes applies the flags to a Migration, and reports whether that changed the Migration. It returns an error if the
-// flags change a field that can no longer be changed.
-func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error) {
+// update sets the fields of an existing Migration to the values of the flags, and reports whether the Migration has
+// changed. If a flag would change a field that can no longer be changed, update returns an error.
+func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) {
 	spec := &m.Spec
 	for _, fixed := range []struct {
 		flag, field, current string
@@ -332,7 +333,8 @@ func (w wantedMigration) changes(m *v1beta1.Migration) (changed bool, err error)
 	return false, nil
 }
 
-// sameOverrides reports whether the patches are the same except for formatting. The API server reformats them.
+// sameOverrides reports whether two lists contain the same patches, ignoring the format of the JSON. The format may
+// differ, because the API server reformats JSON.
 func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 	decode := func(all []v1beta1.MigrationOverride) map[string]any {
 		patches := map[string]any{}
@@ -347,8 +349,8 @@ func sameOverrides(a, b []v1beta1.MigrationOverride) bool {
 	return len(a) == len(b) && reflect.DeepEqual(decode(a), decode(b))
 }
 
-// explainRejection returns an error with one line for each field of a Migration that the API server rejects. It returns
-// other errors unchanged.
+// explainRejection converts the error with which the API server rejects a Migration to an error with one line for each
+// invalid field. It returns other errors unchanged.
 func explainRejection(m *v1beta1.Migration, err error) error {
 	var invalid *invalidDocument
 	if raw, marshalErr := json.Marshal(m); marshalErr == nil && errors.As(document{raw: raw}.explain(err), &invalid) {

@@ -58,7 +58,7 @@ the migration continues without a confirmation until the old objects are removed
 	return cmd
 }
 
-// runMigration is one run of migrate run.
+// runMigration is one run of "migrate run".
 type runMigration struct {
 	migrationWait
 	accept       []string
@@ -96,7 +96,7 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 		if starts {
 			m.Spec.PlanHash = hash
 		}
-		// A run without --commit does not take back the --commit of an earlier run.
+		// If an earlier run had the flag --commit, a run without --commit does not undo the commit.
 		if starts || r.commit {
 			m.Spec.Stage = stage
 		}
@@ -139,8 +139,8 @@ func checkRun(m *v1beta1.Migration) error {
 	return nil
 }
 
-// showPlan prints the plan and returns the Migration with the plan. It returns an error if the plan cannot be carried
-// out.
+// showPlan waits for the plan, prints it, and returns the latest version of the Migration. If the plan cannot be
+// carried out, showPlan returns an error.
 func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
 	m, err := r.awaitPlan(ctx, c, m)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migr
 	return m, nil
 }
 
-// awaitPhase waits until a migration has reached the target phase or a later phase.
+// awaitPhase waits until a migration is in the target phase or in a later phase.
 func (w *migrationWait) awaitPhase(ctx context.Context, c *Cluster, m *v1beta1.Migration,
 	target v1beta1.MigrationPhase) (*v1beta1.Migration, error) {
 	continuing := "the migration continues in the background"
@@ -178,7 +178,7 @@ func (w *migrationWait) awaitPhase(ctx context.Context, c *Cluster, m *v1beta1.M
 	if target == v1beta1.MigrationAdopted || target == v1beta1.MigrationCompleted && !m.Status.Phase.Irrevocable() {
 		interrupted += ". To abort it: machinist migrate abort " + ref
 	}
-	return w.until(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) {
+	return w.waitFor(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) {
 		phase := m.Status.Phase
 		switch {
 		case phase == target, target == v1beta1.MigrationAdopted && phase.Irrevocable():

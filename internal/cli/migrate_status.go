@@ -63,16 +63,17 @@ has ended.`,
 	return cmd
 }
 
-// migrationStatus computes the report of one migrate status command.
+// migrationStatus computes what one run of "migrate status" prints.
 type migrationStatus struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// name is the name of one Migration, or empty for all.
+	// name is the name of one Migration. If name is empty, all Migrations are printed.
 	name string
 }
 
-// view returns the report and the list that it was computed from. ended is true if the report will not change again.
+// view returns the status of the selected Migrations, and the list of Migrations from which the status was computed.
+// The result ended is true if the status will not change any more.
 func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.MigrationList, ended bool, err error) {
 	namespace := s.scope.namespace(s.cluster)
 	list = &v1beta1.MigrationList{}
@@ -97,7 +98,7 @@ func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.Mi
 	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
 }
 
-// follow shows the report again at each change until ctx ends or the migration has ended.
+// follow prints the status after each change, until ctx ends or the migration has ended.
 func (s *migrationStatus) follow(ctx context.Context) error {
 	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, what: "The Migration"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -105,12 +106,12 @@ func (s *migrationStatus) follow(ctx context.Context) error {
 		if err != nil {
 			return observed{}, err
 		}
-		return observed{view: view, timeless: timeless(view), from: []client.ObjectList{list}, final: ended}, nil
+		return observed{view: view, timeless: withoutTimes(view), from: []client.ObjectList{list}, final: ended}, nil
 	})
 }
 
-// timeless returns a view without the fields that change with time alone.
-func timeless(view View) View {
+// withoutTimes returns a view without the fields that change merely because time passes.
+func withoutTimes(view View) View {
 	switch v := view.(type) {
 	case migrate.Status:
 		v.Now, v.Migrator = time.Time{}, nil
@@ -118,7 +119,7 @@ func timeless(view View) View {
 	case migrate.List:
 		items := make([]migrate.Status, len(v.Items))
 		for i, item := range v.Items {
-			items[i] = timeless(item).(migrate.Status)
+			items[i] = withoutTimes(item).(migrate.Status)
 		}
 		v.Items = items
 		return v

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// migrationWait contains the flags of commands that wait for a migrator.
+// migrationWait contains the flags of the commands that wait for a migrator.
 type migrationWait struct {
 	env     *Env
 	timeout time.Duration
@@ -28,7 +28,7 @@ func (w *migrationWait) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// check returns an error for invalid flags.
+// check returns an error if the value of a flag is invalid.
 func (w *migrationWait) check() error {
 	if w.timeout < 0 {
 		return fmt.Errorf("--timeout %s: must not be negative", w.timeout)
@@ -36,14 +36,15 @@ func (w *migrationWait) check() error {
 	return nil
 }
 
-// quiet reports whether only the result is printed, and no progress.
+// quiet reports whether the command prints only its result, and no progress.
 func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == asYAML }
 
-// until waits until reached returns true for a Migration, and shows its progress and its problems meanwhile. It returns
-// the last version of the Migration. interrupted is the text of the error if the user interrupts the command.
-func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
+// waitFor watches a Migration until the function reached returns true. Meanwhile it shows the progress and the problems
+// of the migration. Finally it returns the latest version of the Migration. If the user interrupts the command, the
+// error contains the text that was passed as interrupted.
+func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
 	reached func(*v1beta1.Migration) (bool, error)) (*v1beta1.Migration, error) {
-	commandCtx := ctx // It ends at a signal, and ctx also at the timeout.
+	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
@@ -58,7 +59,7 @@ func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 			fmt.Fprintf(w.env.Err, "The Migration cannot be read. Trying again: %v\n", err)
 		},
 	}
-	err := follow(ctx, c, m, texts, func(m *v1beta1.Migration) (bool, time.Duration, error) {
+	err := followObject(ctx, c, m, texts, func(m *v1beta1.Migration) (bool, time.Duration, error) {
 		last = m
 		if done, err := reached(m); done || err != nil {
 			return done, 0, err
@@ -76,17 +77,18 @@ func (w *migrationWait) until(ctx context.Context, c *Cluster, m *v1beta1.Migrat
 	return last, err
 }
 
-// progress shows the progress of a migration.
+// progress shows the progress of one migration to the user.
 type progress struct {
 	*migrationWait
 	live *printer.Live
-	// troubles are the problems shown last.
+	// troubles are the problems that were printed last.
 	troubles []string
-	// migratorChecked is true after a check whether the migrator is running.
+	// migratorChecked is true if the command has already checked whether the migrator is running.
 	migratorChecked bool
 }
 
-// show draws the progress of a migration. It also prints new problems, and once a note if the migrator is not running.
+// show draws the current progress of the migration, and prints problems that are new. If the migrator is not running,
+// show prints a note about this once.
 func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 	if !p.migratorChecked && !migrate.Observed(m) {
 		p.migratorChecked = true
@@ -110,6 +112,7 @@ func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 		}
 		p.troubles = troubles
 	}
-	// A line that wraps cannot be drawn over, so assume a common width if the terminal's width is unknown.
+	// A line that is wider than the terminal wraps, and then cannot be overwritten. So if the width of the terminal is
+	// unknown, assume 80 columns.
 	p.live.Draw(migrate.Picture(m, p.env.style(p.format), cmp.Or(p.env.Width, 80)), migrate.Line(m))
 }

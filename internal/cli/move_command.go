@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/transfer/move"
 )
 
-// moveFlags are the flags of machinist move.
+// moveFlags contains the flags of "machinist move".
 type moveFlags struct {
 	kubeconfig, context    string
 	all, dryRun            bool
@@ -70,7 +70,7 @@ Run it again to continue.`,
 	return cmd
 }
 
-// check returns an error for invalid flags.
+// check returns an error if the flags or arguments are invalid.
 func (f moveFlags) check(deployments []string) error {
 	switch {
 	case f.kubeconfig == "" && f.context == "":
@@ -83,8 +83,8 @@ func (f moveFlags) check(deployments []string) error {
 	return nil
 }
 
-// destination returns the environment of the destination cluster. The flags that choose the source, such as --context,
-// do not apply to it.
+// destination returns an environment that connects to the destination cluster. It ignores the flags that select the
+// source cluster, such as --context.
 func (f moveFlags) destination(env *Env) *Env {
 	to := *env
 	to.rules = clientcmd.NewDefaultClientConfigLoadingRules()
@@ -96,7 +96,7 @@ func (f moveFlags) destination(env *Env) *Env {
 	return &to
 }
 
-// runMove plans the move, checks it, and carries it out.
+// runMove plans the move, checks that it is possible, and then carries it out.
 func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	var deployments []string
 	for _, arg := range args {
@@ -160,7 +160,8 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		_, err := fmt.Fprintln(env.Out, "The move is possible. Nothing was changed.")
 		return err
 	}
-	// The processes compare this with times close to the API server's clock. The permission lasts longer than the wait.
+	// The processes compare this time with their own clocks. These clocks are close to the clock of the API server. The
+	// permission is valid for longer than this command waits.
 	m.Until = to.clock.Now().Add(min(f.timeout+time.Minute, v1beta1.MaxAdoptionFromCluster-time.Minute))
 	within, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -171,8 +172,9 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	return err
 }
 
-// missingProcesses returns a sentence for each process that a fleet of another cluster needs in this cluster, and that
-// is not running. It skips processes whose leases may not be read.
+// missingProcesses determines which processes the machines of the source cluster will need in this cluster. It returns
+// a sentence for each of these processes that is not running. If the user may not read the lease of a process, the
+// process is skipped.
 func (c *Cluster) missingProcesses(ctx context.Context, from *Cluster, namespace, system string) (missing []string) {
 	list := &v1beta1.MachineList{}
 	if err := from.List(ctx, list, client.InNamespace(namespace)); err != nil {

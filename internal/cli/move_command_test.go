@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// A wrong destination is reported before anything is changed.
+// If the destination is wrong, the command reports this before it changes anything.
 func TestMoveRejectsImpossibleMoves(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()

@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// adoption is one run of machinist orphans adopt.
+// adoption is one run of "machinist orphans adopt".
 type adoption struct {
 	// Flags and arguments.
 	all, dryRun bool
@@ -33,9 +33,10 @@ type adoption struct {
 
 	cluster  *Cluster
 	template *v1beta1.MachineTemplateSpec
-	// permittedClasses are the names of the classes that the command has annotated.
+	// permittedClasses contains the names of the classes that this run has annotated, so that the machines of these
+	// classes may adopt instances.
 	permittedClasses []string
-	// unlisted is the number of instances that the last check found but did not list.
+	// unlisted is the number of instances that the latest check found, but that its report does not list.
 	unlisted int
 }
 
@@ -79,7 +80,7 @@ A MachineSet adopts machines while it has fewer machines than spec.replicas. To 
 	return cmd
 }
 
-// run creates the machines and prints one line for each instance.
+// run creates a Machine for each selected instance, and prints one line for each instance.
 func (f *adoption) run(ctx context.Context, env *Env) error {
 	switch {
 	case f.all == (len(f.ids) > 0):
@@ -134,8 +135,9 @@ func (f *adoption) run(ctx context.Context, env *Env) error {
 	return err
 }
 
-// find returns the results of the last check for the instances named by the arguments, or for all instances of the
-// namespace. It returns an error if the check did not find a named instance, or if the instance cannot be adopted.
+// find returns what the latest check reported about the selected instances. These are the instances in the arguments,
+// or with --all, all instances of the namespace. If an instance in the arguments was not found by the check or cannot
+// be adopted, find returns an error.
 func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	view, err := f.cluster.orphans(ctx, f.cluster.Namespace, f.system)
 	if err != nil {
@@ -167,7 +169,7 @@ func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	return found, nil
 }
 
-// adopt creates the Machine of an instance. If it does not create one, outcome describes the reason.
+// adopt creates a Machine that adopts an instance. If no Machine is created, outcome explains why.
 func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, err error) {
 	machine := f.machine(e)
 	if machine.Spec.ClassRef == nil {
@@ -192,7 +194,7 @@ func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, e
 	return "", nil
 }
 
-// machine returns the Machine for an instance. Its name is the one in the instance's tags.
+// machine returns a Machine that adopts an instance. Its name and namespace are taken from the tags of the instance.
 func (f *adoption) machine(e ledger.Entry) *v1beta1.Machine {
 	namespace, name, _ := strings.Cut(e.Machine, "/")
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -207,7 +209,8 @@ func (f *adoption) machine(e ledger.Entry) *v1beta1.Machine {
 	return m
 }
 
-// withoutOwnership returns the labels of a set's template without those that the set adds when it adopts a machine.
+// withoutOwnership copies the labels in the template of a set, except for the labels that a set adds to each machine
+// that it adopts.
 func withoutOwnership(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range labels {
@@ -220,8 +223,8 @@ func withoutOwnership(labels map[string]string) map[string]string {
 	return out
 }
 
-// permit annotates a class so that its machines may adopt instances that are tagged with the cluster ID. It does so
-// once for each class.
+// permit annotates a class, so that its machines may adopt instances that are tagged with the cluster ID. If this run
+// has already annotated the class, permit does nothing.
 func (f *adoption) permit(ctx context.Context, namespace, name string) error {
 	if slices.Contains(f.permittedClasses, name) {
 		return nil
@@ -230,7 +233,7 @@ func (f *adoption) permit(ctx context.Context, namespace, name string) error {
 	if err := f.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
 		return err
 	}
-	now := f.cluster.clock.Now() // The processes compare the annotation with times close to the API server's clock.
+	now := f.cluster.clock.Now() // The provider processes have clocks that are close to the API server's clock.
 	from := class.Annotations[v1beta1.AnnotationAdoptFromCluster]
 	until := class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
 	if from != "" && from != f.clusterID && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {

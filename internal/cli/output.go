@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// The values of -o.
+// These are the possible values of the flag -o.
 const (
 	asText = ""
 	asWide = "wide"
@@ -19,14 +19,15 @@ const (
 	asYAML = "yaml"
 )
 
-// outputFlag adds -o to a command that prints a view.
+// outputFlag adds the flag -o to a command that prints a view.
 func outputFlag(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", asText, "print as one of: json, yaml, wide")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{asJSON, asYAML, asWide},
 		cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkFormat returns an error for an unknown value of -o. Commands call it before they read the cluster.
+// checkFormat returns an error if the value of -o is unknown. Commands call checkFormat before they send requests to
+// the cluster.
 func checkFormat(format string) error {
 	switch format {
 	case asText, asWide, asJSON, asYAML:
@@ -35,12 +36,13 @@ func checkFormat(format string) error {
 	return fmt.Errorf("--output %q: must be json, yaml or wide", format)
 }
 
-// View is the result of a command. Its fields are the JSON and YAML output, and Text writes the text output.
+// View is the result of a command that is printed to the user. For JSON and YAML output, the fields of the view are
+// encoded. For text output, the method Text is called.
 type View interface {
 	Text(w io.Writer, style Style) error
 }
 
-// Print writes a view in a format.
+// Print writes a view to e.Out. The format is the value of the flag -o.
 func (e *Env) Print(view View, format string) error {
 	switch format {
 	case asJSON:
@@ -58,10 +60,10 @@ func (e *Env) Print(view View, format string) error {
 	return view.Text(e.Out, e.style(format))
 }
 
-// Style is the style of text output.
+// Style determines how text output looks.
 type Style = printer.Style
 
-// style returns the style of text output in a format.
+// style returns the style of text output for the given value of -o.
 func (e *Env) style(format string) Style {
 	return Style{Colour: e.Colour, Wide: format == asWide, Plain: e.Plain}
 }

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// pauseFlags are the flags of pause and resume.
+// pauseFlags contains the flags of the commands "pause" and "resume".
 type pauseFlags struct {
 	fleet, all     bool
 	reason, format string
@@ -98,7 +98,8 @@ of the deployments allow.`,
 	return cmd
 }
 
-// printPauses runs do and prints the namespaces that it paused or resumed, even if do also returns an error.
+// printPauses calls the function do, and prints the namespaces that do has paused or resumed. It prints them even if do
+// also returns an error.
 func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)) error {
 	c, err := e.Connect()
 	if err != nil {
@@ -111,8 +112,8 @@ func (e *Env) printPauses(f pauseFlags, do func(*Cluster) ([]fleet.Pause, error)
 	return errors.Join(e.Print(fleet.Pauses{Kind: "PauseResult", Namespaces: done}, f.format), err)
 }
 
-// pause creates the budget in each chosen namespace. An error in one namespace does not prevent the pause of the
-// others.
+// pause creates a disruption budget in each selected namespace. If an error occurs in one namespace, the other
+// namespaces are still paused.
 func (c *Cluster) pause(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	namespaces := []string{c.Namespace}
 	if f.all {
@@ -156,8 +157,8 @@ func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget 
 	return b
 }
 
-// checkExisting reads the existing budget with the name of b into b. It returns an error if the existing budget does
-// not stop all disruptions.
+// checkExisting gets the existing budget that has the same name as b, and stores it in b. If the existing budget does
+// not stop all disruptions, checkExisting returns an error.
 func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptionBudget) error {
 	want := b.Spec
 	if err := c.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
@@ -173,7 +174,7 @@ func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptio
 	return nil
 }
 
-// resume deletes the budget in each chosen namespace.
+// resume deletes the disruption budget with which "pause" has paused a fleet. It does this in each selected namespace.
 func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause, err error) {
 	var list v1beta1.MachineDisruptionBudgetList
 	options := []client.ListOption{client.MatchingFields{metav1.ObjectNameField: disruption.PauseBudget}}
@@ -202,7 +203,7 @@ func (c *Cluster) resume(ctx context.Context, f pauseFlags) (done []fleet.Pause,
 	return done, errors.Join(errs...)
 }
 
-// namespacesWithFleets returns the namespaces that have machines, sets or deployments.
+// namespacesWithFleets returns the namespaces that contain machines, sets or deployments.
 func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	var namespaces []string
 	for _, kind := range []string{"MachineList", "MachineSetList", "MachineDeploymentList"} {
@@ -223,7 +224,8 @@ func (c *Cluster) namespacesWithFleets(ctx context.Context) ([]string, error) {
 	return slices.Compact(namespaces), nil
 }
 
-// user returns the user's name from the API server, or "" if the server does not return it.
+// user asks the API server for the name of the user who runs the command. If the request fails, user returns an empty
+// string.
 func (c *Cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

@@ -18,18 +18,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// applied returns a deployment before and after the document is applied. before is nil if the deployment does not
-// exist. The API server applies the document in a dry run: it fills in defaults, and rejects what it would reject.
-func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, err error) {
+// dryRunApply returns a deployment before and after a document is applied. If the deployment does not exist, before is
+// nil. The API server computes the deployment after the change in a dry run. Therefore the result contains all
+// defaults, and an invalid document causes the same error as without a dry run.
+func (c *Cluster) dryRunApply(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
-		after, err = c.created(ctx, doc)
+		after, err = c.dryRunCreate(ctx, doc)
 		return nil, after, err
 	case err != nil:
 		return nil, nil, c.Explain(err)
 	}
-	// The client does not set the kind of an object that it reads.
+	// When the client reads an object, it leaves the kind empty.
 	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	kind, data, err := patchFor(live, doc)
 	if err != nil {
@@ -50,8 +51,8 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 	return live, after, nil
 }
 
-// created returns a new deployment as the API server would store it.
-func (c *Cluster) created(ctx context.Context, doc document) (*v1beta1.MachineDeployment, error) {
+// dryRunCreate returns the deployment that the API server would store if the document were created.
+func (c *Cluster) dryRunCreate(ctx context.Context, doc document) (*v1beta1.MachineDeployment, error) {
 	// Send the document unchanged, so that the API server can report all unknown fields.
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(doc.raw, &object.Object); err != nil {
@@ -66,7 +67,8 @@ func (c *Cluster) created(ctx context.Context, doc document) (*v1beta1.MachineDe
 	return after, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, after)
 }
 
-// explainDryRun explains the error of a dry run. Policies and quotas also reject requests with Forbidden.
+// explainDryRun explains an error that a dry run returned. Forbidden need not mean that the user lacks a permission,
+// because admission policies and quotas reject requests with the same status.
 func (c *Cluster) explainDryRun(doc document, err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("the API server rejected the dry run that the plan needs: %w", c.Explain(err))
@@ -74,11 +76,12 @@ func (c *Cluster) explainDryRun(doc document, err error) error {
 	return doc.explain(c.Explain(err))
 }
 
-// kubectlManager is the field manager of kubectl apply --server-side.
+// kubectlManager is the field manager that "kubectl apply --server-side" uses.
 const kubectlManager = "kubectl"
 
-// patchFor returns the patch that kubectl apply would send. If the deployment was last applied on the server side, this
-// is the document. Otherwise it is a three-way merge of the last applied document, the live object and the document.
+// patchFor returns the patch that "kubectl apply" would send. If the deployment was last applied with server-side
+// apply, the patch is the document itself. Otherwise the patch is the three-way merge of the last applied document, the
+// live object and the new document.
 func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
 	var wanted map[string]any
 	if err := json.Unmarshal(doc.raw, &wanted); err != nil {

@@ -48,12 +48,12 @@ support.`,
 	return cmd
 }
 
-// plan is one run of the command plan.
+// plan is one run of the command "plan".
 type plan struct {
 	env    *Env
 	files  []string
 	format string
-	// recursive includes the subfolders of folders.
+	// If recursive is true, the files in subfolders are read too.
 	recursive bool
 }
 
@@ -76,8 +76,8 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 	return p.env.Print(view, p.format)
 }
 
-// plan returns the plans for documents. If sameNamespace is true, a document of another namespace than the chosen one
-// is an error.
+// plan returns a plan for each document. If sameNamespace is true, all documents must belong to the namespace that the
+// user selected.
 func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace bool) (*plans, error) {
 	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
@@ -97,14 +97,15 @@ func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace b
 	return view, nil
 }
 
-// planFor returns the plan for one document. all are the documents of all files.
+// planFor returns the plan for one document. The argument all contains the documents of all files, which may include
+// the class of the deployment.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	collecting, warnings := collectWarnings(ctx)
-	before, after, err := c.applied(collecting, doc)
+	before, after, err := c.dryRunApply(collecting, doc)
 	if err != nil {
 		return nil, err
 	}
-	if after.Spec.Replicas == nil { // No webhook is installed, so the manager sets the default.
+	if after.Spec.Replicas == nil { // No webhook has set the default. The manager sets it later.
 		var current *int32
 		if before != nil {
 			current = before.Spec.Replicas
@@ -140,8 +141,8 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return item, nil
 }
 
-// unchangedClass returns the class of a deployment if the document does not change it. Otherwise, or if the class
-// cannot be read, it returns an empty class.
+// unchangedClass returns the class of a deployment if the deployment keeps its class. If the deployment gets another
+// class, or if the class cannot be read, unchangedClass returns an empty class.
 func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
 	name string) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{}
@@ -154,9 +155,9 @@ func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *
 	return class
 }
 
-// plans are the plans for all deployments of the files.
+// plans contains a plan for each deployment in the files.
 type plans struct {
-	// Kind is RolloutPlans.
+	// Kind is always RolloutPlans.
 	Kind  string          `json:"kind"`
 	Items []*preview.Plan `json:"items"`
 }

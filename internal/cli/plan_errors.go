@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// invalidDocument is the API server's rejection of a document. It has one line for each invalid field.
+// invalidDocument is the error for a document that the API server rejects. It has one line for each invalid field.
 type invalidDocument struct {
 	lines []string
 	err   error
@@ -26,9 +26,9 @@ func (r *invalidDocument) Error() string {
 // Unwrap returns the API server's error.
 func (r *invalidDocument) Unwrap() error { return r.err }
 
-// explain returns an error that lists the invalid fields with their values, if err contains them. The message of the
-// API server is less useful: for an unknown field it repeats the whole object, and for a value of a wrong type it
-// contains the type instead of the value.
+// explain converts an error about invalid fields to an error that lists these fields with their values. It returns
+// other errors unchanged. The original message of the API server is less useful. For an unknown field, it repeats the
+// whole object. For a value of the wrong type, it contains the type instead of the value.
 func (d document) explain(err error) error {
 	var rejection apierrors.APIStatus
 	if !errors.As(err, &rejection) {
@@ -50,7 +50,7 @@ func (d document) explain(err error) error {
 	return &invalidDocument{lines: lines, err: err}
 }
 
-// explainCause returns the lines for one cause of the API server's error.
+// explainCause returns the lines that describe one cause in the details of the API server's error.
 func (d document) explainCause(cause metav1.StatusCause) []string {
 	if lines := d.unknownFields(cause.Message); len(lines) > 0 {
 		return lines
@@ -59,7 +59,7 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 	message = ofPolicy.ReplaceAllString(message, "")
 	switch {
 	case cause.Field == "patch":
-		// The message starts with the patched object as a quoted string.
+		// The message starts with the whole object in quotes.
 		if quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(message, "Invalid value: ")); err == nil {
 			message = strings.TrimPrefix(strings.TrimPrefix(message, "Invalid value: ")[len(quoted):], ": ")
 		}
@@ -79,12 +79,13 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 
 var (
 	expectedType = regexp.MustCompile(`must be of type \w+`)
-	// ofPolicy is how the API server begins the message of an admission policy, which names the field itself.
+	// ofPolicy matches the prefix that the API server adds to the message of an admission policy. The message itself
+	// already contains the name of the field.
 	ofPolicy    = regexp.MustCompile(`^ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
 	strictError = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
 )
 
-// unknownFields returns a line for each unknown or duplicate field that strict decoding found.
+// unknownFields returns a line for each unknown or duplicate field that the API server reports in the given message.
 func (d document) unknownFields(message string) []string {
 	_, list, found := strings.Cut(message, "strict decoding error: ")
 	if !found {
@@ -107,7 +108,8 @@ func (d document) unknownFields(message string) []string {
 
 var pathSegment = regexp.MustCompile(`[^.\[\]]+`)
 
-// value returns the value at a path such as "spec.template.spec.node.taints[0].key" of the document as JSON.
+// value returns the value of one field of the document as JSON. The argument path is for example
+// "spec.template.spec.node.taints[0].key".
 func (d document) value(path string) (string, bool) {
 	var at any
 	if json.Unmarshal(d.raw, &at) != nil {
@@ -135,8 +137,8 @@ func (d document) value(path string) (string, bool) {
 	return shortened(string(value)), err == nil
 }
 
-// shortened removes the middle of a text that is too long for a line. The field is at the start of the text, and the
-// problem at its end.
+// shortened removes the middle of a text that is too long. The important parts remain: the field is at the start of the
+// text, and the problem is at its end.
 func shortened(text string) string {
 	const head, tail = 100, 200
 	if len(text) <= head+tail {

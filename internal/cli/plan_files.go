@@ -18,28 +18,29 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// document is a MachineDeployment in a file.
+// document is the manifest of a MachineDeployment.
 type document struct {
-	// source is the file, for messages.
+	// source is the name of the file, for messages.
 	source          string
 	namespace, name string
 	raw             []byte // JSON
 }
 
-// documents are the contents of files.
+// documents contains the relevant contents of all files.
 type documents struct {
 	deployments []document
-	// classes contains the MachineClasses of the files by namespace and name.
+	// classes is the set of the MachineClasses in the files. The keys consist of namespace and name.
 	classes map[[2]string]bool
 }
 
-// hasClass reports whether the files contain a class. A class without a namespace belongs to defaultNamespace.
+// hasClass reports whether the files contain a class. If a class in a file has no namespace, its namespace is
+// defaultNamespace.
 func (d documents) hasClass(namespace, defaultNamespace, name string) bool {
 	return d.classes[[2]string{namespace, name}] || namespace == defaultNamespace && d.classes[[2]string{"", name}]
 }
 
-// readDocuments reads YAML and JSON files, which may contain several documents, and the files of folders. It keeps
-// MachineDeployments, and the names of MachineClasses.
+// readDocuments reads YAML and JSON files. A path is either a file, which may contain several documents, or a folder
+// with such files. The result has only the MachineDeployments and the names of the MachineClasses.
 func readDocuments(paths []string, recursive bool, in io.Reader) (documents, error) {
 	all := documents{classes: map[[2]string]bool{}}
 	files, err := expand(paths, recursive)
@@ -61,7 +62,7 @@ func readDocuments(paths []string, recursive bool, in io.Reader) (documents, err
 	return all, nil
 }
 
-// decode adds the documents in the content of a file.
+// decode adds the documents in one file to d. The argument content is the content of the file.
 func (d *documents) decode(content []byte, source string) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for n := 1; ; n++ {
@@ -77,10 +78,11 @@ func (d *documents) decode(content []byte, source string) error {
 	}
 }
 
-// extensions are the extensions of the files that are read from a folder, as in kubectl.
+// extensions are the file extensions that count as manifests. If a path is a folder, only files with these extensions
+// are read, as in kubectl.
 var extensions = []string{".json", ".yaml", ".yml"}
 
-// expand replaces each folder by its files, ordered by name.
+// expand replaces each folder with the files in it, sorted by name.
 func expand(paths []string, recursive bool) ([]string, error) {
 	var files []string
 	for _, name := range paths {
@@ -111,7 +113,8 @@ func expand(paths []string, recursive bool) ([]string, error) {
 	return files, nil
 }
 
-// readFile reads a file, or in if the file is "-". source is the file's name for messages.
+// readFile reads a file. If file is "-", readFile reads standard input, which is passed as the argument in. The result
+// source is the name of the file for messages.
 func readFile(file string, in io.Reader) (content []byte, source string, err error) {
 	switch {
 	case file == "-":
@@ -124,7 +127,8 @@ func readFile(file string, in io.Reader) (content []byte, source string, err err
 	return content, file, err
 }
 
-// add adds one document. The items of a list are added one by one. position is the document's position for messages.
+// add adds one document to d. If the document is a list, each item of the list is added. The argument position
+// describes the place of the document in the file, for messages.
 func (d *documents) add(raw json.RawMessage, position, source string) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manifest returns a manifest of the deployment web. more are further lines of its spec.
+// manifest returns a manifest of the deployment web. The argument more is appended to the spec.
 func manifest(class string, more string) string {
 	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
 kind: MachineDeployment
@@ -43,8 +43,8 @@ func (f *rolloutFleet) plan(text string, args ...string) outcome {
 		args...)...)
 }
 
-// planned returns the only plan of the output.
-func planned(t testing.TB, o outcome) *preview.Plan {
+// onlyPlan decodes the output of a command, and returns the only plan in the output.
+func onlyPlan(t testing.TB, o outcome) *preview.Plan {
 	t.Helper()
 	var view plans
 	if err := json.Unmarshal([]byte(o.succeeds(t).out), &view); err != nil || len(view.Items) != 1 ||
@@ -58,7 +58,7 @@ func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
 	f := newRolloutFleet(t, 3)
 	before := f.machines()["a"]
 	version := f.deployment().ResourceVersion
-	p := planned(t, f.plan(manifest("b", ""), "-o", "json"))
+	p := onlyPlan(t, f.plan(manifest("b", ""), "-o", "json"))
 	if f.deployment().ResourceVersion != version || len(f.machines()["a"]) != 3 {
 		t.Fatal("a plan changed something")
 	}
@@ -88,7 +88,8 @@ func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
 		"No machine would be created, replaced or deleted.")
 }
 
-// maxLive returns the maximum number of machines that are not being deleted, until ctx ends.
+// maxLive watches the machines until ctx ends. It counts the machines that are not being deleted, and returns the
+// highest count.
 func maxLive(ctx context.Context, f *rolloutFleet) (most int32) {
 	live := map[string]bool{}
 	list := &v1beta1.MachineList{}
@@ -142,12 +143,13 @@ func TestPlanMatchesKubectlApply(t *testing.T) {
 				return d
 			}
 			apply(written("a", "  minReadySeconds: 1\n"))
-			// kubectl apply removes a field that the file no longer contains, and keeps the fields of other clients.
+			// If a file no longer contains a field, kubectl apply removes the field. It does not change fields that other
+			// clients have set.
 			d := read()
 			was := d.DeepCopy()
 			d.Spec.RevisionHistoryLimit = new(int32)
 			f.must(f.api.Patch(context.Background(), d, client.MergeFrom(was)))
-			p := planned(t, f.plan(written("b", ""), "-o", "json"))
+			p := onlyPlan(t, f.plan(written("b", ""), "-o", "json"))
 			apply(written("b", ""))
 			if d := read(); d.Spec.MinReadySeconds != 0 || *d.Spec.RevisionHistoryLimit != 0 {
 				t.Fatalf("kubectl changed the spec to %+v", d.Spec)
@@ -189,7 +191,7 @@ func TestPlanRejectsInvalidFiles(t *testing.T) {
 	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1beta1\n").fails(t, "metadata.name is not set")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t,
 		`namespace of machinedeployment "web" is "other"`)
-	// Errors of the API server are reported.
+	// Errors that the API server returns are reported to the user.
 	f.plan(manifest("a", "  replicaz: 4\n")).fails(t, "replicaz")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: -3")).fails(t, "spec.replicas")
 	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t,
@@ -268,7 +270,8 @@ func TestPlanOfFolder(t *testing.T) {
 	run().fails(t, "5.yaml: document 1")
 }
 
-// Without a dry run there is no plan, because the file alone has no defaults and is not validated.
+// If the user has no permission for the dry run, there is no plan. The file alone is not enough, because it lacks the
+// defaults and is not validated.
 func TestPlanNeedsPermissionForDryRun(t *testing.T) {
 	f := newRolloutFleet(t, 2)
 	reads := rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
@@ -286,7 +289,7 @@ func TestPlanNeedsPermissionForDryRun(t *testing.T) {
 		"2 machines would be replaced. 1 machine would be created.", "The existence of the class b could not be checked.")
 }
 
-// grant gives a user permissions in a namespace.
+// grant creates a Role with the given rules and binds it to a user.
 func grant(t testing.TB, api client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	for _, object := range []client.Object{

@@ -67,13 +67,14 @@ complete and unchanged. It does not show who wrote the file, so restore only fil
 	return cmd
 }
 
-// restore creates the objects of a backup and prints a summary.
+// restore creates the objects in a backup that the cluster does not have, and prints a summary.
 func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Duration) error {
 	c, err := env.Connect()
 	if err != nil {
 		return err
 	}
-	// A request sets c.clock. The processes compare the permission with times close to the API server's clock.
+	// The end of the permission must be computed with the API server's clock, because the clocks of the processes are
+	// close to this clock. The response to this request sets c.clock.
 	if err := c.List(cmd.Context(), &v1beta1.MachineClassList{}); err != nil {
 		return c.Explain(err)
 	}
@@ -107,7 +108,7 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 	return err
 }
 
-// summary prints for each kind how many objects were created, existed already, or are in conflict.
+// summary prints for each kind how many objects were created, how many existed already, and how many have a conflict.
 func summary(w io.Writer, outcomes map[string]map[backup.Outcome]int32) error {
 	for _, kind := range backup.Kinds() {
 		n, ok := outcomes[kind]

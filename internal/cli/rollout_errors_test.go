@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// rolloutCommands are the subcommands of rollout.
+// rolloutCommands contains the names of the subcommands of "rollout".
 var rolloutCommands = []string{"status", "history", "undo", "restart", "pause", "resume"}
 
 func TestErrorsOfRolloutCommands(t *testing.T) {
@@ -81,7 +81,7 @@ func TestStatusNeedsPermissionToWatch(t *testing.T) {
 }
 
 func TestStatusContinuesAfterAPIServerRestart(t *testing.T) {
-	// A control plane of its own, because a restart would break the watches of other tests.
+	// Use a separate control plane. A restart of the shared control plane would break the watches of other tests.
 	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,8 @@ func TestStatusContinuesAfterAPIServerRestart(t *testing.T) {
 		cmd.SetArgs([]string{"rollout", "status", "md/web", "--kubeconfig", cp.Kubeconfig(), "--timeout", "2m"})
 		ended <- cmd.ExecuteContext(ctx)
 	}()
-	// Stop the server only after the command watches. Before that, the command would fail.
+	// Stop the API server only after the command has started its watch. If the server stopped earlier, the command would
+	// fail.
 	if err := awaitWatch(ctx, cp); err != nil {
 		t.Fatal(err)
 	}

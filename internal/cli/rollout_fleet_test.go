@@ -25,7 +25,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// rolloutFleet is a namespace with the deployment web, the controllers of sets and deployments, and a fake provider.
+// rolloutFleet is a namespace with the deployment web. The real controllers of sets and deployments manage it, with a
+// fake provider.
 type rolloutFleet struct {
 	testing.TB
 	api       client.WithWatch
@@ -33,7 +34,7 @@ type rolloutFleet struct {
 	provider  *fakeProvider
 }
 
-// newRolloutFleet returns a fleet with the classes a, b and c, and n running machines of class a.
+// newRolloutFleet creates a fleet with the classes a, b and c. The deployment has n running machines of class a.
 func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 	t.Helper()
 	f := &rolloutFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
@@ -80,7 +81,7 @@ func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 	return f
 }
 
-// run runs a command in the fleet's namespace.
+// run runs a command with the namespace of the fleet.
 func (f *rolloutFleet) run(args ...string) outcome {
 	f.Helper()
 	return execute(f, append(args, "-n", f.namespace)...)
@@ -93,7 +94,7 @@ func (f *rolloutFleet) must(err error) {
 	}
 }
 
-// deployment reads the deployment web.
+// deployment gets the deployment web.
 func (f *rolloutFleet) deployment() *v1beta1.MachineDeployment {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -101,7 +102,7 @@ func (f *rolloutFleet) deployment() *v1beta1.MachineDeployment {
 	return d
 }
 
-// change changes the deployment.
+// change calls a function that modifies the deployment web, and then writes the deployment.
 func (f *rolloutFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := f.deployment()
@@ -110,13 +111,13 @@ func (f *rolloutFleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.must(f.api.Patch(context.Background(), d, client.MergeFrom(was)))
 }
 
-// roll starts a rollout to another class.
+// roll starts a rollout by changing the class in the template of the deployment.
 func (f *rolloutFleet) roll(class string) {
 	f.Helper()
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class })
 }
 
-// machines returns the names of the machines that are not being deleted, by class.
+// machines returns the names of the machines that are not being deleted, grouped by class.
 func (f *rolloutFleet) machines() map[string][]string {
 	f.Helper()
 	list := &v1beta1.MachineList{}
@@ -130,7 +131,7 @@ func (f *rolloutFleet) machines() map[string][]string {
 	return names
 }
 
-// await waits until done returns true for the deployment.
+// await waits until the function done returns true for the deployment.
 func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) bool) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineDeploymentList{}, what, func(l *v1beta1.MachineDeploymentList) (bool, string) {
@@ -138,8 +139,8 @@ func (f *rolloutFleet) await(what string, done func(*v1beta1.MachineDeployment) 
 	}, client.InNamespace(f.namespace))
 }
 
-// fakeProvider is a fake provider. Machines of a blocked class do not become Running, and machines of a broken class
-// fail.
+// fakeProvider acts as the provider. If a class is in blocked, its machines do not become Running. If a class is in
+// broken, its machines fail.
 type fakeProvider struct {
 	api             client.Client
 	namespace       string
@@ -147,7 +148,7 @@ type fakeProvider struct {
 	blocked, broken map[string]bool
 }
 
-// set changes one of the maps.
+// set sets the value for a class in one of the maps blocked and broken.
 func (p *fakeProvider) set(classes map[string]bool, class string, value bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// installAPI installs Machinist's kinds in a control plane, and returns a client for it.
+// installAPI installs Machinist's CustomResourceDefinitions in a control plane, and returns a client for the control
+// plane.
 func installAPI(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 	t.Helper()
 	if err := install.Install(context.Background(), cp.Config()); err != nil {
@@ -29,7 +30,7 @@ func installAPI(t testing.TB, cp *controlplane.ControlPlane) client.WithWatch {
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
 
-// awaitWatch waits until the metrics of the API server show a watch of a deployment.
+// awaitWatch waits until the metrics of the API server report that a client watches deployments.
 func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	c, err := kubernetes.NewForConfig(cp.Config())
 	if err != nil {
@@ -52,7 +53,7 @@ func awaitWatch(ctx context.Context, cp *controlplane.ControlPlane) error {
 	}
 }
 
-// signal is a writer that closes written after words were written.
+// signal is a writer. As soon as the text in the field words has been written, the signal closes the channel written.
 type signal struct {
 	words   string
 	once    sync.Once

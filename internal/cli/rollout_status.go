@@ -38,7 +38,7 @@ connection to the API server breaks, the command tries again until --timeout.`,
 	return cmd
 }
 
-// statusWait is one run of rollout status.
+// statusWait is one run of "rollout status".
 type statusWait struct {
 	env      *Env
 	watch    bool
@@ -50,7 +50,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	if s.timeout < 0 || s.revision < 0 {
 		return fmt.Errorf("--timeout and --revision must not be negative")
 	}
-	commandCtx := ctx // It ends at a signal, and ctx also at the timeout.
+	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
@@ -71,9 +71,10 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			fmt.Fprintf(s.env.Err, "The rollout cannot be read. Trying again: %v\n", err)
 		},
 	}
-	err = follow(ctx, c, d, texts, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
+	err = followObject(ctx, c, d, texts, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
 		now := c.clock.Now()
-		// The deployment changes with each machine. Show each change at once, but do not list all machines each time.
+		// The status of the deployment changes whenever one of its machines changes. Show each change at once, but do not
+		// list all machines each time.
 		if now.Sub(machinesRead) >= rollout.RereadPeriod {
 			machines, machinesRead = c.machinesOf(ctx, d), now
 		}
@@ -86,7 +87,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			return true, 0, nil
 		}
 		if format == asText || format == asWide {
-			// A line that wraps cannot be drawn over, so assume a common width if the terminal's width is unknown.
+			// A line that is wider than the terminal wraps, and then cannot be overwritten. So if the width of the terminal is
+			// unknown, assume 80 columns.
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
 		return false, last.Again, nil
@@ -108,7 +110,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	return last.Err()
 }
 
-// machinesOf returns the machines of a deployment, or nil if they cannot be read. The progress is known without them.
+// machinesOf returns the machines of a deployment. If the machines cannot be listed, machinesOf returns nil instead of
+// an error, because the progress can be computed without them.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
 	list := &v1beta1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(d.Namespace),

@@ -42,14 +42,14 @@ revision without a change of the template and cannot be undone.`,
 	return cmd
 }
 
-// The values of --dry-run.
+// These are the possible values of the flag --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
 
-// undo is one run of rollout undo.
+// undo is one run of "rollout undo".
 type undo struct {
 	env      *Env
 	revision int64
@@ -102,8 +102,9 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 	return u.env.report(result, format)
 }
 
-// checkClass returns an error or a warning if no machine could be launched after the rollback, because the class of the
-// revision does not exist or is being deleted.
+// checkClass checks the class that the deployment would have after the rollback. If the class does not exist or is
+// being deleted, no machine can be launched from it. In this case checkClass returns an error, or with --force a
+// warning.
 func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Undo) (warnings []string, _ error) {
 	ref := rollback.After.Spec.Template.Spec.ClassRef
 	if ref == nil {
@@ -125,7 +126,8 @@ func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Und
 	return []string{message}, nil
 }
 
-// classState returns whether a class exists. If that is unknown, the error contains the reason.
+// classState determines whether a class exists and whether it is being deleted. If the class cannot be read, classState
+// returns ClassUnknown and an error.
 func (c *Cluster) classState(ctx context.Context, namespace, name string) (preview.ClassKnown, error) {
 	class := &v1beta1.MachineClass{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); {
@@ -139,7 +141,7 @@ func (c *Cluster) classState(ctx context.Context, namespace, name string) (previ
 	return preview.ClassExists, nil
 }
 
-// report prints the result of a command. In text output, its warnings go to standard error.
+// report prints the result of a command. If the format is text, report prints the warnings to standard error.
 func (e *Env) report(result *rollout.Result, format string) error {
 	if format == asText || format == asWide {
 		for _, warning := range result.Warnings {

@@ -6,23 +6,26 @@ import (
 	"time"
 )
 
-// serverClock derives the time from the API server's responses. Objects contain times of the server, and the clock of
-// the local computer may differ from it.
+// serverClock computes the time according to the API server's clock, from the dates in its responses. The timestamps in
+// objects are compared with this time, because the clock of the local computer may differ.
 type serverClock struct {
 	mu sync.Mutex
-	// ahead is the server's time minus the local time.
+	// ahead is the difference between the server's clock and the local clock. It is positive if the server's clock is
+	// ahead.
 	ahead time.Duration
 	now   func() time.Time
 }
 
-// Now returns the server's time, accurate to a second. It returns the local time until a response contained a date.
+// Now returns the time according to the server's clock, accurate to a second. Until the first response with a date has
+// arrived, Now returns the local time.
 func (s *serverClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now().Add(s.ahead)
 }
 
-// wrap returns a transport that reads the date of each response of next.
+// wrap returns a transport that sends requests with the transport next, and sets the clock to the date in each
+// response.
 func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
@@ -35,7 +38,8 @@ func (s *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// set sets the clock to the server's time. It ignores differences that result from the whole seconds of the header.
+// set adjusts the clock to the date in a response. The date has no fractions of a second, so small differences are
+// ignored.
 func (s *serverClock) set(date time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +51,7 @@ func (s *serverClock) set(date time.Time) {
 	}
 }
 
-// transport is a function that implements http.RoundTripper.
+// transport is a type of function that implements http.RoundTripper.
 type transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

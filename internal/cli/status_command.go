@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// scope contains the flags that choose the namespaces and the format of a report.
+// scope contains the flags that select the namespaces and the output format of a report.
 type scope struct {
 	all    bool
 	system string
@@ -29,7 +29,7 @@ func (s *scope) systemFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.system, "system-namespace", "", systemNamespaceUsage)
 }
 
-// namespace returns the namespace to read, or "" for all namespaces.
+// namespace returns the namespace that the command reads, or an empty string if it reads all namespaces.
 func (s *scope) namespace(c *Cluster) string {
 	if s.all {
 		return ""
@@ -91,21 +91,21 @@ machine that is not healthy yet waits for. The output is short if nothing waits.
 	return cmd
 }
 
-// watchUsage is the usage text of -w.
+// watchUsage is the help text of the flag -w.
 const watchUsage = "keep running, and show the report again at each change"
 
-// statusCheck computes the report of one status command.
+// statusCheck computes what one run of "status" prints.
 type statusCheck struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// name is the name of one deployment, or empty for the whole fleet.
+	// name is the name of one deployment. If name is empty, all deployments are reported.
 	name string
 }
 
-func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
+func (l *statusCheck) view(ctx context.Context) (fleet.Status, *fleetLists, error) {
 	namespace := l.scope.namespace(l.cluster)
-	found, err := l.cluster.read(ctx, namespace)
+	found, err := l.cluster.readFleet(ctx, namespace)
 	if err != nil {
 		return fleet.Status{}, nil, err
 	}
@@ -123,7 +123,7 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
 	return fleet.StatusOf(facts), found, nil
 }
 
-// follow shows the report again at each change until ctx ends.
+// follow prints the status after each change, until ctx ends.
 func (l *statusCheck) follow(ctx context.Context) error {
 	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, what: "The fleet"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
@@ -135,7 +135,7 @@ func (l *statusCheck) follow(ctx context.Context) error {
 		timeless.Now, timeless.Processes = time.Time{}, nil
 		timeless.Waiting = slices.Clone(view.Waiting)
 		for i := range timeless.Waiting {
-			timeless.Waiting[i].Message = "" // The message of a drain changes with every pod.
+			timeless.Waiting[i].Message = "" // The message about a drain changes whenever a pod ends.
 		}
 		return observed{view: view, timeless: timeless,
 			from: []client.ObjectList{&found.machines, &found.sets, &found.deployments, &found.checks}}, nil

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// apiKind returns the name of a kind in the API.
+// apiKind converts a kind to its name in the API, such as MachineSet.
 func apiKind(k kind) string {
 	switch k {
 	case machine:
@@ -58,7 +58,7 @@ objects that it owns.`,
 			if err != nil {
 				return err
 			}
-			found, err := c.read(cmd.Context(), s.namespace(c))
+			found, err := c.readFleet(cmd.Context(), s.namespace(c))
 			if err != nil {
 				return err
 			}

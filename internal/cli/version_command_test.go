@@ -43,7 +43,8 @@ func TestVersionShowsCommandKindsAndProcesses(t *testing.T) {
 	}
 }
 
-// The version of the command is printed even if the cluster cannot be read, because it may be the reason.
+// The command prints its own version even if the cluster cannot be read, because this version may have caused the
+// error.
 func TestClientVersionNeedsNoCluster(t *testing.T) {
 	none := t.TempDir() + "/none"
 	executeAt(t, none, "", "version", "--client").succeeds(t).prints(t, "Client: ")
@@ -61,7 +62,7 @@ func TestVersionReportsMissingPermissions(t *testing.T) {
 		"You may not read pods in machinist-system, kube-system, "+p.namespace, "You may not read leases in ")
 }
 
-// The CRDs of a release have a label with its version.
+// The CustomResourceDefinitions of a release have a label with the version of the release.
 func TestVersionReportsReleaseOfKind(t *testing.T) {
 	api := env.Client(t)
 	crd := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1",

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/env/inmemory"
 )
 
-// testFleet is a namespace with objects as the controllers leave them.
+// testFleet is a namespace with objects in states that the controllers produce.
 type testFleet struct {
 	testing.TB
 	api       client.WithWatch
@@ -37,7 +37,7 @@ func newTestFleet(t testing.TB) *testFleet {
 	return &testFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
 }
 
-// create creates an object with its status.
+// create creates an object, and then writes the status of the object.
 func (p *testFleet) create(o client.Object) {
 	p.Helper()
 	status := o.DeepCopyObject().(client.Object)
@@ -80,7 +80,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
 }
 
-// fleet creates the deployment web, its set and two machines whose class does not exist.
+// fleet creates the deployment web with a set and two machines. The class of the machines does not exist.
 func (p *testFleet) fleet() *v1beta1.MachineSet {
 	p.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
@@ -181,7 +181,7 @@ func TestWhyExplainsWaiting(t *testing.T) {
 	if err := p.api.Status().Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}
-	// A node is found in any namespace.
+	// The machine of a node is found in any namespace.
 	execute(t, "why", "node/node-of-"+p.namespace).succeeds(t).prints(t, "machine/joined -n "+p.namespace)
 	p.showsTimelines(t, set)
 	var view why.View
@@ -217,7 +217,7 @@ func TestOrphansPrintsResultsOfProviders(t *testing.T) {
 	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"running": true`)
 }
 
-// A user who may only read machines gets a report about them, and sentences about the missing permissions.
+// If a user may read only machines, the report covers the machines and lists the missing permissions.
 func TestMissingPermissionIsReported(t *testing.T) {
 	p := newTestFleet(t)
 	p.fleet()
@@ -228,7 +228,7 @@ func TestMissingPermissionIsReported(t *testing.T) {
 	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
-	// The authorizer uses the role after a short delay.
+	// The role takes effect only after a short delay.
 	var seen outcome
 	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
 		if seen = p.run("status", "--as", user); seen.failed != nil {
@@ -248,7 +248,7 @@ func TestMissingPermissionIsReported(t *testing.T) {
 	p.run("orphans", "--as", user).fails(t, "you do not have the permission", "configmaps")
 }
 
-// views are commands that print a view, with their arguments.
+// views lists commands that print a view, with their arguments.
 var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"},
 	{"why", "node/nix"}, {"orphans"}}
 
@@ -285,7 +285,7 @@ func TestViewCommandsInClusterWithoutMachinist(t *testing.T) {
 	}
 }
 
-// pipe is a writer that keeps the text and signals each write.
+// pipe is a writer that stores the written text and signals each write.
 type pipe struct {
 	mu    sync.Mutex
 	text  strings.Builder
@@ -303,7 +303,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// await waits until the text contains words, and returns the text.
+// await waits until the written text contains words, and returns the written text.
 func (p *pipe) await(t *testing.T, words string) string {
 	t.Helper()
 	deadline := time.NewTimer(env.Patience)

@@ -18,9 +18,11 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// viewer is the source of the fleet view. Its pages show the same results as the commands.
+// viewer is the source from which the fleet view reads. It uses the code of the commands, so the pages show the same
+// results as the commands.
 type viewer struct {
-	// cached reads from caches, and live reads from the API server. Both use the user's permissions and change nothing.
+	// cached reads objects from caches, and live reads them from the API server. Both have the permissions of the user and
+	// do not change the cluster.
 	cached, live *Cluster
 	client       *viewerClient
 	transport    *viewerTransport
@@ -29,7 +31,7 @@ type viewer struct {
 	changed      chan struct{}
 }
 
-// newViewer connects to the cluster that the flags choose and fills the caches.
+// newViewer connects to the cluster that the flags select, and fills the caches.
 func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	v := &viewer{scope: s, changed: make(chan struct{}, 1)}
 	var err error
@@ -45,7 +47,7 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 			v.context = e.overrides.CurrentContext
 		}
 	}
-	v.client, err = newViewerClient(ctx, v.live.config, v.live.WithWatch, s.namespace(v.live), e.Now, v.change)
+	v.client, err = newViewerClient(ctx, v.live.config, v.live.WithWatch, s.namespace(v.live), e.Now, v.signalChange)
 	if err != nil {
 		return nil, v.live.Explain(err)
 	}
@@ -55,8 +57,8 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	return v, nil
 }
 
-// change signals a change of the fleet.
-func (v *viewer) change() {
+// signalChange signals that the fleet has changed.
+func (v *viewer) signalChange() {
 	select {
 	case v.changed <- struct{}{}:
 	default:
@@ -77,17 +79,17 @@ func (v *viewer) Scope() ui.Scope {
 // Facts implements ui.Source.
 func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
 	namespace := v.scope.namespace(v.live)
-	found, err := v.cached.read(ctx, namespace)
+	found, err := v.cached.readFleet(ctx, namespace)
 	if err != nil {
 		return fleet.Facts{}, err
 	}
 	for _, resource := range v.transport.deniedNow() {
-		found.unread = append(found.unread, fmt.Sprintf("You may no longer list %s, so their state here is old.", resource))
+		found.unread = append(found.unread, fmt.Sprintf("You may no longer list %s, so their state on this page may be outdated.", resource))
 	}
 	return v.cached.facts(ctx, found, namespace, v.scope.system), nil
 }
 
-// explainer returns an explainer for objects of a namespace.
+// explainer returns an explainer for the objects in a namespace.
 func (v *viewer) explainer(namespace string) *explainer {
 	cluster := *v.cached
 	cluster.Namespace = namespace
@@ -130,7 +132,7 @@ func (v *viewer) Orphans(ctx context.Context) (fleet.Orphans, error) {
 	return v.cached.orphans(ctx, v.scope.namespace(v.live), v.scope.system)
 }
 
-// Plan implements ui.Source. It reads the fleet from the API server, as the command does.
+// Plan implements ui.Source. Like "machinist plan", it reads the fleet from the API server, not from the caches.
 func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, error) {
 	all := documents{classes: map[[2]string]bool{}}
 	if err := all.decode([]byte(manifest), "the manifest"); err != nil {

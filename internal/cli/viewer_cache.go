@@ -23,16 +23,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// readTTL is how long the result of reading an object that is not watched is reused: of leases and of the ConfigMap of
-// orphans.
+// readTTL is the time for which the result of a read is reused. It applies to objects that are not watched, which are
+// Leases and the ConfigMap of orphans.
 const readTTL = 5 * time.Second
 
-// viewerClient is the client of the fleet view. It reads Machinist's kinds from caches, which watch only kinds that the
-// user may watch. It reads leases and ConfigMaps from the API server, at most once in readTTL.
+// viewerClient is the client that the fleet view uses. It reads Machinist's kinds from caches, which watch only the
+// kinds that the user may watch. It reads leases and ConfigMaps from the API server, but each object at most once per
+// readTTL.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache
-	// kinds are the kinds in the cache. The error is the reason why a kind cannot be watched, or nil.
+	// kinds contains an entry for each kind that the fleet view watches. If the kind cannot be watched, the value is the
+	// error that explains why. Otherwise the value is nil.
 	kinds map[string]error
 	now   func() time.Time
 
@@ -40,15 +42,15 @@ type viewerClient struct {
 	reads map[string]readResult
 }
 
-// readResult is the result of reading one object.
+// readResult is the result of one request for an object.
 type readResult struct {
 	object client.Object
 	err    error
 	at     time.Time
 }
 
-// watchedKinds returns the kinds that the fleet view watches, by the names of their resources. All except machines are
-// optional.
+// watchedKinds maps the name of each resource that the fleet view watches to an empty object. All resources except
+// machines are optional.
 func watchedKinds() map[string]client.Object {
 	return map[string]client.Object{
 		"machines": &v1beta1.Machine{}, "machinesets": &v1beta1.MachineSet{}, "machinedeployments": &v1beta1.MachineDeployment{},
@@ -57,8 +59,9 @@ func watchedKinds() map[string]client.Object {
 	}
 }
 
-// newViewerClient returns the client for a namespace, or for all namespaces if it is empty. It calls changed at each
-// change of a watched object. It returns after the caches are filled.
+// newViewerClient returns a client that reads one namespace. If namespace is empty, the client reads all namespaces.
+// The client calls the function changed whenever a watched object changes. newViewerClient waits until the caches are
+// filled.
 func newViewerClient(ctx context.Context, config *rest.Config, live client.WithWatch, namespace string,
 	now func() time.Time, changed func()) (*viewerClient, error) {
 	v := &viewerClient{WithWatch: live, kinds: map[string]error{}, now: now, reads: map[string]readResult{}}
@@ -100,8 +103,8 @@ func newViewerClient(ctx context.Context, config *rest.Config, live client.WithW
 	return v, nil
 }
 
-// checkWatch returns an error if a kind cannot be watched, because the server does not serve it or the user lacks the
-// permission.
+// checkWatch returns an error if a kind cannot be watched. This happens if the API server does not serve the kind, or
+// if the user has no permission to watch it.
 func (v *viewerClient) checkWatch(ctx context.Context, kind schema.GroupVersionKind, resource, namespace string) error {
 	if _, err := v.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 		return err
@@ -126,7 +129,8 @@ func (v *viewerClient) checkWatch(ctx context.Context, kind schema.GroupVersionK
 	return nil
 }
 
-// cacheState reports whether an object's kind is read from the cache. The error is the reason why it cannot be read.
+// cacheState reports whether objects of the same kind as o are read from the cache. If the cache cannot be read, the
+// error explains why.
 func (v *viewerClient) cacheState(o any) (cached bool, err error) {
 	object, ok := o.(client.Object)
 	if !ok {
@@ -158,7 +162,8 @@ func (v *viewerClient) Get(ctx context.Context, key client.ObjectKey, o client.O
 	return v.WithWatch.Get(ctx, key, o, options...)
 }
 
-// List implements client.Client. It does not copy the objects of the cache, because views only read them.
+// List implements client.Client. It returns the objects in the cache without copying them, because views do not change
+// objects.
 func (v *viewerClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind, err := apiutil.GVKForObject(list, v.Scheme())
 	if err != nil {
@@ -174,8 +179,8 @@ func (v *viewerClient) List(ctx context.Context, list client.ObjectList, options
 	return v.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...)
 }
 
-// readRarely reads an object that is not watched, at most once in readTTL. While the API server does not answer, it
-// returns the last result.
+// readRarely reads an object that is not watched. For each object, it sends at most one request per readTTL. Otherwise
+// it returns the previous result. While the API server does not answer, it also returns the previous result.
 func readRarely[T interface {
 	client.Object
 	DeepCopyInto(T)
@@ -192,7 +197,7 @@ func readRarely[T interface {
 	}
 	err := v.WithWatch.Get(ctx, key, into)
 	if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
-		// The server does not answer. Caches also keep their objects in this case.
+		// The server does not answer. In this case the caches keep their objects, so keep this object too.
 		if found && last.err == nil {
 			last.object.(T).DeepCopyInto(into)
 			return nil
@@ -213,5 +218,5 @@ func (v *viewerClient) eventsOf(ctx context.Context, o client.Object) ([]corev1.
 	return list.Items, err
 }
 
-// maxEvents limits the events that are read for one object.
+// maxEvents is the maximum number of events that are read for one object.
 const maxEvents = 200

@@ -15,23 +15,25 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// viewerTransport sends only the requests that the fleet view needs, and rejects all others. Permitted are reads of
-// Machinist's objects, events, leases and the ConfigMap of orphans, reviews of the user's own permissions, and dry runs
-// of changes of a deployment. Requests for Secrets are rejected.
+// viewerTransport sends only the requests that the fleet view needs, and rejects all other requests. It permits
+// requests that read Machinist's objects, events, leases and the ConfigMap of orphans. It also permits reviews of the
+// user's own permissions, and dry runs that change a deployment. It rejects requests for Secrets.
 type viewerTransport struct {
-	// prefix is the path before the API paths, for a server behind a proxy.
+	// prefix is the path before /api and /apis, if the API server is behind a proxy.
 	prefix string
 	now    func() time.Time
 
 	mu sync.Mutex
-	// lostSince is the time of the first request that failed. It is zero while the server answers. lostWhy is the error.
+	// lostSince is the time of the first request to which the server did not respond. It is zero while the server answers.
+	// lostWhy is the error message.
 	lostSince time.Time
 	lostWhy   string
-	// denied are the resources whose last list or watch the server rejected.
+	// denied contains the resources that the user may not read, because the server rejected the latest list or watch
+	// request for them.
 	denied map[string]bool
 }
 
-// newViewerTransport returns a transport for a server.
+// newViewerTransport returns a transport for the API server with the given address.
 func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	t := &viewerTransport{now: now, denied: map[string]bool{}}
 	if at, err := url.Parse(host); err == nil {
@@ -40,13 +42,13 @@ func newViewerTransport(host string, now func() time.Time) *viewerTransport {
 	return t
 }
 
-// wrap returns a transport that checks requests and sends them with next. The transports of several clients share the
-// state of t.
+// wrap returns a transport that checks each request, and sends it with the transport next. All transports that wrap
+// returns share the state of t.
 func (t *viewerTransport) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) { return t.roundTrip(next, r) })
 }
 
-// roundTrip checks a request, sends it, and records whether the server answered.
+// roundTrip checks a request and sends it. It records whether the server has answered.
 func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	target := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
 	if !target.permitted(r) {
@@ -62,15 +64,15 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 			t.denied[target.resource] = response.StatusCode == http.StatusForbidden ||
 				response.StatusCode == http.StatusUnauthorized
 		}
-	case errors.Is(r.Context().Err(), context.Canceled): // The client cancelled the request. A timeout is different.
+	case errors.Is(r.Context().Err(), context.Canceled): // The client canceled the request. This says nothing about the server, in contrast to a timeout.
 	case t.lostSince.IsZero():
 		t.lostSince, t.lostWhy = t.now(), err.Error()
 	}
 	return response, err
 }
 
-// lost returns the time at which the server stopped answering, and the error. The time is zero while the server
-// answers.
+// lost returns the time at which the server stopped answering, and the error message. While the server answers, the
+// time is zero.
 func (t *viewerTransport) lost() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,11 +93,11 @@ func (t *viewerTransport) deniedNow() []string {
 	return all
 }
 
-// resource is a parsed path of the API.
+// resource is a parsed path of a request to the API server.
 type resource struct {
-	// The parts of the path. A part that the path does not have is empty.
+	// These are the parts of the path. If the path lacks a part, the field is empty.
 	group, version, resource, name, subresource string
-	// unknown is true if the path is not a path of the API.
+	// unknown is true if the path is not a path of the Kubernetes API.
 	unknown bool
 }
 
@@ -127,7 +129,7 @@ func parseResource(path string) (r resource) {
 	return r
 }
 
-// permitted reports whether the fleet view may send the request.
+// permitted reports whether the fleet view may send the request r.
 func (a resource) permitted(r *http.Request) bool {
 	if a.unknown || a.subresource != "" {
 		return false

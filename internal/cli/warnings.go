@@ -6,11 +6,12 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// collectedWarnings is the context key of the *[]string that collects the warnings of the API server.
+// collectedWarnings is a context key. Its value is a *[]string to which the warnings of the API server are added.
 type collectedWarnings struct{}
 
-// collectWarnings returns a context and a slice that collects the warnings of the API server and its webhooks for
-// requests with this context. Warnings for other requests are dropped.
+// collectWarnings returns a context and a slice. If a request has this context, the warnings in its response are added
+// to the slice. The warnings come from the API server and its webhooks. Warnings in responses to other requests are
+// dropped.
 func collectWarnings(ctx context.Context) (context.Context, *[]string) {
 	warnings := new([]string)
 	return context.WithValue(ctx, collectedWarnings{}, warnings), warnings

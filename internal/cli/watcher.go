@@ -12,36 +12,39 @@ import (
 )
 
 const (
-	// batchPeriod is the time after a change in which further changes are collected before the view is computed again.
+	// batchPeriod is the time between a change and the next computation of the view. Further changes during this time are
+	// part of the same update.
 	batchPeriod = time.Second
-	// redrawPeriod is the time after which the view is computed again without a change, because it contains ages.
+	// redrawPeriod is the time after which the view is computed again even if nothing has changed, because the view
+	// contains ages.
 	redrawPeriod = 10 * time.Second
 )
 
-// watcher implements the flag -w: it shows a view again each time that it changes.
+// watcher implements the flag -w. It prints a view again whenever the view changes.
 type watcher struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// what names the contents of the view in messages, such as "The fleet".
+	// The field what is the name of the view's content in messages, for example "The fleet".
 	what string
-	// shown is the view printed last, without ages, as JSON. It is empty where the output is drawn in place.
+	// shown is the JSON of the view that was printed last, without ages. If the view is drawn in place on a terminal,
+	// shown is empty.
 	shown string
 }
 
-// observed is a view at one time.
+// observed is a view at one point in time.
 type observed struct {
 	view View
-	// timeless is the view without fields that change with time alone, such as ages.
+	// timeless is the view without fields that change merely because time passes, such as ages.
 	timeless any
-	// from are the lists that the view was computed from.
+	// from contains the lists of objects from which the view was computed.
 	from []client.ObjectList
-	// final is true if the view will not change again.
+	// final is true if the view will not change any more.
 	final bool
 }
 
-// follow shows the views that read returns until ctx ends or a view is final. If the API server becomes unreachable,
-// follow tries again until the server answers.
+// follow calls the function read repeatedly, and shows the views that the function returns. follow ends when ctx ends
+// or when a view is final. While the API server is unreachable, follow keeps trying.
 func (w *watcher) follow(ctx context.Context, read func(context.Context) (observed, error)) error {
 	first, lost, pause := true, false, firstRetry
 	for ctx.Err() == nil {
@@ -70,8 +73,8 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 	return nil
 }
 
-// show prints a view. On a terminal it replaces the previous view. Elsewhere it is printed only if it differs from the
-// previous view in more than ages.
+// show prints a view. On a terminal, the view replaces the previous view. If the output is not a terminal, show prints
+// the view only if it differs from the previous view in more than its ages.
 func (w *watcher) show(o observed) error {
 	format := w.scope.format
 	if w.env.Terminal && (format == asText || format == asWide) {
@@ -89,7 +92,8 @@ func (w *watcher) show(o observed) error {
 	return w.env.Print(o.view, format)
 }
 
-// awaitChange returns when one of the lists may have changed, after redrawPeriod, or when ctx ends.
+// awaitChange waits until one of the lists may have changed, but at most for redrawPeriod. It also returns when ctx
+// ends.
 func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...client.ObjectList) {
 	ctx, cancel := context.WithTimeout(ctx, redrawPeriod)
 	defer cancel()
@@ -102,7 +106,7 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 			Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
 		})
 		if err != nil {
-			break // The next read reports the error.
+			break // The next call of read reports the error.
 		}
 		defer events.Stop()
 		go announce(events, changed)
@@ -113,7 +117,8 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 	}
 }
 
-// announce sends to changed at the first event of a watch, or when the watch ends.
+// announce waits until the first event of a watch or the end of the watch, and then sends a value to the channel
+// changed.
 func announce(events watch.Interface, changed chan<- struct{}) {
 	<-events.ResultChan()
 	select {
@@ -122,7 +127,7 @@ func announce(events watch.Interface, changed chan<- struct{}) {
 	}
 }
 
-// wait returns after d or when ctx ends.
+// wait waits for the duration d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

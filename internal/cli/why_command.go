@@ -95,7 +95,7 @@ these records are incomplete.`,
 	return cmd
 }
 
-// explainer reads the objects that an explanation needs.
+// explainer reads the objects that are needed to explain what an object waits for.
 type explainer struct {
 	*Cluster
 	// system is the value of --system-namespace.
@@ -122,7 +122,7 @@ func (e *explainer) why(ctx context.Context, k kind, name string) (why.View, err
 	return e.machineWhy(ctx, m), nil
 }
 
-// theMachine reads a machine by its name or by its node's name.
+// theMachine gets a machine. The argument name is the name of the machine or, if k is node, the name of its node.
 func (e *explainer) theMachine(ctx context.Context, k kind, name string) (*v1beta1.Machine, error) {
 	if k == node {
 		return e.machineOfNode(ctx, name)
@@ -131,7 +131,7 @@ func (e *explainer) theMachine(ctx context.Context, k kind, name string) (*v1bet
 	return m, e.get(ctx, k, name, m)
 }
 
-// get reads an object named by the user.
+// get reads the object that the user has specified in an argument.
 func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object) error {
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, o); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -142,8 +142,9 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// getIfPossible reads an object that the explanation can do without. It returns found if o was read, and missing if the
-// object does not exist. For other errors it adds a sentence to unread.
+// getIfPossible reads an object that is useful for the explanation, but not necessary. The result found is true if o
+// was read. The result missing is true if the object does not exist. For other errors, getIfPossible adds a sentence to
+// e.unread.
 func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name string, o client.Object) (found,
 	missing bool) {
 	switch err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
@@ -159,8 +160,8 @@ func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name str
 	return false, false
 }
 
-// machineOfNode returns the machine of a node. It searches all namespaces, or only the chosen namespace if the user has
-// no permission to list the machines of all namespaces.
+// machineOfNode returns the machine of a node. It looks for the machine in all namespaces. If the user has no
+// permission for this, machineOfNode looks only in the namespace that the user selected.
 func (e *explainer) machineOfNode(ctx context.Context, name string) (*v1beta1.Machine, error) {
 	var list v1beta1.MachineList
 	where, note := "any namespace", ""
@@ -199,12 +200,12 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 		}
 	}
 	if metav1.GetControllerOf(m) == nil {
-		f.Sets = e.sets(ctx, m.Namespace)
+		f.Sets = e.listSets(ctx, m.Namespace)
 	}
-	checks := e.checks(ctx, m.Namespace)
-	if f.Checks = selecting(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
-		f.Unchecked = slices.DeleteFunc(e.machines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
-			return !machinestate.Live(&other) || len(selecting(checks, &other)) > 0
+	checks := e.listChecks(ctx, m.Namespace)
+	if f.Checks = checksFor(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
+		f.Unchecked = slices.DeleteFunc(e.listMachines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
+			return !machinestate.Live(&other) || len(checksFor(checks, &other)) > 0
 		})
 	}
 	provider := providerOf(m)
@@ -232,8 +233,8 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 	return view
 }
 
-// denialOf returns the denial of a replacement: the disruption budget that prevents a machine marked for replacement
-// from being replaced. It is nil if no budget does.
+// denialOf returns the disruption budget or annotation that prevents the replacement of a machine. If the machine is
+// not marked for replacement, or if nothing prevents the replacement, denialOf returns nil.
 func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
 	candidate := disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRemediation}
 	switch {
@@ -261,7 +262,7 @@ func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.T
 	return nil
 }
 
-// ownersOf reads the set and the deployment that own the machine. Both may be nil.
+// ownersOf gets the set and the deployment that own the machine. Either of them may be nil.
 func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet,
 	*v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOf(m)
@@ -282,8 +283,8 @@ func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.
 	return foundSet, found
 }
 
-// checks returns the health checks of a namespace.
-func (e *explainer) checks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
+// listChecks lists the health checks in a namespace.
+func (e *explainer) listChecks(ctx context.Context, namespace string) []v1beta1.MachineHealthCheck {
 	var list v1beta1.MachineHealthCheckList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		switch {
@@ -298,8 +299,8 @@ func (e *explainer) checks(ctx context.Context, namespace string) []v1beta1.Mach
 	return list.Items
 }
 
-// selecting returns the health checks that select a machine.
-func selecting(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+// checksFor returns those of the given health checks that select the machine.
+func checksFor(checks []v1beta1.MachineHealthCheck, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
 	return slices.DeleteFunc(slices.Clone(checks), func(c v1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
 		return err != nil || !selector.Matches(labels.Set(m.Labels))
@@ -311,7 +312,8 @@ func (e *explainer) deploymentWhy(ctx context.Context, name string) (why.View, e
 	if err := e.get(ctx, deployment, name, d); err != nil {
 		return why.View{}, err
 	}
-	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, e.sets(ctx, d.Namespace), e.machines(ctx, d.Namespace))
+	joined := inventory.Join([]v1beta1.MachineDeployment{*d}, e.listSets(ctx, d.Namespace),
+		e.listMachines(ctx, d.Namespace))
 	f := why.FleetFacts{Deployment: d, Machines: joined.AllMachines(d)}
 	return e.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
 }
@@ -321,7 +323,7 @@ func (e *explainer) setWhy(ctx context.Context, name string) (why.View, error) {
 	if err := e.get(ctx, set, name, s); err != nil {
 		return why.View{}, err
 	}
-	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, e.machines(ctx, s.Namespace))
+	joined := inventory.Join(nil, []v1beta1.MachineSet{*s}, e.listMachines(ctx, s.Namespace))
 	f := why.FleetFacts{Set: s, Machines: joined.Machines(s)}
 	return e.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
 }
@@ -339,8 +341,8 @@ func (e *explainer) classWhy(ctx context.Context, name string) (why.View, error)
 		Findings: why.ExplainClass(f), Unread: e.unread}, nil
 }
 
-// sets lists the sets of a namespace. If that fails, it adds a sentence to unread.
-func (e *explainer) sets(ctx context.Context, namespace string) []v1beta1.MachineSet {
+// listSets lists the sets in a namespace. If the request fails, listSets adds a sentence to e.unread.
+func (e *explainer) listSets(ctx context.Context, namespace string) []v1beta1.MachineSet {
 	var list v1beta1.MachineSetList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		e.unread = append(e.unread, fmt.Sprintf("Sets could not be listed, so the sets of machines are left out: %v", err))
@@ -358,8 +360,8 @@ func (e *explainer) migrationWhy(ctx context.Context, name string) (why.View, er
 		Findings: migrate.Explain(m, status), Unread: status.Unread}, nil
 }
 
-// machines lists the machines of a namespace. If that fails, it adds a sentence to unread.
-func (e *explainer) machines(ctx context.Context, namespace string) []v1beta1.Machine {
+// listMachines lists the machines in a namespace. If the request fails, listMachines adds a sentence to e.unread.
+func (e *explainer) listMachines(ctx context.Context, namespace string) []v1beta1.Machine {
 	var list v1beta1.MachineList
 	if err := e.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		e.unread = append(e.unread, fmt.Sprintf("Machines could not be listed, so they are left out: %v", err))

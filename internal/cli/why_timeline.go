@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// timeline returns the timeline of a machine, named by itself or by its node.
+// timeline returns the timeline of a machine. The argument name is the name of the machine or, if k is node, the name
+// of its node.
 func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
 	m, err := e.theMachine(ctx, k, name)
 	if err != nil {
@@ -32,8 +33,8 @@ func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline
 	return e.timelineOf(ctx, m, events, err != nil), nil
 }
 
-// timelineOf reads the remaining objects and returns the timeline of a machine. unread is true if its events could not
-// be listed.
+// timelineOf reads the objects that belong to a machine, and returns the timeline of the machine. The argument unread
+// is true if the events about the machine could not be listed.
 func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event,
 	unread bool) timeline.Timeline {
 	o := timeline.Observed{Machine: m, Node: e.nodeOf(ctx, m), Events: events, EventsUnread: unread}
@@ -46,8 +47,8 @@ func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events [
 	return timeline.Of(o)
 }
 
-// nodeOf reads the Node of the machine. It is nil if the Node is in another cluster; the timeline then reports which
-// facts are unknown.
+// nodeOf gets the Node of the machine. If the Node is in another cluster, nodeOf returns nil, and the timeline reports
+// which facts are unknown.
 func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node {
 	ref := m.Status.NodeRef
 	if ref == nil {
@@ -60,7 +61,7 @@ func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node
 	return found
 }
 
-// eventsOf lists the events of the machine.
+// eventsOf lists the events about the machine.
 func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
 	var list corev1.EventList
 	if err := e.List(ctx, &list, client.InNamespace(m.Namespace),
@@ -74,7 +75,7 @@ func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Eve
 	return found, nil
 }
 
-// eventOf converts an event of either events API. They have different fields for times and counts.
+// eventOf converts an event. Kubernetes has two events APIs, which store times and counts in different fields.
 func eventOf(e *corev1.Event) why.Event {
 	first := e.FirstTimestamp.Time
 	if first.IsZero() {
@@ -91,12 +92,14 @@ func eventOf(e *corev1.Event) why.Event {
 	if out.Last.IsZero() {
 		out.Last = first
 	}
-	// The times of conditions are whole seconds. An event that was created together with a condition must not seem later.
+	// The times in conditions are whole seconds. Truncate the times of events too, so that an event does not seem to be
+	// later than a condition that changed at the same moment.
 	out.First, out.Last = out.First.Truncate(time.Second), out.Last.Truncate(time.Second)
 	return out
 }
 
-// newestSet returns the deployment's set with the newest revision, or nil if the sets could not be listed.
+// newestSet returns the set with the newest revision of a deployment. If the sets could not be listed, newestSet
+// returns nil.
 func (e *explainer) newestSet(ctx context.Context, d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var sets v1beta1.MachineSetList
 	if err := e.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {

@@ -23,16 +23,18 @@ import (
 )
 
 const (
-	// fieldOwner owns the installed fields, so that another installation reverts changes by others.
+	// fieldOwner is the field manager of the installed fields. Therefore, another installation reverts changes by other
+	// clients.
 	fieldOwner = client.FieldOwner("machinist-install")
 
-	// pollInterval is how often to check whether the API server serves the definitions. That takes about a second.
+	// pollInterval is the time between two checks whether the API server serves the definitions. This takes about a
+	// second.
 	pollInterval = 50 * time.Millisecond
 )
 
 // Install installs the CustomResourceDefinitions, waits until they are served, and installs the admission policies and
-// the flow control. The API server applies the latter a moment later. Install may be called again to upgrade. The
-// context limits how long it waits.
+// the flow control. The API server enforces the policies and the flow control only a moment after Install has returned.
+// To upgrade, call Install again. Install stops waiting when the context ends.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -44,7 +46,7 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 	return applyAll(ctx, c, append(manifests.Policies(), manifests.FlowControl()...))
 }
 
-// Apply applies objects, such as those of a chart, in the given order.
+// Apply applies objects, such as the objects of a chart, in the given order.
 func Apply[T client.Object](ctx context.Context, cluster *rest.Config, objects ...T) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -100,7 +102,7 @@ func installCRDs(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// apply applies an object as it is in the manifest, without its status.
+// apply applies an object from the manifest, except its status.
 func apply(ctx context.Context, c client.Client, object client.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -114,8 +116,8 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// awaitServed waits until objects of the kind can be listed. That is later than when the definition is reported as
-// established.
+// awaitServed waits until objects of the kind can be listed. This is possible only some time after the API server has
+// set the condition Established of the definition.
 func awaitServed(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{
@@ -153,7 +155,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return errors.New("not established yet")
 }
 
-// nonTransient returns the error if waiting cannot fix it, and nil for any other error.
+// nonTransient returns the error if waiting does not help, and nil for any other error.
 func nonTransient(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

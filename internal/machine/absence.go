@@ -13,31 +13,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for an instance that exists. A cloud with eventual consistency does so for seconds after
-// it accepted the creation, and a single read may reach a replica that lags behind. A vanished machine is replaced and
-// its instance deleted. Therefore this file is the only place that concludes from NotFound, or from Gone, that an
-// instance is absent. All of these conditions must hold:
+// A cloud may answer NotFound for an instance that exists. A cloud with eventual consistency does so for some seconds
+// after it accepted the creation of the instance, and later a read may still reach an outdated replica. If an instance
+// counts as absent, its machine is replaced and its instance is deleted. Therefore, only the code in this file may
+// conclude from NotFound, or from Gone, that an instance is absent. All of these conditions must hold:
 //
 //   - The driver's settle time has passed since the instance was created or adopted.
 //   - Two reads in a row returned NotFound. A read that finds the instance, a failed read and a Ready Node reset the
 //     count.
 //   - The cloud does not also answer NotFound for other instances that are known to run (absence_witness.go).
 
-// maxRecheck limits the time between the two reads.
+// maxRecheck is the maximum time between the two reads.
 const maxRecheck = 15 * time.Second
 
-// recheckAfter returns how far apart two reads must be for the second one to count. The settle time is a measure of how
-// slow the reads of this cloud are. A quarter of it is enough for a replica to catch up, and still lets a preempted
-// instance be replaced within seconds.
+// recheckAfter returns the time that must pass after the first read, so that the second read counts. The settle time
+// shows how outdated the reads of this cloud can be. A quarter of the settle time is enough for a replica to catch up.
+// It is also short enough to replace a preempted instance within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is the age from which the cloud must show an instance, no matter which process created it. It is longer
-// than any call takes, and longer than the clocks of two processes may differ.
+// longLaunched is the age from which the cloud must show an instance, even if another process created the instance. It
+// is longer than the longest call, and longer than the maximum difference between the clocks of two processes.
 const longLaunched = 10 * time.Minute
 
-// showsWithin returns for how much longer the cloud may fail to show the recorded instance. A result of zero or less
-// means that the cloud must show it. This process knows when its own Create or Adopt call ended. The calls of another
-// process ended before this one began to lead.
+// showsWithin returns the time within which the cloud must start to show the recorded instance. A result of zero or
+// less means that the cloud must already show it. If this process created or adopted the instance, it knows when that
+// call ended. If another process did, that call ended before this process became the leader.
 func (s *instanceStep) showsWithin() time.Duration {
 	settle := s.Cloud.CreateSettle()
 	since := s.states.createdAt(s.machine)
@@ -55,8 +55,9 @@ func (s *instanceStep) showsWithin() time.Duration {
 	return since.Add(settle).Sub(s.now)
 }
 
-// countsAsAbsent records that the cloud answered NotFound to a read by provider ID, and reports whether the instance
-// counts as absent. If that cannot be decided yet, it requeues the Machine for when it can be decided.
+// countsAsAbsent is called when the cloud has answered NotFound to a read by provider ID. It records the answer, and
+// reports whether the instance counts as absent. If this cannot be decided yet, the Machine is requeued for the time at
+// which it can be decided.
 func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
 	if left := s.showsWithin(); left > 0 {
 		s.undecided = true
@@ -77,7 +78,7 @@ func (s *instanceStep) countsAsAbsent(ctx context.Context, inputs resolve.Resolv
 	return false
 }
 
-// noteShown resets the count of NotFound answers, because something contradicts the last answer.
+// noteShown resets the count of NotFound answers. It is called when a read or a Ready Node contradicts the last answer.
 func (s *instanceStep) noteShown() {
 	if !s.states.get(s.machine).instance.missingSince.IsZero() {
 		s.states.update(s.machine, func(m *machineState) {
@@ -86,25 +87,26 @@ func (s *instanceStep) noteShown() {
 	}
 }
 
-// followAbsent continues with a Machine whose instance the cloud does not show. If the instance is recorded (known),
-// the Machine's status stays unchanged until the instance counts as absent, and its Node may still register.
+// followAbsent handles a Machine whose instance the cloud does not show. If the status contains the instance (known is
+// true), the status stays unchanged until the instance counts as absent. Until then, the Node may still register.
 func (s *instanceStep) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
 	if s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return onMachine // Its owner replaces it.
 	}
 	if s.countsAsAbsent(ctx, inputs) {
-		s.vanished()
+		s.recordVanished()
 		return onMachine
 	}
 	if !known {
-		s.launch.launching("Waiting for the provider to show the instance.")
+		s.launch.reportLaunching("Waiting for the provider to show the instance.")
 	}
 	return s.after(s.pollInterval()).unless(known)
 }
 
-// confirmGone checks that an instance for which Delete returned Gone is absent. A driver that looks the instance up
-// before it deletes it also returns Gone when its cloud does not show the instance yet. Without this check, the Machine
-// would leave that instance behind. If the cloud accepted an earlier deletion, there is nothing to confirm.
+// confirmGone is called when Delete returned Gone. It checks whether the instance is really absent. Many drivers look
+// up the instance before they delete it. Such a driver also returns Gone if its cloud does not show the instance yet.
+// Without this check, the Machine would be deleted and the instance would remain. If the cloud has accepted the
+// deletion of the instance, no check is needed.
 func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
 	switch {
@@ -137,16 +139,16 @@ func (s *teardownStep) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	return s.after(poll)
 }
 
-// recordGone records that the instance is gone, so that later passes of this deletion do not confirm it again. The
-// record is written together with the next change of the status.
+// recordGone records that the instance is gone, so that later passes of this deletion skip the check. The record is
+// written to the status with the next other change.
 func (s *teardownStep) recordGone() progress {
 	s.states.update(s.machine, func(m *machineState) { m.teardown.accepted = true })
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
 
-// deletionAccepted reports whether the cloud has accepted the deletion of the instance, from this process or an earlier
-// one, or whether the instance was confirmed to be gone.
+// deletionAccepted reports whether the deletion needs no further check: either the cloud has accepted the deletion of
+// the instance, from this process or an earlier one, or a check has confirmed that the instance is gone.
 func (s *teardownStep) deletionAccepted() bool {
 	if s.states.get(s.machine).teardown.accepted {
 		return true
@@ -156,7 +158,8 @@ func (s *teardownStep) deletionAccepted() bool {
 		last.Code == ""
 }
 
-// nothingToDeleteSince returns when Delete first reported, during this deletion, that there is no instance.
+// nothingToDeleteSince returns the time at which Delete first reported, during this deletion, that there is no
+// instance.
 func (s *teardownStep) nothingToDeleteSince() time.Time {
 	since := s.states.get(s.machine).teardown.nothingFoundSince
 	if since.IsZero() {
@@ -166,15 +169,15 @@ func (s *teardownStep) nothingToDeleteSince() time.Time {
 	return since
 }
 
-// CheckInstance requests a check whether the Machine's recorded instance still exists in the cloud. It may be called at
-// any time, returns at once, and does not change the Machine.
+// CheckInstance requests a check of whether the Machine's recorded instance still exists in the cloud. It can be called
+// at any time, does not wait for the check, and does not change the Machine.
 func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 	r.states.update(m, func(known *machineState) { known.instance.suspectID = m.Spec.ProviderID })
 	r.trigger.Enqueue(client.ObjectKeyFromObject(m))
 }
 
-// checkSuspect checks an instance that CheckInstance was called for, until the provider gives an answer. It reports
-// whether the instance is gone.
+// checkSuspect executes a check that CheckInstance has requested. It retries the check until the provider gives an
+// answer. It reports whether the instance is gone.
 func (s *instanceStep) checkSuspect(ctx context.Context) (gone bool, err error) {
 	suspectID := s.states.get(s.machine).instance.suspectID
 	if suspectID == "" {

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// inAccount brings a Machine to Running in one account, and then changes the credentials to those of another account.
+// inAccount creates a Machine whose instance runs in one account, and then replaces the credentials with credentials of
+// another account.
 func inAccount(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)

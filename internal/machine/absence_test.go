@@ -14,12 +14,12 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// lagging makes the reads of the cloud lag behind.
+// lagging makes the reads of the cloud return outdated data.
 func lagging(lag time.Duration) func(*world) {
 	return func(w *world) { w.cloud.Lag = lag }
 }
 
-// neverFailed fails the test if a warning was recorded since the last call.
+// neverFailed fails the test if a warning event was recorded since the last call.
 func (w *world) neverFailed() {
 	w.t.Helper()
 	for _, e := range w.events.take() {
@@ -29,7 +29,7 @@ func (w *world) neverFailed() {
 	}
 }
 
-// longRunning brings a Machine to Running and lets a day pass.
+// longRunning creates a Machine, waits until it is Running, and then advances the clock by a day.
 func (w *world) longRunning(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.running(name)
@@ -40,7 +40,8 @@ func (w *world) longRunning(name string) *v1beta1.Machine {
 	return m
 }
 
-// If a cloud shows an instance and its states late, the machine still gets only one instance and no additional writes.
+// Even if a cloud shows a new instance and its states only after a delay, the machine gets only one instance and causes
+// no additional writes.
 //
 // Rules: four-writes-to-running, absence-needs-two-reads.
 func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
@@ -82,7 +83,7 @@ func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 	}
 }
 
-// The process died when only the provider ID was written, and the cloud does not show the instance.
+// The process was killed after it had written the provider ID, and the cloud does not show the instance yet.
 //
 // Rules: crash-safe-everywhere, absence-needs-two-reads.
 func TestNextProcessWaitsForInstanceThatShowsLate(t *testing.T) {
@@ -117,7 +118,8 @@ func TestMachineFailsIfItsInstanceNeverShows(t *testing.T) {
 		v1beta1.DefaultCreationTimeout, v1beta1.DefaultCreationTimeout+time.Minute)
 }
 
-// An instance that is really gone is detected within seconds if the machine is not new, with two calls and one write.
+// If the instance of an older machine is really gone, this is detected within seconds, with two calls to the cloud and
+// one write.
 //
 // Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestPreemptionIsDetectedWithinSeconds(t *testing.T) {
@@ -147,7 +149,7 @@ func TestPreemptionIsDetectedWithinSeconds(t *testing.T) {
 	}
 }
 
-// A Node that shuts down reports this before its instance is gone, or before a cloud whose reads lag behind shows it.
+// A node that shuts down reports this before its instance is gone, or before the cloud shows that the instance is gone.
 //
 // Rules: unhealthy-node-checks-instance, absence-needs-two-reads.
 func TestPreemptionThatTheNodeReportsFirstIsDetected(t *testing.T) {
@@ -183,7 +185,8 @@ func TestPreemptionThatTheNodeReportsFirstIsDetected(t *testing.T) {
 	}
 }
 
-// An instance that vanishes while its machine is new is detected when the cloud must have shown it.
+// If the instance of a new machine vanishes, this is detected when the settle time has passed, because the cloud must
+// show an existing instance by then.
 //
 // Rule: absence-needs-two-reads.
 func TestVanishedNewInstanceIsDetectedAfterTheSettleTime(t *testing.T) {
@@ -208,7 +211,8 @@ func TestVanishedNewInstanceIsDetectedAfterTheSettleTime(t *testing.T) {
 	}
 }
 
-// One NotFound proves nothing, and neither do two with contradicting evidence between them.
+// A single NotFound proves nothing. Two NotFound answers also prove nothing if something between them showed that the
+// instance exists.
 //
 // Rule: absence-needs-two-reads.
 func TestASingleNotFoundProvesNothing(t *testing.T) {
@@ -255,7 +259,7 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 	})
 }
 
-// A read that lags behind may show a running instance as one that has not booted. This causes no writes.
+// An outdated read may return the state of an instance from before it booted. This causes no writes.
 //
 // Rule: absence-needs-two-reads.
 func TestStaleReadDoesNotChangeTheState(t *testing.T) {
@@ -275,7 +279,8 @@ func TestStaleReadDoesNotChangeTheState(t *testing.T) {
 	w.wantRest("m")
 }
 
-// The address of an instance that the cloud shows only after its Node was Ready is needed for the Node's certificate.
+// If the cloud shows the instance only after the Node is Ready, the addresses of the instance are still recorded,
+// because the Node's certificate needs them.
 //
 // Rules: serving-certificate-for-known-addresses, absence-needs-two-reads.
 func TestAddressesThatShowAfterTheNodeIsReadyAreRecorded(t *testing.T) {
@@ -296,8 +301,8 @@ func TestAddressesThatShowAfterTheNodeIsReadyAreRecorded(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules update-in-place, gone-is-confirmed: if the cloud does not show a new instance to Update, the update waits. For
-// an old instance, the provider is asked with Get.
+// Rules update-in-place, gone-is-confirmed: if Update returns NotFound for a new instance, the update is repeated
+// later. For an old instance, the controller checks with Get whether it still exists.
 func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	t.Parallel()
 	missing := provider.Errorf(provider.NotFound, "no such instance")
@@ -338,8 +343,8 @@ func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	})
 }
 
-// Rule unsuitable-instance-refused: an instance that the cloud does not show yet is refused without harm, and adopted
-// as soon as it shows.
+// Rule unsuitable-instance-refused: the adoption of an instance that the cloud does not show yet is refused. The
+// instance is adopted as soon as the cloud shows it.
 func TestAdoptionOfInstanceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))

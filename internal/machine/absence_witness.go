@@ -15,18 +15,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may answer NotFound for every instance: because it lost its index, or because the credentials are now those
-// of another project. Two reads in a row then return NotFound for an instance that runs. To believe them would replace
-// the machine and leave its instance behind. Therefore, before an instance counts as absent, the cloud is asked for
-// witnesses: instances of the same class whose Nodes are Ready. If the cloud answers NotFound for them as well, its
-// answer proves nothing. This state ends automatically. If the instances are really gone, their Nodes soon stop being
-// Ready. If there is no other Ready Node, there is no witness to ask for.
+// A cloud may answer NotFound for every instance, for example because the cloud lost its index, or because the
+// credentials now belong to another project. In this case, two consecutive reads return NotFound although the instance
+// runs. If the controller believed these answers, it would replace the machine, and the instance would remain. Before
+// an instance counts as absent, the controller therefore checks other instances, the witnesses: instances of the same
+// class whose Nodes are Ready. If the cloud also answers NotFound for the witnesses, the first answer proves nothing.
+// This state ends automatically. If all instances are really gone, their Nodes soon stop being Ready, and there are no
+// more witnesses. If no other machine of the class has a Ready Node, the answer is believed without a witness.
 
 const (
-	// maxWitnesses is how many other instances the cloud is asked for. One or two of them may be gone as well while
-	// their Nodes still count as Ready.
+	// maxWitnesses is the maximum number of other instances that the controller checks. More than one is needed, because
+	// an instance may be gone while its Node still counts as Ready.
 	maxWitnesses = 3
-	// askWitnessesAgain is how long to wait after an answer that proves nothing.
+	// askWitnessesAgain is the time until the next check if the answers proved nothing.
 	askWitnessesAgain = 30 * time.Second
 )
 
@@ -37,15 +38,15 @@ type inconclusive string
 // Error implements error.
 func (n inconclusive) Error() string { return string(n) }
 
-// witnessDenied returns the error for a cloud that also answers NotFound for the instance of a witness.
+// witnessDenied returns the error for the case that the cloud also answers NotFound for the instance of a witness.
 func witnessDenied(machine string) inconclusive {
 	return inconclusive(fmt.Sprintf("The provider does not find the instance. It does not find the instance of machine %s "+
 		"either, whose node is Ready, so its answer proves nothing. Check that the credentials are those of the right "+
 		"project.", machine))
 }
 
-// confirmNotFound returns an error if a NotFound answer of the cloud does not prove that the instance is absent: the
-// cloud also answers NotFound for other instances that run, or it does not answer for them.
+// confirmNotFound returns an error if the NotFound answer of the cloud does not prove that the instance is absent. This
+// is so if the cloud also answers NotFound for other instances that run, or if it does not answer for them.
 func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) error {
 	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
 		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {
@@ -73,8 +74,8 @@ func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) err
 	return last
 }
 
-// witnesses returns up to maxWitnesses other Running machines whose instances were created from the same class. It uses
-// the class from which the machine's own instance was created, because the specification may name another one by now.
+// witnesses returns up to maxWitnesses other Running machines whose instances were created from the same class. The
+// class is the one from which the machine's own instance was created. The specification may already name another class.
 func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err error) {
 	if p.machine.Spec.ClassRef == nil || p.Target == nil {
 		return nil, nil
@@ -101,7 +102,7 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	return found, nil
 }
 
-// absenceConfirmed reports whether the instance counts as absent after two reads returned NotFound.
+// absenceConfirmed is called when two reads have returned NotFound. It reports whether the instance counts as absent.
 func (s *instanceStep) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
 	denied := s.states.get(s.machine).instance.deniedAt
 	if left := denied.Add(askWitnessesAgain).Sub(s.now); !denied.IsZero() && left > 0 {

@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// denying makes the cloud answer NotFound for the instance with this ID, or for all instances if no ID is given.
+// denying makes the cloud answer NotFound for the instance with the given ID. If no ID is given, the cloud answers
+// NotFound for all instances.
 func (w *world) denying(ids ...string) {
 	w.cloud.OnGet = func(id string) error {
 		if len(ids) == 0 || id == ids[0] {
@@ -21,7 +22,7 @@ func (w *world) denying(ids ...string) {
 	}
 }
 
-// threeRunning brings three Machines of one class to Running a day ago, and returns the first of them.
+// threeRunning creates three Machines of one class that have been Running for a day, and returns the first of them.
 func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	t.Helper()
 	w = newWorld(t)
@@ -38,8 +39,8 @@ func threeRunning(t *testing.T) (w *world, m *v1beta1.Machine) {
 	return w, w.get("m")
 }
 
-// A machine does not count as vanished while the cloud also answers NotFound for the instances of machines whose Nodes
-// are Ready. It does once their Nodes are silent, too.
+// If the cloud also answers NotFound for instances of machines whose Nodes are Ready, the machine does not count as
+// vanished. When the kubelets of these Nodes no longer report, the machine counts as vanished.
 //
 // Rule: absence-needs-trustworthy-cloud.
 func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
@@ -75,8 +76,8 @@ func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
 	}
 }
 
-// The witnesses are machines of the class from which the instance was created, even if the machine names another class
-// by now.
+// Witnesses are chosen from the class from which the instance was created, even if the machine's specification now
+// names another class.
 //
 // Rule: absence-needs-trustworthy-cloud.
 func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
@@ -92,8 +93,8 @@ func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 }
 
-// NotFound for one instance is believed if the cloud shows a witness, and not as long as the cloud does not answer for
-// witnesses.
+// If the cloud answers NotFound for one instance and shows a witness, the instance counts as absent. If the cloud does
+// not answer for the witnesses, the instance does not count as absent.
 //
 // Rules: absence-needs-trustworthy-cloud, unhealthy-node-checks-instance.
 func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
@@ -121,7 +122,7 @@ func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {
 	}
 }
 
-// The deletion of a machine does not end because of NotFound from a cloud that answers the same for all instances.
+// If the cloud answers NotFound for all instances, the deletion of a machine does not end.
 //
 // Rules: absence-needs-trustworthy-cloud, gone-is-confirmed.
 func TestDeletionWaitsWhileTheCloudFindsNoInstanceAtAll(t *testing.T) {

@@ -16,22 +16,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A Machine that is created with a provider ID adopts that instance. The tags of an instance name its Machine. Until an
-// instance has this Machine's tags, nothing is done to it except adding them, whatever becomes of the Machine.
+// If a Machine is created with a provider ID, it adopts the instance with this ID. The tags of an instance identify the
+// Machine to which the instance belongs. Until an instance has the tags of this Machine, the controller only adds the
+// tags and does not change the instance otherwise, even if the Machine is deleted.
 
-// refusedAdoption is the schedule for retrying a refused adoption. The instance may be created later, or the tags of
-// another Machine may be removed.
+// refusedAdoption is the policy for retrying a refused adoption. A retry can succeed, because the instance may be
+// created later, or another client may remove the tags of another Machine.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// instanceUnrecorded reports whether the Machine has a provider ID but no recorded instance. Either the Machine has to
-// adopt the instance, or the process was killed between the two writes that record a launch.
+// instanceUnrecorded reports whether the Machine has a provider ID but no instance in its status. This has two possible
+// causes: the Machine has to adopt the instance, or the process was killed between the two writes that record a launch.
 func instanceUnrecorded(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
 }
 
-// createdWithProviderID reports whether the Machine certainly was created with its provider ID, so that no instance was
-// ever created for it. A launch changes the specification when it records the ID. A provider ID that was once refused
-// as an adoption did not come from a launch.
+// createdWithProviderID reports whether the Machine was certainly created with its provider ID. In this case, no
+// instance was ever created for it. When a launch records the provider ID, it changes the specification and therefore
+// the generation. If the adoption of the provider ID was refused before, the ID does not come from a launch.
 func createdWithProviderID(m *v1beta1.Machine) bool {
 	if !instanceUnrecorded(m) {
 		return false
@@ -55,10 +56,10 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 	return false
 }
 
-// adoptionStep adopts the instance that the Machine was created with.
+// adoptionStep adopts the existing instance whose provider ID was set when the Machine was created.
 type adoptionStep struct{ *pass }
 
-// run adopts the instance, unless it already has the Machine's tags.
+// run adopts the instance. If the instance already has the Machine's tags, run only records it.
 func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(s.machine) {
 		return onMachine, nil
@@ -72,18 +73,19 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 			return proceed, nil
 		}
 	}
-	if !s.machine.Adopting() && !s.allowed(inputs) {
-		return s.forbidden(inputs), nil
+	if !s.machine.Adopting() && !s.mayAdopt(inputs) {
+		return s.reportForbidden(inputs), nil
 	}
 	switch first, err := s.firstWithProviderID(ctx); {
 	case err != nil:
 		return onError, err
 	case first != nil:
-		s.launch.refused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and is older. Delete one of the two machines.",
+		s.launch.reportRefused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and is older. Delete one of the two machines.",
 			client.ObjectKeyFromObject(first), s.machine.Spec.ProviderID))
 		return onMachine | onOtherMachine, nil
 	}
-	// Two workers must not both find the same instance without tags and then tag it one after the other.
+	// Without this lock, two workers could both find the instance without tags, and each could add the tags of its
+	// Machine.
 	if !s.states.beginAdoption(s.machine) {
 		return s.after(time.Second), nil
 	}
@@ -92,35 +94,36 @@ func (s *adoptionStep) run(ctx context.Context) (progress, error) {
 	instance, err := s.instance.get(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		return s.refused(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID)), nil
+		return s.refuseAdoption(fmt.Sprintf("The provider has no instance %s.", s.machine.Spec.ProviderID)), nil
 	case refusedByDriver(err):
-		return s.refused(messageOf(err)), nil
+		return s.refuseAdoption(messageOf(err)), nil
 	case err != nil:
-		return s.delayed(err), nil
+		return s.retryLookup(err), nil
 	case instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
-		s.adopted(inputs, instance)
+		s.recordAdopted(inputs, instance)
 		return next, nil
 	}
 	former := s.formerIdentity(inputs, instance)
 	if why := s.notAdoptable(inputs, instance, former); why != "" {
-		return s.refused(why), nil
+		return s.refuseAdoption(why), nil
 	}
 	if former == nil && inputs.Adoption != v1beta1.AdoptionAllow {
-		return s.forbidden(inputs), nil
+		return s.reportForbidden(inputs), nil
 	}
-	return s.tag(ctx, inputs, former)
+	return s.addTags(ctx, inputs, former)
 }
 
-// refusedByDriver reports whether the error means that the driver will not do what is asked, for example because the
-// provider ID is not one of its own. Other errors mean that it could not find out.
+// refusedByDriver reports whether the driver refuses the request, for example because the provider ID does not belong
+// to this cloud. All other errors mean that the driver could not find out whether the request is possible.
 func refusedByDriver(err error) bool {
 	code := provider.CodeOf(err)
 	return code == provider.InvalidArgument || code == provider.FailedPrecondition
 }
 
-// tag puts this Machine's tags on the instance. The status records the attempt before the call: if the answer is lost
-// and the Machine is deleted, the tags may still appear on the instance.
-func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former *provider.Identity) (progress, error) {
+// addTags adds this Machine's tags to the instance. Before the call, the attempt is recorded in the status: if the
+// answer is lost and the Machine is deleted, the instance may still get the tags.
+func (s *adoptionStep) addTags(ctx context.Context, inputs resolve.Resolved,
+	former *provider.Identity) (progress, error) {
 	if err := s.confirm(ctx, "adopting its instance"); err != nil {
 		return onError, err
 	}
@@ -143,21 +146,21 @@ func (s *adoptionStep) tag(ctx context.Context, inputs resolve.Resolved, former 
 	}
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-		s.adopted(inputs, instance)
+		s.recordAdopted(inputs, instance)
 		return next, nil
 	case code == provider.Unimplemented:
-		s.launch.refused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
+		s.launch.reportRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot adopt existing instances.",
 			s.Cloud.Name()))
 		return onInputs, nil // Only another driver can do it, and a new process starts with a pass over each Machine.
 	case code == provider.NotFound || refusedByDriver(err):
-		return s.refused(messageOf(err)), nil
+		return s.refuseAdoption(messageOf(err)), nil
 	}
-	return s.delayed(err), nil
+	return s.retryLookup(err), nil
 }
 
-// adopted records that the instance belongs to the Machine. It is not known from which configuration the instance was
-// created. The record names the current class, so that the instance does not count as outdated.
-func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Instance) {
+// recordAdopted records that the instance belongs to the Machine. The configuration from which the instance was created
+// is unknown. Therefore, the current class is recorded, so that the instance does not count as outdated.
+func (s *adoptionStep) recordAdopted(inputs resolve.Resolved, instance *provider.Instance) {
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	if s.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
@@ -166,23 +169,25 @@ func (s *adoptionStep) adopted(inputs resolve.Resolved, instance *provider.Insta
 		s.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted. Waiting for its node.",
 			"")
 	}
-	s.instance.launched(inputs, instance)
+	s.instance.recordLaunched(inputs, instance)
 }
 
-// allowed reports whether the class allows its machines to adopt instances, at least those of a former cluster.
-func (s *adoptionStep) allowed(inputs resolve.Resolved) bool {
+// mayAdopt reports whether the class allows its machines to adopt any instances, or at least the instances of a former
+// cluster.
+func (s *adoptionStep) mayAdopt(inputs resolve.Resolved) bool {
 	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && s.adoptFromProblem(inputs) == ""
 }
 
-// adoptFromProblem returns why the class does not allow adopting the instances of a former cluster now, or "" if the
-// class allows it.
+// adoptFromProblem returns the reason why the class does not allow the adoption of a former cluster's instances now. It
+// returns "" if the class allows it.
 func (s *adoptionStep) adoptFromProblem(inputs resolve.Resolved) (problem string) {
 	return permitted.Until(inputs.AdoptFromUntil, s.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
 
-// formerIdentity returns the identity of the Machine in the lost or moved cluster, if the instance has its tags and the
-// class permits the adoption, else nil. Two Machines of one cluster never have the same namespace and name. So the
-// instance belongs to no other Machine of this cluster, whatever UID its tags contain.
+// formerIdentity returns the identity that the Machine had in a lost or moved cluster. It returns nil if the instance
+// does not have the tags of that identity, or if the class does not permit the adoption. A cluster never has two
+// Machines with the same namespace and name. Therefore, the instance cannot belong to another Machine of this cluster,
+// whatever UID is in its tags.
 func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
 		in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || s.adoptFromProblem(inputs) != "" {
@@ -191,9 +196,9 @@ func (s *adoptionStep) formerIdentity(inputs resolve.Resolved, in *provider.Inst
 	return &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
 }
 
-// forbidden reports that the class does not allow its machines to adopt instances. The wait ends when the class
-// changes, or when the time of its permission begins.
-func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
+// reportForbidden reports that the class does not allow its machines to adopt instances. The Machine waits until the
+// class changes, or until the permission of the class becomes valid.
+func (s *adoptionStep) reportForbidden(inputs resolve.Resolved) progress {
 	why := "A machine without a class cannot adopt an existing instance."
 	if inputs.ClassName != "" {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to adopt existing instances: spec.adoption is %s.",
@@ -203,16 +208,15 @@ func (s *adoptionStep) forbidden(inputs resolve.Resolved) progress {
 		why += fmt.Sprintf(" Its permission to adopt instances of cluster %.128q does not apply: %s: %s.", inputs.AdoptFrom,
 			v1beta1.AnnotationAdoptFromClusterUntil, s.adoptFromProblem(inputs))
 	}
-	s.launch.refused(v1beta1.ReasonAdoptionForbidden, why)
+	s.launch.reportRefused(v1beta1.ReasonAdoptionForbidden, why)
 	if left := permitted.BeginsIn(inputs.AdoptFromUntil, s.now, v1beta1.MaxAdoptionFromCluster); left > 0 {
 		return onInputs | s.after(left)
 	}
 	return onInputs
 }
 
-// notAdoptable returns why the instance, which does not have the Machine's tags, cannot be adopted, or "" if the
-// instance can be adopted. former is the identity of the Machine whose tags may be replaced, or nil if no tags may be
-// replaced.
+// notAdoptable returns the reason why an instance without the Machine's tags cannot be adopted, or "" if it can be
+// adopted. former is the identity whose tags may be replaced, or nil if no tags may be replaced.
 func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
@@ -229,8 +233,8 @@ func (s *adoptionStep) notAdoptable(inputs resolve.Resolved, in *provider.Instan
 	return ""
 }
 
-// adoptionHint returns how to let the Machine adopt an instance that belonged to it in a lost or moved cluster. It
-// returns "" if the instance is not known to have belonged to the Machine.
+// adoptionHint returns instructions for the case that the instance belonged to the Machine in a lost or moved cluster.
+// In all other cases, it returns "".
 func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
 	switch {
 	case in.MachineKey != client.ObjectKeyFromObject(s.machine).String() || inputs.ClassName == "":
@@ -244,8 +248,8 @@ func (s *adoptionStep) adoptionHint(inputs resolve.Resolved, in *provider.Instan
 		in.ClusterID, v1beta1.AnnotationAdoptFromClusterUntil, v1beta1.MaxAdoptionFromCluster)
 }
 
-// firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The cache only shows
-// where to look, and each hit is read live.
+// firstWithProviderID returns an older Machine with the same provider ID, or nil if there is none. The candidates come
+// from the cache, and each of them is read again from the API server.
 func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := s.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
@@ -269,11 +273,11 @@ func (s *adoptionStep) firstWithProviderID(ctx context.Context) (*v1beta1.Machin
 	return nil, nil
 }
 
-// excludeLaunch makes sure that no instance was created for the Machine before its provider ID was set, and that none
-// is about to appear.
+// excludeLaunch makes sure that no launch has created an instance for the Machine, and that none may still create one.
+// The provider ID may have been set only after a launch.
 func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := s.launch.createUnsettled(); left > 0 {
-		s.launch.trying(v1beta1.ReasonProvisioning,
+		s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
 			"Waiting for the settle time to pass, because an earlier call may still create an instance.")
 		return s.after(left)
 	}
@@ -283,32 +287,33 @@ func (s *adoptionStep) excludeLaunch(ctx context.Context, inputs resolve.Resolve
 	case provider.IsNotFound(err):
 		return next
 	case err != nil:
-		return s.delayed(err)
+		return s.retryLookup(err)
 	}
-	s.launch.trying(v1beta1.ReasonProvisioning,
+	s.launch.reportNotLaunched(v1beta1.ReasonProvisioning,
 		fmt.Sprintf("The machine already has instance %s and cannot adopt %s.",
 			made.ProviderID, s.machine.Spec.ProviderID))
 	return s.after(refusedAdoption.most)
 }
 
-// refused reports why the instance cannot be adopted now, and retries with growing waits. Like a refused configuration,
-// this is not a failure of the machine.
-func (s *adoptionStep) refused(why string) progress {
-	s.launch.refused(refusedAdoption.reason, why)
+// refuseAdoption reports why the instance cannot be adopted now. The adoption is retried with increasing delays. As
+// with a rejected configuration, the machine does not fail.
+func (s *adoptionStep) refuseAdoption(why string) progress {
+	s.launch.reportRefused(refusedAdoption.reason, why)
 	return s.after(refusedAdoption.backoff(s.instance.countFailedCheck(), 0, string(s.machine.UID)))
 }
 
-// delayed records an error that does not decide whether the instance can be adopted.
-func (s *adoptionStep) delayed(err error) progress {
+// retryLookup records an error that does not show whether the instance can be adopted, and retries later.
+func (s *adoptionStep) retryLookup(err error) progress {
 	reason := s.instance.lookupFailed(err)
-	if s.launch.trying(reason, messageOf(err)) {
+	if s.launch.reportNotLaunched(reason, messageOf(err)) {
 		s.warn(reason, "Launch", messageOf(err))
 	}
 	return atTime
 }
 
-// findUnrecordedInstance finds out, before a Machine without a recorded instance is deleted, whether the instance with
-// its provider ID belongs to it. If not, neither the instance nor its Node is touched.
+// findUnrecordedInstance is used for the deletion of a Machine without a recorded instance. It checks whether the
+// instance with the Machine's provider ID belongs to the Machine. If the instance does not belong to the Machine,
+// neither the instance nor its Node is changed.
 func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, error) {
 	if createdWithProviderID(s.machine) && !s.machine.Adopting() {
 		s.teardown.notOurs = true // Nothing ever asked the cloud to put the Machine's tags on it.
@@ -326,9 +331,9 @@ func (s *adoptionStep) findUnrecordedInstance(ctx context.Context) (progress, er
 	case err != nil && !provider.IsNotFound(err):
 		return s.teardown.deleteFailed(err, inputs), nil
 	case err == nil && instance.OwnedBy(s.ClusterID, identity(s.machine)) == nil:
-		s.instance.launched(inputs, instance)
-		// This must be durable before the deletion begins. Once the instance is gone, nothing else proves that it and
-		// its Node belonged to the Machine.
+		s.instance.recordLaunched(inputs, instance)
+		// The status must contain the instance before the deletion begins. After the instance is gone, nothing else would
+		// prove that the instance and its Node belonged to the Machine.
 		return next, s.writeStatus(ctx)
 	case s.machine.Adopting():
 		const message = "The instance does not have the machine's tags. Waiting for the settle time to pass, because an earlier adoption may still add them."

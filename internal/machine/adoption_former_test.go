@@ -12,15 +12,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// putFormer creates a running instance in the cloud that has the tags of a Machine of another control cluster, with
-// this world's namespace and the name.
+// putFormer creates a running instance in the cloud whose tags name a Machine of another control cluster. That Machine
+// has the namespace of this world and the given name.
 func (w *world) putFormer(id, cluster, name string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeNameOf(w.namespace, name),
 		Type: "large", Zone: "r-2", LaunchTime: w.clock.Now().Add(-time.Hour), ClusterID: cluster,
 		MachineUID: "uid-before-the-loss", MachineKey: w.namespace + "/" + name})
 }
 
-// permit lets the machines of a class adopt instances of a former cluster until a time.
+// permit allows the machines of a class to adopt instances of a former cluster until the given time.
 func (w *world) permit(class, cluster string, until time.Time) {
 	w.t.Helper()
 	o := &v1beta1.MachineClass{}
@@ -35,8 +35,8 @@ func (w *world) permit(class, cluster string, until time.Time) {
 	}
 }
 
-// A control cluster that is restored from a backup after a loss has other UIDs. Its machines adopt their instances
-// again once an administrator permits this, and adopt no other instances.
+// If a control cluster is lost and restored from a backup, its objects have other UIDs. When an administrator permits
+// it, the machines of the new cluster adopt their own instances again, and no others.
 //
 // Rule: adoption-by-former-identity.
 func TestMachineAdoptsItsInstanceAfterClusterLoss(t *testing.T) {

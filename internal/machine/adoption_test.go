@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// adoptable creates a class "small" whose machines may adopt, and an instance without tags. It returns the ID of the
+// adoptable creates a class "small" that allows adoption, and an instance without tags. It returns the ID of the
 // instance.
 func (w *world) adoptable() string {
 	w.t.Helper()
@@ -40,7 +40,7 @@ func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
 	}
 }
 
-// nodeOfAnother creates the Node of an instance without a Machine.
+// nodeOfAnother creates the Node of an instance that does not belong to a Machine.
 func (w *world) nodeOfAnother(id string) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
@@ -50,12 +50,13 @@ func (w *world) nodeOfAnother(id string) *corev1.Node {
 	return node
 }
 
-// withProviderID changes a Machine to one that a user creates for an existing instance: without finalizers and labels.
+// withProviderID changes a Machine so that it looks like one that a user creates for an existing instance: with a
+// provider ID, and without finalizers and labels.
 func withProviderID(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
 
-// untagged creates a running instance in the cloud that another system created an hour ago, without tags.
+// untagged creates a running instance without tags. Another system created it an hour ago.
 func (w *world) untagged(id, nodeName string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.1.1"}},
@@ -71,7 +72,8 @@ func (w *world) instance(id string) *fakecloud.Instance {
 	return nil
 }
 
-// wantUntouched fails the test if the cloud was called except for reads, or if the instance or its Node was changed.
+// wantUntouched fails the test if the instance or its Node was changed, or if the cloud was called for anything except
+// reads.
 func (w *world) wantUntouched(id string) {
 	w.t.Helper()
 	if in := w.instance(id); in == nil || in.MachineUID != "" || in.ClusterID != "" || in.State != provider.StateRunning {
@@ -86,8 +88,8 @@ func (w *world) wantUntouched(id string) {
 }
 
 // Rules adoption-by-provider-id, adopted-counts-as-declared: a machine that is created with a provider ID adopts the
-// instance, finds its Node and continues like any other. The instance counts as created from the machine's class, and
-// the deletion of the machine deletes it.
+// instance and finds its Node. Afterwards, it behaves like any other machine. The instance counts as created from the
+// machine's class, and is deleted with the machine.
 func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,7 +123,7 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 }
 
 // Rule adoption-by-provider-id: without the permission of the class, the cloud is not called. With it, the machine
-// continues. A machine with an inline specification has no class.
+// continues. A machine with an inline specification has no class, and can therefore not adopt an instance.
 func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,8 +152,8 @@ func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// Rule unsuitable-instance-refused: an instance that does not exist, is being deleted or belongs to another machine is
-// not touched, and is checked again later. This is not a failure of the machine.
+// Rule unsuitable-instance-refused: an instance is not adopted if it does not exist, is being deleted or belongs to
+// another machine. It is not changed, and is checked again later. The machine does not fail.
 func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -202,7 +204,8 @@ func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: an ID that the cloud spells in another way would never equal that of the Node.
+// Rule unsuitable-instance-refused: if the cloud spells the ID in another way, the ID would never equal the provider ID
+// of the Node.
 func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -216,8 +219,9 @@ func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	}
 }
 
-// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud proves nothing about the instance. The
-// adoption is tried again, and the machine does not fail. A driver that cannot adopt is reported.
+// Rules driver-refuses-adoption, adoption-by-provider-id: an error of the cloud does not show whether the instance can
+// be adopted. The adoption is retried, and the machine does not fail. If the driver cannot adopt instances, this is
+// reported.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -241,8 +245,8 @@ func TestErrorsOfAdoption(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: of two machines with the same provider ID the younger one waits. It adopts the
-// instance when the older one is gone and has left the instance.
+// Rule older-machine-keeps-instance: if two machines have the same provider ID, the younger one waits. When the older
+// machine is deleted without its instance, the younger machine adopts the instance.
 func TestYoungerMachineWithTheSameProviderIDWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -283,7 +287,8 @@ func TestDeletionOfAMachineTriggersTheYoungerOne(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: while one worker adopts an instance, another one does not even read it.
+// Rule older-machine-keeps-instance: while one worker adopts an instance, another worker does not even read that
+// instance.
 func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -306,8 +311,8 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: a machine whose instance was never tagged is deleted without a call that changes
-// anything, even by force, and the Node stays unchanged.
+// Rule untagged-instance-left-alone: if a machine never added its tags to the instance, the deletion of the machine
+// does not change the instance or its Node, even if it is forced.
 func TestDeletionKeepsAnInstanceThatWasNeverAdopted(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"without force": "", "by force": v1beta1.AnnotationForceDelete} {
@@ -336,8 +341,9 @@ func TestDeletionKeepsAnInstanceThatWasNeverAdopted(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: if the answer of the tagging call was lost, the deletion waits until the tags
-// would have shown. If they show, the instance belongs to the machine and is deleted. Otherwise it stays.
+// Rule untagged-instance-left-alone: if the answer to the tagging call was lost, the deletion waits until the cloud
+// would have shown the tags. If the cloud shows the tags, the instance belongs to the machine and is deleted. Otherwise
+// it stays.
 func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -372,8 +378,8 @@ func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: wherever an adoption and the deletion are interrupted, the end is the same. The
-// instance is never deleted before it was tagged.
+// Rule untagged-instance-left-alone: the result is the same, no matter where the adoption and the deletion are
+// interrupted. The instance is never deleted before it has the tags.
 func TestInterruptedAdoptionContinues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
@@ -410,8 +416,8 @@ func TestInterruptedAdoptionContinues(t *testing.T) {
 	}
 }
 
-// Rule unsuitable-instance-refused: if a provider ID is set on a machine that is being launched, the machine gets no
-// second instance, and no instance is lost.
+// Rule unsuitable-instance-refused: if a provider ID is set on a machine during its launch, the machine gets no second
+// instance, and no instance is lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -437,7 +443,8 @@ func tags(cluster, uid string) map[string]string {
 	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: uid}
 }
 
-// Rule adopted-counts-as-declared: an adopted instance can be found by its tags and is deleted like any other.
+// Rule adopted-counts-as-declared: an adopted instance can be found by its tags, and is deleted like any other
+// instance.
 func TestAdoptedInstanceIsRecordedForItsDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A machine with a provider ID may have to wait before it adopts the instance. Each change that can end this wait
+// A machine with a provider ID may have to wait before it can adopt the instance. Each change that can end this wait
 // triggers a pass.
 //
 // Rule: adoption-waits-end-with-events.

@@ -18,20 +18,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// tokenReserve is how much longer a bootstrap token is valid than the Machine has time to join. Time in which the
-// target cluster is unreachable does not count for the join (rule join-timeout-fails-machine), and a recovered cluster
-// removes expired tokens at once. When the Machine has joined, or failed to join, its token is deleted in any case.
+// tokenReserve is the time for which a bootstrap token stays valid after the Machine's time to join is over. The
+// reserve is needed because an outage of the target cluster does not count as time to join (rule
+// join-timeout-fails-machine), and because a cluster that has recovered removes expired tokens at once. The token is
+// deleted earlier if the Machine has joined or has failed.
 const tokenReserve = time.Hour
 
-// maxTokenLife is the longest validity of a bootstrap token, not counting tokenReserve. Anyone who reads the user data
-// of an instance can join with its token until then. The token is extended while its machine may still join.
+// maxTokenLife is the maximum validity of a bootstrap token without tokenReserve. Until the token expires, anyone who
+// can read the user data of an instance can join with the token. The controller extends the token as long as the
+// machine may still join.
 const maxTokenLife = 4 * time.Hour
 
-// tokenLife returns how long a token is valid for a machine that has the given time left to join.
+// tokenLife returns the validity of a token for a machine that has the given time left to join.
 func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
 
-// extendToken extends the token of a machine that has more time to join than a token is valid. A failure does not delay
-// other steps, because the token is still valid for tokenReserve at that time.
+// extendToken extends the token of a machine whose time to join is longer than the validity of the token. If this
+// fails, the other steps still run, because the token stays valid for tokenReserve.
 func (s *launchStep) extendToken(ctx context.Context) (progress, error) {
 	m := s.machine
 	if s.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
@@ -66,9 +68,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// findLaunched looks for an instance of this Machine for which the answer of Create was lost. If there is none, it
-// opens the next attempt as soon as the settle time has passed, because an earlier Create may still take effect. If it
-// returns no instance, another pass is scheduled.
+// findLaunched looks for an instance of this Machine that an earlier Create may have created, although the answer of
+// that Create was lost. If there is no instance, findLaunched opens the next attempt, but only when the settle time has
+// passed, because the earlier Create may still create one. If findLaunched returns neither an instance nor an error,
+// the Machine is requeued.
 func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := s.instance.get(ctx, inputs)
@@ -76,14 +79,15 @@ func (s *launchStep) findLaunched(ctx context.Context, inputs resolve.Resolved,
 		return instance, err
 	}
 	if left := s.createUnsettled(); left > 0 {
-		s.preparing("Waiting for the settle time to pass, because an earlier call may still create an instance.")
+		s.reportPreparing("Waiting for the settle time to pass, because an earlier call may still create an instance.")
 		s.requeueIn(left)
 		return nil, nil
 	}
 	return nil, s.openAttempt(ctx, attempt)
 }
 
-// createUnsettled returns for how much longer a Create call of this process or an earlier one may take effect unseen.
+// createUnsettled returns the time for which an earlier Create, of this process or another one, may still create an
+// instance that the cloud does not show yet.
 func (s *launchStep) createUnsettled() time.Duration {
 	since := s.states.get(s.machine).launch.ambiguousAt
 	if since.Before(s.leading) {
@@ -92,11 +96,11 @@ func (s *launchStep) createUnsettled() time.Duration {
 	return since.Add(s.Cloud.CreateSettle()).Sub(s.now)
 }
 
-// openAttempt starts the next attempt, whose Create is a new call to the cloud. The number of the attempt must be
-// durable before it is used.
+// openAttempt starts the next attempt. For the cloud, the Create of another attempt is another request. The number of
+// the attempt must be written to the status before it is used.
 func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 	if s.Target != nil {
-		// No instance may join with the token of the last attempt any more.
+		// From now on, no instance may join with the token of the last attempt.
 		if err := s.tokens.Delete(ctx, last); err != nil {
 			return err
 		}
@@ -106,7 +110,7 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 		launch.OldProviderID, launch.NoCapacitySince, launch.Refused = before.OldProviderID, before.NoCapacitySince, before.Refused
 	}
 	s.machine.Status.Launch, s.machine.Status.Applied = launch, nil
-	s.preparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
+	s.reportPreparing(fmt.Sprintf("Starting attempt %d to create the instance.", launch.Attempt))
 	s.states.update(s.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
 		s.requeueIn(time.Minute) // The number cannot grow any more. Avoid a busy loop.
@@ -116,8 +120,8 @@ func (s *launchStep) openAttempt(ctx context.Context, last bootstrap.Attempt) er
 	return nil
 }
 
-// renderUserData renders the user data template, with a bootstrap token if the template uses one. Its progress is not
-// next if a new attempt has to be opened first.
+// renderUserData renders the user data template. If the template uses a bootstrap token, renderUserData also creates
+// the token. The returned progress is not next if a new attempt must be opened first.
 func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
@@ -132,14 +136,14 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	if s.Target != nil {
 		api, err := s.Target.API()
 		if err != nil {
-			s.preparing("Cannot render the user data: the endpoint of the target cluster is not known yet: " + err.Error())
+			s.reportPreparing("Cannot render the user data: the endpoint of the target cluster is not known yet: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
 		values.APIEndpoint, values.CABundle = api.URL, api.CABundle
 	}
-	// Check before creating the token: the token of a machine that gets no instance would stay until it expires.
+	// Check the template before the token is created. If no instance is created, the token would remain until it expires.
 	if err := bootstrap.Check(inputs.UserData, values); err != nil {
-		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		s.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, onInputs, nil
 	}
 	if s.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
@@ -150,14 +154,14 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 			s.states.update(s.machine, func(m *machineState) { m.launch.token = true })
 		}
 		if err != nil {
-			s.preparing("Cannot create the bootstrap token: " + err.Error())
+			s.reportPreparing("Cannot create the bootstrap token: " + err.Error())
 			return provider.Secret{}, onError, err
 		}
 		if token.Expires.Sub(s.now) < tokenReserve+(life-tokenReserve)/2 {
 			instance, err := s.findLaunched(ctx, inputs, attempt)
 			switch {
 			case err != nil:
-				return provider.Secret{}, s.failed(err, fingerprintOf(s.machine, inputs, attempt)), nil
+				return provider.Secret{}, s.recordCreateFailure(err, fingerprintOf(s.machine, inputs, attempt)), nil
 			case instance == nil:
 				return provider.Secret{}, atTime, nil
 			}
@@ -170,7 +174,7 @@ func (s *launchStep) renderUserData(ctx context.Context, inputs resolve.Resolved
 	}
 	out, err := bootstrap.Render(inputs.UserData, values)
 	if err != nil {
-		s.refused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		s.reportRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
 		return provider.Secret{}, onInputs, nil
 	}
 	if inputs.CompressUserData {
@@ -185,9 +189,9 @@ func (s *launchStep) attempt() bootstrap.Attempt {
 		Number: s.machine.LaunchAttempt()}
 }
 
-// fingerprintOf changes whenever another Create call could have another outcome, because its inputs changed or an
-// administrator requested a retry. It is kept in memory only and compared for equality. The hash keeps secrets out of
-// it.
+// fingerprintOf returns a hash of everything that can change the outcome of a Create: its inputs, and the annotation
+// with which an administrator requests a retry. The fingerprint is kept in memory only, and is only compared with other
+// fingerprints. It is a hash so that it contains no secrets.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)

@@ -18,8 +18,9 @@ import (
 
 const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
 
-// A Create whose answer was lost may have created an instance that reads do not show yet. If the next Create is refused
-// because its user data differs, the machine has to wait for that instance. A new attempt would create a twin.
+// If the answer of a Create was lost, an instance may exist that the cloud does not show yet. If the next Create is
+// rejected because its user data differs, the machine must wait until the cloud shows that instance. A new attempt
+// would create a second instance.
 //
 // Rule: create-is-idempotent.
 func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
@@ -39,7 +40,7 @@ func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
-			// A long time passes between the start of the processes and the creation of the machine.
+			// Advance the clock, so that the machine is created long after the processes have started.
 			w.reconcile("nobody")
 			standby := New(w.options)
 			w.step(10 * time.Minute)
@@ -59,8 +60,8 @@ func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
 	}
 }
 
-// The token of an instance that was created and is gone cannot be used again. Once that is certain, a new attempt is
-// opened, with its own token.
+// If an instance was created and is gone, its token cannot be used for another instance. When it is certain that the
+// instance is gone, a new attempt with its own token is opened.
 //
 // Rule: attempt-recorded-before-use.
 func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
 	}
 }
 
-// A bootstrap token must be valid long enough for a machine to join.
+// If the token of a machine would expire too early for a join, a new attempt with a new token is opened.
 //
 // Rule: attempt-recorded-before-use.
 func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
@@ -115,7 +116,7 @@ func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	}
 }
 
-// The decision to create is based on a live read, because a cache may lag behind by any amount.
+// Before a Create, the Machine is read from the API server, because a cache may be outdated by any amount of time.
 //
 // Rule: no-create-from-stale-view.
 func TestAStaleCacheCreatesNothing(t *testing.T) {
@@ -156,8 +157,8 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 	}
 }
 
-// The token secret is the only object that a launch writes to the target cluster. An outage of that cluster is not a
-// failure of the machine.
+// The Secret of the token is the only object that a launch creates in the target cluster. If the target cluster is
+// unreachable, the machine does not fail.
 //
 // Rule: token-only-on-request.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
@@ -179,7 +180,7 @@ func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	w.untilPhase("m", v1beta1.MachineRunning)
 }
 
-// Rule attempt-recorded-before-use: the possible effect of a long call is remembered as long as it may appear.
+// Rule attempt-recorded-before-use: the settle time starts at the end of a call, even if the call takes long.
 func TestSettleTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)

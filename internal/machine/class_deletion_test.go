@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// deleteClass requests the deletion of the class "small", and sets the decision about its Machines as the class
-// controller would.
+// deleteClass requests the deletion of the class "small". It also records the decision about the Machines of the class,
+// as the class controller would.
 func (w *world) deleteClass(reason string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
@@ -51,7 +51,8 @@ func TestAClassThatIsBeingDeletedServesWhileItIsInUse(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// No instance was requested for the machine, so it reports that it does not hold the class, whatever else is missing.
+// If no instance was requested for the machine, the machine reports that it does not hold the class, even if other
+// inputs of the launch are missing.
 //
 // Rules: launch-needs-protected-inputs, class-deletion-is-decided.
 func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
@@ -84,7 +85,8 @@ func TestMachineReleasesAClassThatStoppedServing(t *testing.T) {
 	}
 }
 
-// An earlier process may have requested an instance, so the cloud is asked and given time to show it.
+// If an earlier process may have requested an instance, the machine asks the cloud first, and waits until the cloud
+// would show the instance.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
@@ -104,7 +106,7 @@ func TestAMachineHoldsItsClassWhileAnInstanceMayShow(t *testing.T) {
 	}
 }
 
-// The answer of Create was lost when the process died, and the class was deleted in the meantime.
+// The process was killed before it received the answer of Create, and the class was deleted in the meantime.
 //
 // Rule: class-deletion-is-decided.
 func TestInstanceOfALostCreateHoldsItsClass(t *testing.T) {
@@ -124,9 +126,9 @@ func TestInstanceOfALostCreateHoldsItsClass(t *testing.T) {
 	}
 }
 
-// The machine waited for the deletion of one class, and is launched from the next class with the same name. Before the
-// cloud is called, the API server must record that the machine holds that class, because nothing else would if the
-// process died then.
+// The machine waited while its class was deleted, and is launched from a new class with the same name. Before Create is
+// called, the API server must record that the machine holds the new class. If the process is killed during the call,
+// nothing else would show this.
 //
 // Rule: class-deletion-is-decided.
 func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
@@ -155,8 +157,8 @@ func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
 	}
 }
 
-// A protected Secret serves while it is being deleted, like that of a class. A Secret without the finalizer may
-// disappear at any moment.
+// Like a class, a protected Secret can be used while it is being deleted. A Secret without the finalizer may disappear
+// at any moment, and is not used.
 //
 // Rule: launch-needs-protected-inputs.
 func TestInlineCredentialsServeWhileProtected(t *testing.T) {

@@ -15,12 +15,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// awaitClassProtection waits until the finalizers of the class and the credentials keep them from disappearing before
-// the instance. Without them, an instance that was requested but not recorded could not be deleted.
+// awaitClassProtection waits until the class and the credentials have finalizers. While they have the finalizers, they
+// cannot disappear before the instance. Without finalizers, an instance that was requested but not recorded could not
+// be deleted.
 func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
-		s.refused(inputs.Leaving.Reason, inputs.Leaving.Message)
+		s.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
 	case inputs.Awaited != "":
 		s.waitSilently(inputs.Awaited)
 	default:
@@ -29,10 +30,10 @@ func (s *launchStep) awaitClassProtection(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// releaseClass reports that the Machine does not hold its class any more, if the class is being deleted and creates no
-// more machines. It does so only after proof: no call to create an instance was made, or the cloud shows no instance
-// although the settle time has passed. This needs neither a slot nor any other input of a launch, because the deletion
-// of the class waits for it.
+// releaseClass is for a class that is being deleted and creates no more machines. It reports that the Machine does not
+// hold this class any more. Before that, it must be proven that there is no instance: either Create was never called,
+// or the cloud shows no instance after the settle time. Because the deletion of the class waits for this report,
+// releaseClass needs no slot and no other inputs of a launch.
 func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 	if s.machine.Spec.ClassRef == nil {
 		return next, nil
@@ -51,11 +52,11 @@ func (s *launchStep) releaseClass(ctx context.Context) (progress, error) {
 			return proceed, err
 		}
 	}
-	s.refused(leaving.Reason, leaving.Message)
+	s.reportRefused(leaving.Reason, leaving.Message)
 	return onInputs, nil
 }
 
-// confirmNothingRequested proves that no instance was requested, or records the instance that exists.
+// confirmNothingRequested proves that no instance was requested. If an instance exists, it is recorded.
 func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, error) {
 	ours, err := s.isOurs(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 	}
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		s.refused(missing.Reason, missing.Message)
+		s.reportRefused(missing.Reason, missing.Message)
 		return onInputs, nil
 	}
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 	switch {
 	case provider.IsNotFound(err):
 	case err != nil:
-		s.trying(s.instance.lookupFailed(err), messageOf(err))
+		s.reportNotLaunched(s.instance.lookupFailed(err), messageOf(err))
 		return atTime, nil
 	default:
 		if proceed, err := s.recordInstance(ctx, inputs, instance); err != nil || proceed != next {
@@ -85,19 +86,19 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 		return s.after(time.Millisecond), nil
 	}
 	if left := s.createUnsettled(); left > 0 {
-		s.trying(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
+		s.reportNotLaunched(v1beta1.ReasonProvisioning, "The class is being deleted. Waiting for the settle time to pass, because an "+
 			"earlier call may still create an instance.")
 		return s.after(left), nil
 	}
 	return next, nil
 }
 
-// holdClass withdraws the report that the Machine does not hold its class, before the cloud is called.
+// holdClass removes the report that the Machine does not hold its class. It is called before the cloud is called.
 func (s *launchStep) holdClass(ctx context.Context) error {
 	if !resolve.ReleasesClass(s.machine) {
 		return nil
 	}
-	s.trying(v1beta1.ReasonProvisioning, "Creating the instance.")
+	s.reportNotLaunched(v1beta1.ReasonProvisioning, "Creating the instance.")
 	version := s.before.ResourceVersion
 	if err := s.writeStatus(ctx); err != nil {
 		return err
@@ -108,9 +109,9 @@ func (s *launchStep) holdClass(ctx context.Context) error {
 	return nil
 }
 
-// confirmClassProtection reads the class once from the API server and checks that its finalizer protects it. From then
-// on, the class stays as long as the Machine holds it: only this process removes the finalizer, and only if its cache
-// shows that the class is being deleted and that no Machine holds it.
+// confirmClassProtection reads the class from the API server and checks that the class has the finalizer. It does this
+// once for each class. Afterwards, the class cannot disappear while the Machine holds it. Only this process removes the
+// finalizer, and only if its cache shows that the class is being deleted and that no Machine holds it.
 func (s *launchStep) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil

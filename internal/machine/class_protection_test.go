@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// Most waits for protection are too short to be reported.
+// Waits for the finalizers are usually so short that they are not reported.
 //
 // Rule: launch-needs-protected-inputs.
 func TestLaunchWaitsForProtectedClassAndCredentials(t *testing.T) {
@@ -49,7 +49,7 @@ func TestLaunchWaitsForProtectedClassAndCredentials(t *testing.T) {
 	}
 }
 
-// The cache shows the class as it was before its finalizer was removed.
+// The cache still shows the class with the finalizer that was removed.
 //
 // Rule: launch-needs-protected-inputs.
 func TestLateCacheDoesNotLaunchWithAnUnprotectedClass(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLateCacheDoesNotLaunchWithAnUnprotectedClass(t *testing.T) {
 	}
 }
 
-// lateClass is a cache that shows an old version of one class.
+// lateClass is a cache that returns an outdated version of one class.
 type lateClass struct {
 	client.Reader
 	class *v1beta1.MachineClass

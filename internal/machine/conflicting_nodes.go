@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,20 +11,22 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A kubelet chooses the provider ID of its Node freely, but not the Node's name, which comes from its client
-// certificate. Therefore a Node with the Machine's provider ID belongs to the Machine only if it has the name that the
-// provider reports for the instance. If the provider reports no name, the Node conflicts if it joined with another
-// bootstrap token, or if it has the name of another Machine's Node. A provider ID that only the status names must be
-// proven too (nodemark.Proves).
+// A kubelet can set any provider ID on its Node, but it cannot choose the name of the Node, which comes from its client
+// certificate. A Node with the Machine's provider ID therefore belongs to the Machine only if the Node has the name
+// that the provider reports for the instance. If the provider reports no name, the Node conflicts in two cases: it
+// joined with another bootstrap token, or it has the name of another Machine's Node. If only the Machine's status
+// contains the provider ID, the ID alone proves nothing. In this case, the mark on the Node or the provider must
+// confirm that the Node belongs to the Machine.
 
 // splitConflicting divides the Nodes with the Machine's provider ID into those that may belong to the Machine and those
-// that conflict.
+// that conflict with it.
 func (s *registrationStep) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
 	err error) {
 	for _, node := range nodes {
@@ -77,15 +78,15 @@ func (s *registrationStep) isConflicting(ctx context.Context, node *corev1.Node)
 	return since && !ours, nil
 }
 
-// confirmUnmarked reports whether the provider confirms that a Node is the Machine's whose provider ID only the status
-// names. Another client may have written that ID. It asks once for each Node that is not confirmed. A deletion does not
-// wait for the answer.
+// confirmUnmarked asks the provider whether a Node without the mark belongs to the Machine. The provider ID of such a
+// Node is only in the Machine's status, where another client may have written it. If the provider does not confirm a
+// Node, it is not asked again for this Node. A deletion does not wait for the provider's answer.
 func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
 	_, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 	if marked || s.states.get(s.machine).registration.reportedConflict == node.UID {
 		return false, nil // It is the Node of another instance.
 	}
-	instance, err := s.fromProvider(ctx)
+	instance, inputs, err := s.fromProvider(ctx)
 	switch {
 	case err != nil && s.machine.DeletionTimestamp.IsZero():
 		return false, err
@@ -94,13 +95,12 @@ func (s *registrationStep) confirmUnmarked(ctx context.Context, node *corev1.Nod
 	case instance.NodeName != "":
 		return instance.NodeName == node.Name, nil
 	}
-	// Without a name, the provider ID must contain the ID of the instance as one of its parts.
-	id := instance.ProviderID[strings.LastIndex(instance.ProviderID, "/")+1:]
-	return slices.Contains(strings.Split(node.Spec.ProviderID, "/"), id), nil
+	return nodeProviderID(inputs.NodeProviderID, instance) == node.Spec.ProviderID, nil
 }
 
-// renamed reports whether the provider now reports the Node's name for the Machine's instance. Another client may have
-// written the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
+// renamed reports whether the provider now returns the Node's name as the name of the Machine's Node. The name in the
+// status may have been written by another client. The provider is asked once for each conflicting Node. A deletion does
+// not wait for the provider's answer.
 func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if s.states.get(s.machine).registration.reportedConflict == node.UID {
 		return false, nil
@@ -115,7 +115,7 @@ func (s *registrationStep) renamed(ctx context.Context, node *corev1.Node) (bool
 	return named, nil
 }
 
-// othersNamed returns the other Machines whose Node has, or will have, the name.
+// othersNamed returns the other Machines whose Node has this name, or will have it.
 func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, s.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByNodeName: name})
@@ -125,7 +125,8 @@ func (s *registrationStep) othersNamed(ctx context.Context, name string) ([]*v1b
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == s.machine.UID }), nil
 }
 
-// reportConflicts records one event for each conflicting Node, on this Machine and on the Machines that own the Node.
+// reportConflicts records one event for each conflicting Node. It records the event on this Machine and on the Machines
+// that own the Node.
 func (s *registrationStep) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
 	for _, other := range conflicting {
 		if s.states.get(s.machine).registration.reportedConflict == other.UID {
@@ -158,21 +159,21 @@ func (s *registrationStep) conflictMessage(other *corev1.Node) string {
 		other.Name)
 }
 
-// namedByProvider reports whether the provider reports that the Machine's instance registers under the name.
+// namedByProvider reports whether the provider returns this name as the name of the Machine's Node.
 func (s *registrationStep) namedByProvider(ctx context.Context, name string) (bool, error) {
-	instance, err := s.fromProvider(ctx)
+	instance, _, err := s.fromProvider(ctx)
 	return err == nil && instance.NodeName == name, err
 }
 
-// fromProvider asks the provider about the Machine's instance.
-func (s *registrationStep) fromProvider(ctx context.Context) (*provider.Instance, error) {
+// fromProvider reads the Machine's instance from the provider.
+func (s *registrationStep) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if err != nil {
-		return nil, fmt.Errorf("resolve the machine's class: %w", err)
+		return nil, inputs, fmt.Errorf("resolve the machine's class: %w", err)
 	}
 	instance, err := s.instance.get(ctx, inputs)
 	if err != nil {
-		return nil, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
+		return nil, inputs, fmt.Errorf("get the name of the machine's node from the provider: %w", err)
 	}
-	return instance, nil
+	return instance, inputs, nil
 }

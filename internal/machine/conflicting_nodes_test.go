@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// named gives a Node another name than that of its instance.
+// named gives a Node a name that differs from the name that the instance has in the cloud.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// A kubelet chooses the provider ID of its Node. A kubelet that chooses the provider ID of another instance gets
-// nothing that belongs to that instance's machine, and does not keep the right Node from joining.
+// A kubelet can set any provider ID on its Node. If a hostile kubelet sets the provider ID of another instance, it gets
+// nothing that belongs to that instance's machine. It also cannot prevent the registration of the right Node.
 //
 // Rule: node-name-from-provider.
 func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
@@ -32,7 +32,7 @@ func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 			m.Spec.Node.Labels = map[string]string{"node-restriction.kubernetes.io/payments": "true"}
 		})
 		w.reconcile("victim")
-		// The hostile kubelet deletes its Node, and registers with the provider ID of the other instance.
+		// The hostile kubelet deletes its Node, and registers again with the provider ID of the other instance.
 		hostile := nodeNameOf(w.namespace, "hostile")
 		w.dropNode(w.get("hostile"))
 		w.events.take()
@@ -97,8 +97,8 @@ func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 	})
 }
 
-// A client that may write the status of Machines cannot use this to reach Nodes of others, with or without a provider
-// ID.
+// A client that may write the status of Machines must not get access to the Nodes of other Machines through
+// status.nodeRef, whether or not these Nodes have a provider ID.
 //
 // Rule: node-ref-is-no-proof.
 func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
@@ -143,8 +143,9 @@ func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 	}
 }
 
-// The provider ID that the class sets for its Nodes is only in the status. A client that may write the status cannot
-// reach Nodes of others by it, whether these have the mark of their instance or not.
+// If the class sets another form for the provider IDs of Nodes, the provider ID of the Node is only in the status. A
+// client that may write the status must not get access to the Nodes of other Machines with such an ID, whether or not
+// the Nodes have the mark of their instance.
 //
 // Rule: node-ref-is-no-proof.
 func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
@@ -187,8 +188,8 @@ func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
 	}
 }
 
-// A client that may write the status of Machines in another namespace claims the Node of a Machine, under its name and
-// its provider ID. The Machine gets its Node, keeps it, and its deletion deletes it.
+// A client may write the status of Machines in another namespace. There, it claims the Node of a Machine by the name
+// and the provider ID. The Machine still gets its Node and keeps it, and the deletion of the Machine deletes the Node.
 //
 // Rule: status-claims-end-at-namespace.
 func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
@@ -206,7 +207,7 @@ func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
 			w := newWorld(t)
 			others := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
 			w.create(others)
-			w.effects.others = others.Name
+			w.effects.others = []string{others.Name}
 			w.class("small", kind.class)
 			forged := w.createMachine("forged", func(m *v1beta1.Machine) { m.Namespace, m.Finalizers = others.Name, nil })
 			w.step(time.Second)
@@ -242,7 +243,8 @@ func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
 	}
 }
 
-// The cache is not late if it shows the very Node of status.nodeRef. A Node with another provider ID is not accepted.
+// If the cache shows the Node of status.nodeRef, the cache is not outdated. If a Node has another provider ID, it is
+// not accepted.
 //
 // Rule: node-ref-is-no-proof.
 func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {

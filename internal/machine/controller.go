@@ -31,39 +31,42 @@ import (
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Cloud is the driver, already behind the fence, the rate limit and the metrics.
+	// Cloud is the driver, wrapped with the fence, the rate limit and the metrics.
 	Cloud Cloud
-	// ClusterID tags the instances of this installation.
+	// ClusterID is the cluster ID in the tags of all instances of this installation.
 	ClusterID string
-	// Client reads the control cluster from the cache, including this process's own writes.
+	// Client reads from a cache of the control cluster that includes this process's own writes.
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
-	// is not known. If it is nil, every launch reads the Machine from the API server first.
+	// MachineCacheVersion returns a resource version. Client's cache contains all changes of Machines up to this version.
+	// The result is "" if the version is not known. If MachineCacheVersion is nil, each launch first reads the Machine
+	// from the API server.
 	MachineCacheVersion func() string
-	// Target is the cluster that machines join, or nil if there is none.
+	// Target is the cluster that the machines join. It is nil if there is no such cluster.
 	Target *Target
 	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
-	// Drainer drains Nodes. It is required if there is a Target.
+	// Drainer drains Nodes. It is required if Target is set.
 	Drainer Drainer
-	// RequireTypeVersion treats a Machine without the type-version label as one with an unknown type version.
+	// RequireTypeVersion means that a Machine without the type-version label is treated like a Machine with an unknown
+	// type version.
 	RequireTypeVersion bool
-	// Signals are the conditions and taints by which a Node announces an interruption. Default interruption.Known.
+	// Signals are the conditions and taints with which a Node announces an interruption. Default interruption.Known.
 	Signals interruption.Signals
-	// Interrupter lists announced interruptions. It is nil if the driver cannot list them. NoticesWiring polls it.
+	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions. NoticesWiring polls
+	// it.
 	Interrupter provider.Interrupter
-	// Reach reports outages of the target cluster. It is nil if the cluster is not probed.
+	// Reach reports outages of the target cluster. It is nil if the process does not probe the target cluster.
 	Reach Reach
-	// PreserveTimeout is how long a preserved Machine is kept. Default 96 hours.
+	// PreserveTimeout is the time for which a preserved Machine is kept. Default 96 hours.
 	PreserveTimeout time.Duration
-	// PreserveLimit is how many failed Machines of one owner are preserved at the same time. Default 3.
+	// PreserveLimit is the maximum number of failed Machines of one owner that are preserved at the same time. Default 3.
 	PreserveLimit int
-	// ForceDeleted records the Machines that are force-deleted before their instances are known to be gone. If it is
-	// nil, no Machine is force-deleted.
+	// ForceDeleted records the Machines that are force-deleted although their instances may still exist. If it is nil, all
+	// deletions wait for the instance.
 	ForceDeleted ForceDeleted
-	// Slots limit how many creations run at the same time. Nil means no limit.
+	// Slots limits the number of creations that run at the same time. Nil means no limit.
 	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -76,25 +79,28 @@ type Options struct {
 	Concurrency int
 }
 
-// Cloud is a driver with its settle time resolved. If the driver cannot adopt, Adopt fails with Unimplemented.
+// Cloud is a driver that always has a settle time and the method Adopt. If the driver does not support adoption, Adopt
+// returns an Unimplemented error.
 type Cloud interface {
 	provider.Driver
 	provider.Settler
 	provider.Adopter
 }
 
-// Classes finds the inputs from which an instance is created, and the credentials to delete it when its class is gone.
+// Classes reads the inputs for the creation of an instance. It also finds the credentials for the deletion of an
+// instance whose class no longer exists.
 type Classes interface {
-	// Resolve returns everything that a launch needs, or a *resolve.Error that names what is missing.
+	// Resolve returns everything that a launch needs. If something is missing, it returns a *resolve.Error that names it.
 	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// ResolveForDeletion returns the inputs that still exist. A missing class or missing user data is not an error.
+	// ResolveForDeletion returns those inputs that still exist. It returns no error if the class or the user data no
+	// longer exists.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
-	// Provider returns the provider of the Machine's class, or "" if the class does not exist.
+	// Provider returns the provider that the Machine's class names, or "" if the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
 }
 
-// ForceDeleted records the force-deleted Machines of which something may remain in the cloud, until orphan removal has
-// removed it.
+// ForceDeleted stores the force-deleted Machines whose instances may remain in the cloud, until orphan removal has
+// deleted the instances.
 type ForceDeleted interface {
 	// AddForceDeleted records the Machine durably. It may fail with a conflict.
 	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
@@ -102,18 +108,18 @@ type ForceDeleted interface {
 
 // Target is the cluster in which machines become Nodes.
 type Target struct {
-	// Nodes reads Nodes from the cache, including this process's own writes, and writes them.
+	// Nodes reads Nodes from a cache that includes this process's own writes. It also writes Nodes.
 	Nodes client.Client
-	// Live reads and writes the cluster itself.
+	// Live reads from and writes to the API server without a cache.
 	Live client.Client
-	// API returns how instances reach and verify the API server. It fails until the kubeconfig with this information is
-	// available.
+	// API returns the URL and the CA bundle with which instances connect to the API server. It returns an error until the
+	// kubeconfig with these values is available.
 	API func() (Endpoint, error)
 	// TokenGroups are the groups of bootstrap tokens in addition to bootstrap.Group.
 	TokenGroups []string
 }
 
-// Endpoint is the URL of an API server and the CA bundle that verifies it.
+// Endpoint is the URL of an API server and the CA bundle that verifies the server's certificate.
 type Endpoint struct {
 	URL      string
 	CABundle []byte
@@ -128,9 +134,9 @@ type Reconciler struct {
 	traces    *traceStates
 	term      *leadershipTerm
 	ownWrites *wiring.OwnWrites
-	// recovery has the Machines that wait for a cloud that failed.
+	// recovery contains the Machines whose last call failed and that wait until the cloud has recovered.
 	recovery *recovery
-	// trigger enqueues Machines whose instances seem to be missing or are about to be reclaimed.
+	// trigger enqueues Machines whose instances seem to be missing or will be reclaimed soon.
 	trigger queueing.Trigger
 }
 
@@ -161,17 +167,17 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// Reconcile runs one pass over a Machine.
+// Reconcile runs one pass for a Machine.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now := r.Clock.Now()
-	leading := r.states.since(now)
+	leading := r.states.leadingSince(now)
 	keepsSlot := false
 	defer func() {
 		if !keepsSlot {
 			r.Slots.Release(req.NamespacedName)
 		}
 	}()
-	r.Metrics.lead()
+	r.Metrics.startLeading()
 	m := &v1beta1.Machine{}
 	// The pass changes only a copy.
 	if err := r.Client.Get(ctx, req.NamespacedName, m, client.UnsafeDisableDeepCopy); err != nil {
@@ -192,27 +198,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	p := newPass(&pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading})
-	ctx = p.trace.begin(ctx)
+	ctx = p.trace.beginPass(ctx)
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	waits, err := p.run(ctx)
 	if err == nil {
 		err = waits.check(p.requeueAfter)
 	}
 	keepsSlot = p.launch.keepsSlot()
-	// What the pass learned is written even if a later step failed.
+	// Write the results of the pass even if a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
 			err = statusErr
 		}
 	}
 	if errors.Is(err, errStale) || apierrors.IsConflict(err) {
-		// Another client changed the Machine during the pass. The event of that change triggers a pass as well. The
+		// Another client has changed the Machine during the pass. The watch event of that change also triggers a pass. The
 		// requeue is a backstop.
 		logf.FromContext(ctx).V(1).Info("Reconciling again: the machine changed during this pass", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil && p.outage() {
-		// The backoff after several errors could outlast the outage, and no event would end it.
+		// Do not return the error: after several errors, the backoff could last longer than the outage, and no event is
+		// triggered at the end of the outage.
 		logf.FromContext(ctx).Info("Reconciling again soon: the target cluster is unreachable", "cause", err.Error())
 		p.requeueIn(targetPoll)
 		err = nil
@@ -223,8 +230,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// confirm reads the Machine from the API server before an action that a newer version of the Machine might forbid. A
-// cache may lag behind by any amount.
+// confirm reads the Machine from the API server before an action that a newer version of the Machine could forbid. A
+// cache may be outdated by any amount of time.
 func (p *pass) confirm(ctx context.Context, before string) error {
 	live := &v1beta1.Machine{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
@@ -238,11 +245,12 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 	return nil
 }
 
-// errStale is returned by a pass that found the cached Machine to be out of date. Such a pass writes nothing.
+// errStale is returned by a pass that has found that the cached Machine is outdated. Such a pass writes nothing.
 var errStale = errors.New("the cached machine is out of date")
 
-// providerOf returns the Machine's provider: from its label, else its instance, else its specification, else its class.
-// It returns "" if none of them names a provider and the class does not exist. Every provider reports such a Machine.
+// providerOf returns the provider of the Machine. The provider comes from the Machine's label, its instance, its
+// specification or its class, in this order. It returns "" if none of these names a provider and the class does not
+// exist. Every provider reports such a Machine.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	name := machinestate.Provider(m)
 	if name == "" {
@@ -254,7 +262,7 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 	return name, nil
 }
 
-// forget drops what is remembered of a Machine that is gone or no longer handled.
+// forget removes the state of a Machine that is gone or is not handled any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
 	r.states.forget(machine)
 	r.recovery.forget(machine)
@@ -264,27 +272,30 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 	}
 }
 
-// pass is one reconciliation of one Machine: the state that all steps share, and the steps.
+// pass is one reconciliation of one Machine. It contains the steps, and the state that all steps share.
 type pass struct {
 	*Reconciler
-	// provider is the name of our provider, or "" for a Machine without the provider label. The cloud was never called for
-	// such a Machine, because a Machine gets the provider label before the first call.
+	// provider is the name of this process's provider. It is "" if the Machine has no provider label. For such a Machine,
+	// the cloud was never called, because a Machine gets the provider label before the first call.
 	provider string
-	// before is the Machine as the API server last returned it, and machine is the version that this pass changes.
-	// Steps change only the status of machine directly. Metadata and spec are changed by patchMachine.
+	// The field before contains the Machine as the API server last returned it. The field machine contains the copy that
+	// this pass changes. Steps may directly change only the status of that copy. To change metadata or spec, they call
+	// patchMachine.
 	before  *v1beta1.Machine
 	machine *v1beta1.Machine
-	// node is the Node of the Machine once registration has found it.
+	// node is the Machine's Node. It is nil until the registration step has found the Node.
 	node *corev1.Node
 	now  time.Time
-	// leading is the time at which this process began to reconcile Machines. Calls that another process made to the cloud
+	// leading is the time at which this process began to reconcile Machines. All calls of other processes to the cloud
 	// began before that time.
 	leading time.Time
-	// requeueAfter is the time until the next pass if no event comes first. Zero means that only events trigger it.
+	// requeueAfter is the time after which the next pass runs if no event triggers one earlier. If it is zero, only events
+	// trigger the next pass.
 	requeueAfter time.Duration
-	// spans are the phases of the Machine's life that ended in this pass. They are observed once the status is written.
+	// spans are the phases of the Machine's life that ended in this pass. The metrics are updated after the status is
+	// written.
 	spans []span
-	// gone is true once the finalizer is removed. There is no status to write any more.
+	// gone is true after the finalizer was removed. In this case, the status is not written any more.
 	gone bool
 
 	launch       launchStep
@@ -303,7 +314,7 @@ type pass struct {
 	trace        traceStep
 }
 
-// newPass sets the pass in each of its steps.
+// newPass stores the pass in each of its steps.
 func newPass(p *pass) *pass {
 	p.launch.pass, p.instance.pass, p.adoption.pass, p.registration.pass = p, p, p, p
 	p.template.pass, p.outdated.pass, p.interruption.pass, p.drain.pass, p.health.pass = p, p, p, p, p
@@ -312,7 +323,7 @@ func newPass(p *pass) *pass {
 	return p
 }
 
-// run runs the pass and returns what the Machine waits for.
+// run executes the steps of the pass. It returns what the Machine waits for.
 func (p *pass) run(ctx context.Context) (progress, error) {
 	if machinestate.Paused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
@@ -332,14 +343,15 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		return onError, err
 	}
-	// A generation counts as observed when it was acted upon completely, or when Ready is not True and explains why it
-	// was not. A client that waits for a change must not mistake a machine that was Ready before the change for one
-	// that is Ready after it.
+	// The observed generation is set in two cases: if the controller has processed it completely, or if Ready is not True
+	// and explains why not. Otherwise, a client that waits for a change could see that the machine is Ready, and would not
+	// know that this was before the change.
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
-		// A failed machine does not join any more. If this deletion gets lost, the token expires.
+		// A failed machine must not join any more. If the process is killed before the token is deleted, the token expires
+		// later.
 		if err := p.launch.dropToken(ctx); err != nil {
 			return onError, err
 		}
@@ -347,7 +359,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	return waits, nil
 }
 
-// runSteps runs the steps of a Machine that is not being deleted, until one of them has to wait. It returns what that
+// runSteps runs the steps of a Machine that is not being deleted, until one of them must wait. It returns what this
 // step waits for.
 func (p *pass) runSteps(ctx context.Context) (progress, error) {
 	for _, step := range []func(context.Context) (progress, error){
@@ -361,8 +373,8 @@ func (p *pass) runSteps(ctx context.Context) (progress, error) {
 	return p.health.run(ctx)
 }
 
-// claim gives a Machine that was created by hand the finalizer and the label that the machines of a set are created
-// with.
+// claim adds the finalizer and the provider label to a Machine that a user has created. A set creates its Machines with
+// both.
 func (p *pass) claim(ctx context.Context) (progress, error) {
 	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
 		return next, nil
@@ -375,7 +387,7 @@ func (p *pass) claim(ctx context.Context) (progress, error) {
 	})
 }
 
-// requeueIn schedules another pass after d at the latest.
+// requeueIn makes sure that the next pass runs after d at the latest.
 func (p *pass) requeueIn(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.requeueAfter == 0 || d < p.requeueAfter {
@@ -383,8 +395,8 @@ func (p *pass) requeueIn(d time.Duration) {
 	}
 }
 
-// patchMachine changes metadata or spec of the Machine. It fails with a conflict if another client changed the Machine
-// in the meantime.
+// patchMachine changes the metadata or the spec of the Machine. It returns a conflict if another client has changed the
+// Machine in the meantime.
 func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
 	changed := p.before.DeepCopy()
 	change(changed)
@@ -422,9 +434,9 @@ func (p *pass) writeStatus(ctx context.Context) error {
 			m.teardown.drainReport = p.drain.unwritten
 		}
 	})
-	p.trace.written(before, p.spans)
+	p.trace.statusWritten(before, p.spans)
 	p.observeSpans()
-	p.Metrics.interrupted(p.interruption.noticed)
+	p.Metrics.countInterruption(p.interruption.noticed)
 	p.interruption.noticed = ""
 	return nil
 }

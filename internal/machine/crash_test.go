@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// The same life of a machine is interrupted once at each of its effects, by a crash of the process or a lost
-// connection. It always comes to the same end.
+// TestCrashAtAnyEffectLeadsToTheSameEnd runs a machine through the same life many times. Each time, it interrupts
+// another effect: the process crashes, or the connection is lost. The life must always end in the same way.
 //
 // Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
 // agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
@@ -40,11 +40,11 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	lives := []struct {
 		name string
 		kind func(*world)
-		// from is the first effect to interrupt. The earlier ones are covered by other cases.
+		// The field from is the number of the first effect that is interrupted. Other cases cover the earlier effects.
 		from int
-		// makes is how many instances the life creates, one after the other.
+		// The field makes is the number of instances that are created during the life, one after another.
 		makes int
-		// live takes the machine "m" through its life and returns a summary of what was seen.
+		// The function live takes the machine "m" through its life. It returns a summary of the states that it has seen.
 		live func(*world) string
 	}{
 		{"a full life", func(*world) {}, 1, 1, func(w *world) string {
@@ -119,10 +119,10 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return seen
 		}},
 	}
-	// A crash before an effect equals a crash after the previous effect.
+	// A crash before an effect is the same as a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// In a long life, a lost request is covered by the shorter lives, and the other two modes take turns: only every
-	// stride-th effect is interrupted, with a longer stride for a longer life.
+	// In a long life, only some effects are interrupted, because the test would take too long. The shorter lives cover
+	// lost requests. The other two modes alternate, and interrupt only each stride-th effect.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
 		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,

@@ -1,10 +1,10 @@
-// Package machine reconciles the Machines of one provider. For each Machine it creates an instance, waits for its Node,
-// applies the node template and watches the health of both. When the Machine is deleted, it drains the Node and deletes
-// the instance, the Node and the Machine, in this order.
+// Package machine reconciles the Machines of one provider. For each Machine, it creates an instance, waits for its
+// Node, applies the node template and monitors the health of both. When the Machine is deleted, it drains the Node.
+// Then it deletes the instance, the Node and the Machine, in this order.
 //
-// A pass over a Machine runs these steps in order: claim, launch, registration, health; or, for a Machine with a
-// deletionTimestamp, the deletion. The next step follows at once, unless a step has to wait. A pass writes what it
-// learned in at most one patch of the Machine, one of its Node and one of its status. Everything that the reconciler
-// remembers can be learned again: its memory only saves calls and holds the settle time of creations whose answers were
-// lost.
+// A pass over a Machine runs these steps in order: claim, launch, registration, health. If the Machine has a
+// deletionTimestamp, it runs the deletion instead. The next step runs at once, unless a step has to wait. A pass sends
+// at most one patch of the Machine, one of its Node and one of its status. The reconciler can rebuild its memory at any
+// time. The memory only saves calls, and contains the times until which a Create may still take effect after its answer
+// was lost.
 package machine

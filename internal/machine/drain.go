@@ -26,16 +26,17 @@ type Drainer interface {
 // drainBackstop is the time after which a draining Machine is reconciled without an event.
 const drainBackstop = time.Minute
 
-// drainStep drains the Node for a deletion, an update or an interruption, and puts it back into service.
+// drainStep drains the Node for a deletion, an update or an interruption. Afterwards, it puts the Node back into
+// service if the Machine stays.
 type drainStep struct {
 	*pass
-	// epoch identifies the outages whose time does not count as time of the drain.
+	// epoch identifies the last outage that was excluded from the time of the drain.
 	epoch uint64
-	// unwritten is the drain report that the next write of the status contains.
+	// unwritten is the report of a drain that is not in the status yet.
 	unwritten drainReport
 }
 
-// run cordons and drains the Node, and waits until its volumes are detached.
+// run cordons and drains the Node, and waits until the volumes of the Node are detached.
 func (s *drainStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil {
 		s.suspend() // The Node is gone, or the deletion does not wait for it.
@@ -85,12 +86,12 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if !reachable {
-		// No component detaches the volumes of a silent node while its instance may still run.
+		// While the instance of an unreachable node may still run, no controller detaches its volumes.
 		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is unreachable.")
 		return next, nil
 	}
 	if since := notReadySince(s.node); !since.IsZero() && s.now.Sub(since) >= drain.NotReadyPatience {
-		// A kubelet whose pods do not end cannot unmount their volumes either.
+		// If a kubelet cannot end its pods, it cannot unmount their volumes either.
 		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is not Ready.")
 		return next, nil
 	}
@@ -109,9 +110,9 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// redrainIfInService starts another drain if the Node was drained and an administrator has uncordoned it since, because
-// it may have new pods. After a restart, the cache may not show our own cordon yet, so the Node is read from the API
-// server.
+// redrainIfInService starts another drain if an administrator has uncordoned the Node after it was drained, because new
+// pods may run on it. After a restart, the cache may not contain the patch that cordoned the Node. The Node is
+// therefore read from the API server.
 func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
 		return nil
@@ -127,16 +128,16 @@ func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	return nil
 }
 
-// drainReport is the last report of a waiting drain that this process wrote.
+// drainReport is the last report about a waiting drain that this process has written to the status.
 type drainReport struct {
 	kind, reason, message string
 	at                    time.Time
 }
 
-// unlessReported returns the outcome with the message that is already in the status, if this process reported its own
-// message a moment ago and another process has replaced it since. This happens while two processes both believe that
-// they lead. Each has its own view of the budgets, and without this check they would overwrite each other's messages
-// without end.
+// unlessReported returns the outcome with the message that is already in the status, in one case: this process has
+// reported its own message a moment ago, and another process has replaced the message. This happens if two processes
+// both assume that they are the leader. Each of them sees the budgets in another state. Without this check, they would
+// overwrite each other's messages forever.
 func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
@@ -152,8 +153,8 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	return o
 }
 
-// refreshNow sets now to the current time for what is timed from here on, because the earlier steps of the pass may
-// have taken long.
+// refreshNow sets now to the current time, because the earlier steps of the pass may have taken long. Later time limits
+// start at this time.
 func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
 // start returns when the drain began: when Drained became False, which is written as soon as the drain has to wait.
@@ -165,8 +166,8 @@ func (s *drainStep) start() time.Time {
 	return s.now.Truncate(time.Second) // As it will be read after it was written, so that it stays the same drain.
 }
 
-// notReadySince returns the time from which the Node's kubelet has reported that the Node is not Ready. It is zero if
-// the kubelet does not report this.
+// notReadySince returns the time at which the kubelet began to report that the Node is not Ready. It is zero if the
+// kubelet does not report this.
 func notReadySince(node *corev1.Node) time.Time {
 	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
 		return c.LastTransitionTime.Time
@@ -174,13 +175,14 @@ func notReadySince(node *corev1.Node) time.Time {
 	return time.Time{}
 }
 
-// nodeReachable reports whether the Node's kubelet still reports its status.
+// nodeReachable reports whether the Node's kubelet still updates the status of the Node.
 func nodeReachable(node *corev1.Node) bool {
 	c := readyCondition(node)
 	return c != nil && c.Status != corev1.ConditionUnknown
 }
 
-// end removes the conditions of a drain and stops its workers. The node is uncordoned when it is Ready again.
+// end removes the conditions of a drain and stops the workers of the drain. The node is uncordoned later, when it is
+// Ready again.
 func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
@@ -198,8 +200,8 @@ func (s *drainStep) suspend() {
 	}
 }
 
-// uncordon puts the node back into service after an update, once it is Ready again. A node that was drained for a
-// pending update stays cordoned.
+// uncordon puts the node back into service after an update, when the node is Ready again. If a pending update needs a
+// drained node, the node stays cordoned.
 func (s *drainStep) uncordon(ctx context.Context) error {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
 		machinestate.Interrupted(s.machine) ||
@@ -210,12 +212,12 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	if !drain.Cordoned(s.node) {
 		return nil
 	}
-	// The Machine may have been given a new reason to keep the node drained since it was cached.
+	// The cached Machine may be outdated, and there may be a new reason to keep the node cordoned.
 	if err := s.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
-	// An update request that a former leader wrote late may not be in the cache yet. The agent would then find pods on
-	// the node.
+	// A former leader may have written an update request that is not in the cache yet. Without this removal, the agent
+	// would start the update while pods run on the node.
 	node, err := drain.Uncordon(ctx, s.Target.Nodes, s.node, v1beta1.NodeAnnotationUpdateRequested,
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -225,8 +227,8 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	return nil
 }
 
-// deadline returns when a drain that began at start ends. Before an announced interruption, it ends interruptionMargin
-// before that, however little time is left.
+// deadline returns the deadline of a drain that began at start. If an interruption is announced, the drain ends
+// interruptionMargin before the interruption, even if only little time is left.
 func (s *drainStep) deadline(start time.Time) time.Time {
 	end := start.Add(s.machine.Spec.Timeouts.DrainOrDefault())
 	if at := s.machine.Status.InterruptionTime; machinestate.Interrupted(s.machine) && at != nil {

@@ -44,7 +44,7 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 		t.Error("no pass is scheduled in case the trigger of the drain is lost")
 	}
 	w.wantQuiet("m")
-	// A new process continues the same drain.
+	// After a restart, the new process continues the same drain.
 	w.step(time.Minute)
 	w.restart()
 	w.wantQuiet("m")
@@ -93,7 +93,7 @@ func (s fixedDrainer) Drain(context.Context, drain.Request) drain.Outcome {
 	return drain.Outcome{Reason: v1beta1.ReasonDraining, Message: s.message}
 }
 
-// Two leaders with different views of a drain do not overwrite each other's reports without end.
+// Two leaders may see a drain in different states. They must not overwrite each other's reports forever.
 //
 // Rule: drain-names-blockers.
 func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
@@ -116,7 +116,8 @@ func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
 			w.wantQuiet("m")
 		}
 	}
-	// A change is reported at once, and after a while everything is, because the other leader may be gone.
+	// A leader reports a change at once. After a while it also reports an unchanged state again, because the other leader
+	// may be gone.
 	w.process = leaders[0]
 	w.process.Drainer = fixedDrainer{w.process.Drainer, "third"}
 	w.reconcile("m")
@@ -130,7 +131,7 @@ func TestTwoLeadersDoNotOverwriteEachOthersReports(t *testing.T) {
 	}
 }
 
-// A Node that other clients keep changing still exists and must be drained.
+// Even if other clients change the Node again and again, the Node must be drained.
 //
 // Rule: deletion-order.
 func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
@@ -157,7 +158,8 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	want(t, "driver calls", w.effects.calls())
 }
 
-// Rule budgets-hold-until-deadline: pods get the whole time of the drain, however long cordoning the Node took.
+// Rule budgets-hold-until-deadline: PodDisruptionBudgets are respected for the full time of the drain, even if it took
+// long to cordon the Node.
 func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,7 +180,7 @@ func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	}
 }
 
-// recordingDrainer records the requests to a Drainer.
+// recordingDrainer is a Drainer that records the requests.
 type recordingDrainer struct {
 	Drainer
 	requests []drain.Request
@@ -232,7 +234,7 @@ func TestADrainIsSkippedOnRequest(t *testing.T) {
 	}
 }
 
-// A Node that registered a moment ago and is not in the status yet may also have pods to drain.
+// If a Node has just registered and is not in the status yet, it may already have pods that must be drained.
 func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

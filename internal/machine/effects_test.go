@@ -20,13 +20,13 @@ var (
 	errTimeout = errors.New("the connection was lost")
 )
 
-// cut is an interruption of one effect of a process.
+// cut describes how one effect of a process is interrupted.
 type cut struct {
 	// at counts effects from 1. With 0, no effect is interrupted.
 	at int
-	// after lets the effect happen, and only loses its answer.
+	// If after is true, the effect takes place, and only its answer is lost.
 	after bool
-	// dies ends the process. Otherwise the process gets an error and continues.
+	// dies ends the process. Otherwise, the process gets an error and continues.
 	dies bool
 }
 
@@ -40,8 +40,8 @@ func (c cut) String() string {
 	return "loss of the request"
 }
 
-// effects are everything that a process does to the world, API writes and driver calls, in their order. One of them can
-// be interrupted.
+// effects records everything that a process changes: its writes to the API and its calls of the driver, in order. One
+// of them can be interrupted.
 type effects struct {
 	mu     sync.Mutex
 	done   []string
@@ -49,8 +49,8 @@ type effects struct {
 	seen   int
 	dead   bool
 	struck string // the effect that was interrupted
-	// others is another namespace whose Machines the indexes contain too, "" for none.
-	others string
+	// The field others lists further namespaces whose Machines the indexes contain.
+	others []string
 }
 
 func (e *effects) do(what string, f func() error) error {
@@ -84,7 +84,7 @@ func (e *effects) alive() error {
 	return nil
 }
 
-// revive marks the start of a new process. It reports whether the last one had died.
+// revive marks the start of a new process. It reports whether the last process was killed.
 func (e *effects) revive() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,15 +93,15 @@ func (e *effects) revive() bool {
 	return was
 }
 
-// clear drops the recorded effects, so that only later ones count.
+// clear removes the recorded effects.
 func (e *effects) clear() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.done = nil
 }
 
-// of returns the effects since clear whose description begins with one of the prefixes, or all if there are no
-// prefixes.
+// The method of returns those effects since the last clear whose descriptions begin with one of the prefixes. Without
+// prefixes, it returns all effects.
 func (e *effects) of(prefixes ...string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,19 +110,19 @@ func (e *effects) of(prefixes ...string) []string {
 	})
 }
 
-// writes returns the API writes since clear, except those of bootstrap tokens.
+// writes returns the API writes since the last clear, except writes of bootstrap tokens.
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
-// requeueing returns the writes that trigger another pass: all except those of a Machine's status.
+// requeueing returns the writes that trigger another pass: all writes except those of a Machine's status.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
 
-// calls returns the driver calls since clear.
+// calls returns the driver calls since the last clear.
 func (e *effects) calls() []string { return e.of("cloud") }
 
-// extractors are the indexes of the caches, applied here to what the API server lists. Reads are then never late, which
-// makes a test deterministic.
+// extractors implements the indexes of the caches for lists from the API server. A test that reads from the API server
+// is deterministic, because its reads are never outdated.
 type extractors map[string]client.IndexerFunc
 
 func (x extractors) IndexField(_ context.Context, _ client.Object, field string, f client.IndexerFunc) error {
@@ -130,8 +130,9 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 	return nil
 }
 
-// client returns a client of the process. It writes through effects, and reads with the indexes from one namespace.
-// refuse may fail a call before it is sent. The verb "" stands for a read.
+// client returns the client of a process. Its writes are recorded in the effects, and its reads use the indexes and are
+// limited to one namespace. refuse can return an error for a call before the call is sent. For a read, refuse gets the
+// verb "".
 func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
 	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {
@@ -162,7 +163,7 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 			if err := read(list); err != nil {
 				return err
 			}
-			return listByIndex(ctx, c, []string{namespace, e.others}, list, indexes, opts)
+			return listByIndex(ctx, c, append([]string{namespace}, e.others...), list, indexes, opts)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
@@ -193,22 +194,16 @@ func listByIndex(ctx context.Context, c client.WithWatch, namespaces []string, l
 	if !indexed {
 		return c.List(ctx, list, opts...)
 	}
+	if _, clusterWide := list.(*corev1.NodeList); clusterWide {
+		namespaces = []string{""}
+	}
 	var items []runtime.Object
-	for i, namespace := range namespaces {
-		_, clusterWide := list.(*corev1.NodeList)
-		switch {
-		case clusterWide:
-			namespace = ""
-		case namespace == "":
-			continue
-		}
-		if clusterWide && i > 0 {
-			break
-		}
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	for _, namespace := range namespaces {
+		part := list.DeepCopyObject().(client.ObjectList) // Two lists in one object would share their items.
+		if err := c.List(ctx, part, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		found, err := meta.ExtractList(list)
+		found, err := meta.ExtractList(part)
 		if err != nil {
 			return err
 		}

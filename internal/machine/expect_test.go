@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantRest fails the test if another pass writes anything, calls the driver or requeues the Machine.
+// wantRest runs a pass. It fails the test if the pass writes anything, calls the driver or requeues the Machine.
 func (w *world) wantRest(name string) {
 	w.t.Helper()
 	w.effects.clear()
@@ -26,7 +26,7 @@ func (w *world) wantRest(name string) {
 	}
 }
 
-// wantQuiet fails the test if another pass writes anything.
+// wantQuiet runs a pass, and fails the test if the pass writes anything.
 func (w *world) wantQuiet(name string) reconcile.Result {
 	w.t.Helper()
 	w.effects.clear()
@@ -60,7 +60,8 @@ func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.Con
 	return c
 }
 
-// wantNothingLeft fails the test if the machine left anything behind, or ever had two instances at the same time.
+// wantNothingLeft fails the test if anything of the machine remains, or if the machine had two instances at the same
+// time.
 func (w *world) wantNothingLeft(name string) {
 	w.t.Helper()
 	if m := w.get(name); m != nil {
@@ -84,7 +85,7 @@ func (w *world) wantNothingLeft(name string) {
 	}
 }
 
-// summaryOf returns the part of a status that does not depend on names and times.
+// summaryOf returns those parts of a status that do not depend on names and times.
 func summaryOf(m *v1beta1.Machine) string {
 	if m == nil {
 		return "gone"
@@ -121,7 +122,7 @@ func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, arg
 	r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// take returns the events since the last call.
+// take returns the events that were recorded since the last call.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

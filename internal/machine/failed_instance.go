@@ -16,22 +16,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A cloud may accept an instance and report seconds later that it failed. If the reason is a lack of capacity, another
-// cloud would have refused Create for the same reason. So both have the same results: the same condition, the same
-// waits between two tries, and the same time until the Machine is Failed. If the set replaced the Machine instead, it
-// would request an instance again at once.
+// A cloud may accept the creation of an instance and report some seconds later that the instance failed. If the reason
+// is a lack of capacity, other clouds would have rejected Create for the same reason. Both cases therefore have the
+// same results: the same condition, the same delays between the attempts, and the same time until the Machine is
+// Failed. If the set replaced the Machine instead, it would request another instance at once.
 
-// failurePending reports whether the status has a failed instance whose failure was not handled yet, because an earlier
-// pass ended before it knew whether there is a Node.
+// failurePending reports whether the instance in the status has failed and the failure must still be handled. An
+// earlier pass may have ended before it knew whether the instance has a Node.
 func (s *instanceStep) failurePending() bool {
 	m := s.machine
 	return m.Status.Instance.State == v1beta1.InstanceState(provider.StateFailed) && m.Status.NodeRef == nil &&
 		m.Status.FailureReason != v1beta1.FailureCreateError && !s.hasRun()
 }
 
-// handleFailedInstance decides what to do with an instance that the provider reports as failed. If it has a Node, the
-// instance runs, whatever the provider reports. The Node is read live, because the cache may lack one that registered a
-// moment ago.
+// handleFailedInstance decides what to do with an instance that the provider reports as failed. If the instance has a
+// Node, it runs, whatever the provider reports. The Node is read from the API server, because it may have registered a
+// moment ago and may be missing from the cache.
 func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Instance) (progress, error) {
 	if there, err := s.hasLiveNode(ctx); err != nil || there {
 		return s.after(time.Second), err
@@ -47,11 +47,11 @@ func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Inst
 	}
 	launch.Step, launch.OldProviderID = v1beta1.LaunchStepRetrying, m.Spec.ProviderID
 	if launch.NoCapacitySince == nil {
-		launch.NoCapacitySince = &metav1.Time{Time: s.attemptBegan()}
+		launch.NoCapacitySince = &metav1.Time{Time: s.attemptStart()}
 	}
 	m.Status.Launch = &launch
 	err, policy := provider.Errorf(in.StateCode, "%s", message), createRetryPolicy(in.StateCode)
-	if s.trying(policy.reason, messageOf(err)) && s.failuresOf(v1beta1.OperationCreate) == 0 {
+	if s.reportNotLaunched(policy.reason, messageOf(err)) && s.failuresOf(v1beta1.OperationCreate) == 0 {
 		s.warn(policy.reason, "Launch", messageOf(err))
 	}
 	s.operationFailed(v1beta1.OperationCreate, policy, err, "")
@@ -59,7 +59,7 @@ func (s *launchStep) handleFailedInstance(ctx context.Context, in *provider.Inst
 	return s.after(time.Millisecond), nil // The step must be durable before anything is deleted.
 }
 
-// hasLiveNode reads the Node of the instance from the API server and reports whether it exists.
+// hasLiveNode reads the Node of the instance from the API server, and reports whether this Node exists.
 func (s *launchStep) hasLiveNode(ctx context.Context) (bool, error) {
 	name := index.NodeName(s.machine)
 	if s.Target == nil || name == "" {
@@ -73,8 +73,8 @@ func (s *launchStep) hasLiveNode(ctx context.Context) (bool, error) {
 	return node.Spec.ProviderID == s.machine.NodeProviderID() || node.Spec.ProviderID == "", nil
 }
 
-// discard deletes an instance that failed for lack of capacity, and opens the next attempt, which begins when the next
-// try is due. Each of its steps can be repeated.
+// discard deletes an instance that failed because of a lack of capacity. Then it opens the next attempt, which starts
+// when the delay after the failure is over. Each step can be repeated after a crash.
 func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || preservation.Preserved(m) || s.unsupportedSchema(m) != "" {
@@ -100,7 +100,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 		}
 	}
 	if s.Target != nil {
-		// No instance may join with the token any more.
+		// From now on, no instance may join with the token.
 		if err := s.dropToken(ctx); err != nil {
 			return onError, err
 		}
@@ -112,7 +112,7 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	for _, kind := range []string{v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate} {
 		dropCondition(&m.Status.Conditions, kind)
 	}
-	// The cloud may show the old instance for a while. The settle time counts from now.
+	// The cloud may still show the old instance for some time. The settle time counts from now.
 	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched != nil {
 		launched.LastTransitionTime = metav1.NewTime(s.now)
 	}
@@ -125,11 +125,11 @@ func (s *launchStep) discard(ctx context.Context) (progress, error) {
 	}
 	s.states.forget(client.ObjectKeyFromObject(m))
 	s.states.update(m, func(m *machineState) { m.pace.notBefore = due })
-	s.trace.retries()
+	s.trace.noteRetry()
 	return s.after(due.Sub(s.now)), nil
 }
 
-// continueRunning continues with an instance that became a Node although the provider reported that it failed.
+// continueRunning handles an instance that became a Node although the provider reported that the instance had failed.
 func (s *launchStep) continueRunning() progress {
 	s.foundCapacity()
 	s.machine.Status.Launch.Step = v1beta1.LaunchStepNone
@@ -137,8 +137,8 @@ func (s *launchStep) continueRunning() progress {
 	return next
 }
 
-// removalWaits reports what the deletion of the failed instance waits for. It does not report a wait for the cloud
-// itself, because then the reason of the failure is more useful.
+// removalWaits reports what the deletion of the failed instance waits for. If the deletion only waits for the cloud,
+// the reason of the failure stays in the status, because it is more useful.
 func (s *launchStep) removalWaits(reason, message string) {
 	switch reason {
 	case v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling:
@@ -147,7 +147,7 @@ func (s *launchStep) removalWaits(reason, message string) {
 	}
 }
 
-// lacksCapacity reports whether the cloud had no capacity for the last instance that it accepted for the Machine.
+// lacksCapacity reports whether the last instance failed because of a lack of capacity after the cloud had accepted it.
 func lacksCapacity(m *v1beta1.Machine) bool {
 	return m.Status.Launch != nil && m.Status.Launch.NoCapacitySince != nil
 }

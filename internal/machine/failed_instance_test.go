@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// failInstances makes the cloud report all instances as failed.
+// failInstances makes the cloud report that all instances have failed.
 func (w *world) failInstances(code provider.Code) {
 	for _, in := range w.cloud.Live() {
 		w.cloud.Change(in.ProviderID, func(in *provider.Instance) {
@@ -17,7 +17,8 @@ func (w *world) failInstances(code provider.Code) {
 	}
 }
 
-// An instance that the cloud accepts and then has no capacity for is like a Create that returns ResourceExhausted late.
+// If the cloud accepts an instance and then has no capacity for it, the result is the same as if Create had returned
+// ResourceExhausted.
 //
 // Rules: late-lack-of-capacity, one-event-per-error, join-timeout-fails-machine.
 func TestAnInstanceThatFailsForLackOfCapacityIsTriedAgainSlowly(t *testing.T) {
@@ -84,7 +85,7 @@ func names[T ~string](all []T) (out []string) {
 	return out
 }
 
-// A change of the launch's inputs ends the wait, as after a failed Create.
+// If the inputs of the launch change, the wait ends, as it does after a failed Create.
 //
 // Rules: late-lack-of-capacity, retry-policy-by-code.
 func TestAChangeEndsTheWaitForCapacity(t *testing.T) {
@@ -109,7 +110,7 @@ func TestAChangeEndsTheWaitForCapacity(t *testing.T) {
 	}
 }
 
-// An instance that failed for another reason fails the machine, whatever the code.
+// If an instance failed for another reason, the machine fails, whatever the error code is.
 //
 // Rule: pending-instance-polled.
 func TestFailedInstanceWithAnotherCodeFailsTheMachine(t *testing.T) {
@@ -129,7 +130,8 @@ func TestFailedInstanceWithAnotherCodeFailsTheMachine(t *testing.T) {
 	}
 }
 
-// A cloud may report an instance as failed because an operation on it failed, while its guest continues to run.
+// A cloud may report that an instance has failed because an operation on the instance failed. Its operating system may
+// continue to run.
 //
 // Rule: node-outlives-failed-state.
 func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {
@@ -163,7 +165,7 @@ func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {
 	}
 }
 
-// The Node may register between the decision to delete the instance and its deletion.
+// The Node may register after the controller has decided to delete the instance, and before it deletes the instance.
 //
 // Rule: node-outlives-failed-state.
 func TestAnInstanceThatBecomesANodeIsNotDiscarded(t *testing.T) {

@@ -29,12 +29,12 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// world is a control plane, a cloud and one process that reconciles the Machines of one namespace, with a clock that
-// only the test moves.
+// world contains a control plane, a cloud and one process, which reconciles the Machines of one namespace. Only the
+// test advances the clock.
 type world struct {
 	t         testing.TB
 	namespace string
-	// api is the client that the test itself uses.
+	// api is the client of the test itself.
 	api     client.WithWatch
 	cloud   *fakecloud.Cloud
 	clock   *testclock.FakePassiveClock
@@ -44,20 +44,20 @@ type world struct {
 	// process is the running process. A restart replaces it.
 	process *Reconciler
 
-	// noTarget is true if there is no target cluster, targetDown if it is unreachable, and joins if running instances
-	// become nodes automatically.
+	// noTarget is true if there is no target cluster. targetDown is true if the target cluster is unreachable. joins is
+	// true if instances that run become nodes automatically.
 	noTarget, targetDown, joins bool
-	// unanswered counts the calls to an unreachable target cluster.
+	// unanswered counts the calls to the unreachable target cluster.
 	unanswered atomic.Int32
-	// asked counts live reads from API servers by a process in a manager.
+	// asked counts the uncached reads of a process that runs in a manager.
 	asked atomic.Int32
-	// refuse may fail a call of the process to the API server.
+	// refuse can return an error for a call of the process to the API server.
 	refuse func(verb string, o runtime.Object) error
 }
 
 const fakeProvider = "fake"
 
-// newCloud returns a cloud whose calls count as effects of a process.
+// newCloud returns a cloud that records its calls as effects of a process.
 func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 	cloud := fakecloud.New(fakeProvider, c)
 	cloud.Around = e.do
@@ -68,7 +68,7 @@ func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 func newWorld(t testing.TB, change ...func(*world)) *world {
 	t.Helper()
 	e := &effects{}
-	// The API server's clock cannot be moved, so the clock of the test starts with it.
+	// The clock of the test starts with the current time, because the test cannot change the clock of the API server.
 	clock := testclock.NewFakePassiveClock(time.Now())
 	w := &world{t: t, clock: clock, effects: e, cloud: newCloud(clock, e), events: &recorder{}}
 	w.api = inmemory.Client()
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 func noTarget(w *world) { w.noTarget = true }
 func joining(w *world)  { w.joins = true }
 
-// restart starts a new process, which remembers nothing.
+// restart starts a new process without any memory.
 func (w *world) restart() {
 	w.effects.revive()
 	if w.options.Target != nil {
@@ -127,7 +127,7 @@ func (w *world) restart() {
 	w.process = New(w.options)
 }
 
-// sweep deletes the nodes of a test, because they belong to no namespace.
+// sweep deletes the nodes of a test, which are not deleted with the namespace of the test.
 func (w *world) sweep() {
 	ctx := context.Background()
 	nodes := &corev1.NodeList{}
@@ -152,7 +152,7 @@ func (w *world) create(objects ...client.Object) {
 	}
 }
 
-// class creates a class, with the credentials and the user data that it refers to.
+// class creates a class, and the credentials and the user data to which the class refers.
 func (w *world) class(name, userData string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
@@ -174,13 +174,13 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 		StringData: map[string]string{key: value}}
 }
 
-// protected returns an object with the finalizer that the class controllers put on the inputs of Machines.
+// protected returns an object with the finalizer that the class controllers add to the inputs of Machines.
 func (w *world) protected(o client.Object) client.Object {
 	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
 	return o
 }
 
-// hold adds the finalizer to an existing object.
+// hold adds the finalizer to an object that exists.
 func (w *world) hold(o client.Object) {
 	w.t.Helper()
 	patch := []byte(`{"metadata":{"finalizers":["` + v1beta1.InUseFinalizer + `"]}}`)
@@ -189,7 +189,7 @@ func (w *world) hold(o client.Object) {
 	}
 }
 
-// removeFinalizers removes the finalizers of an object, as an administrator may.
+// removeFinalizers removes the finalizers of an object, as an administrator might do.
 func (w *world) removeFinalizers(o client.Object) {
 	w.t.Helper()
 	if err := w.api.Patch(w.t.Context(), o,
@@ -205,7 +205,7 @@ func (w *world) setSecret(name, key, value string) {
 	}
 }
 
-// createMachine creates a Machine of class "small" as a set does: with finalizer and labels.
+// createMachine creates a Machine of class "small". As if a set had created it, it has the finalizer and the labels.
 func (w *world) createMachine(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -220,7 +220,7 @@ func (w *world) createMachine(name string, change ...func(*v1beta1.Machine)) *v1
 	return m
 }
 
-// running creates a Machine with its Node and brings it to Running.
+// running creates a Machine and its Node, and runs passes until the Machine is Running.
 func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.t.Helper()
 	w.createMachine(name, change...)
@@ -232,7 +232,7 @@ func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.
 	return m
 }
 
-// get returns the Machine, or nil if it is gone.
+// get returns the Machine, or nil if it no longer exists.
 func (w *world) get(name string) *v1beta1.Machine {
 	w.t.Helper()
 	m := &v1beta1.Machine{}
@@ -272,7 +272,7 @@ func (w *world) delete(name string) {
 
 func nodeNameOf(namespace, machine string) string { return namespace + "-" + machine }
 
-// node creates the Node of a machine's only instance, as its kubelet would.
+// node creates the Node of a machine that has one instance, as the kubelet would.
 func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *corev1.Node {
 	w.t.Helper()
 	m := w.get(name)
@@ -297,7 +297,7 @@ func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *cor
 	return node
 }
 
-// setNodeReady sets the Node's condition Ready, as its kubelet would.
+// setNodeReady sets the condition Ready of the Node, as the kubelet would.
 func (w *world) setNodeReady(name string, status corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
@@ -322,7 +322,7 @@ func (w *world) getNode(name string) *corev1.Node {
 	return node
 }
 
-// tokens returns the bootstrap tokens of the namespace's machines.
+// tokens returns the bootstrap tokens for the machines of the namespace.
 func (w *world) tokens() []corev1.Secret {
 	w.t.Helper()
 	list := &corev1.SecretList{}
@@ -334,7 +334,7 @@ func (w *world) tokens() []corev1.Secret {
 	})
 }
 
-// reconcile runs one pass, which must not fail.
+// reconcile runs one pass. If the pass returns an error, the test fails.
 func (w *world) reconcile(name string) reconcile.Result {
 	w.t.Helper()
 	result, err := w.pass(name)
@@ -351,7 +351,8 @@ func (w *world) pass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// until runs passes, each at its time or after an event, until done. It restarts a process that died.
+// The method until runs passes until the function done returns true. Each pass runs at its requeue time, or at once
+// after an event. It restarts a process that died.
 func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string
@@ -389,7 +390,7 @@ func (w *world) untilGone(name string) {
 	w.until(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
 }
 
-// join creates a Node for every running instance that has no Node.
+// join creates a Node for each running instance that has no Node.
 func (w *world) join() (joined bool) {
 	w.t.Helper()
 	for _, in := range w.cloud.Live() {

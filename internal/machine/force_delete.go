@@ -9,18 +9,20 @@ import (
 )
 
 // A force-deletion always ends. If the cloud does not delete the instance or cannot be reached, the Machine is deleted
-// without it. This is the only exception to the rule that a Machine is deleted after its instance. So it is recorded
-// first: an event and the ConfigMap machinist-orphans name what may remain, and orphan removal deletes it later.
+// and the instance remains. In all other cases, a Machine is deleted only after its instance. Before the Machine is
+// deleted, the controller therefore records what may remain, in an event and in the ConfigMap machinist-orphans. Orphan
+// removal deletes it later.
 
 const (
-	// failingPatience is how long the deletion of an instance may fail before its force-deleted Machine is deleted
-	// without it. It is long enough for more than one try.
+	// failingPatience applies to force-deletions. If the deletion of the instance has failed for this time, the Machine is
+	// deleted without it. The time is long enough for several attempts.
 	failingPatience = 2 * time.Minute
-	// removalPatience is how long the deletion of the instance may take in total.
+	// removalPatience is the maximum time that a force-deletion waits for the deletion of the instance.
 	removalPatience = 10 * time.Minute
 )
 
-// orByForce wraps a step of the instance's deletion so that it ends after some time if the Machine is force-deleted.
+// orByForce wraps a step that deletes the instance. If the Machine is force-deleted, the wrapped step gives up after
+// some time.
 func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
 	return func(ctx context.Context) (progress, error) {
 		proceed, err := step(ctx)
@@ -35,7 +37,7 @@ func (s *teardownStep) orByForce(step func(context.Context) (progress, error)) f
 	}
 }
 
-// forcedEnd returns when a force-deletion stops waiting for the deletion of the instance.
+// forcedEnd returns the time at which a force-deletion stops waiting for the deletion of the instance.
 func (s *teardownStep) forcedEnd(failing bool) time.Time {
 	var end time.Time
 	s.states.update(s.machine, func(m *machineState) {
@@ -57,8 +59,8 @@ func (s *teardownStep) forcedEnd(failing bool) time.Time {
 	return end
 }
 
-// leaveInstance records that the instance, or a part of it, may remain, and lets the deletion of the Machine continue.
-// The Node stays, because the instance may still run.
+// leaveInstance records that the instance, or a part of it, may remain. Then the deletion of the Machine continues. The
+// Node is not deleted, because the instance may still run.
 func (s *teardownStep) leaveInstance(ctx context.Context) (progress, error) {
 	if err := s.ForceDeleted.AddForceDeleted(ctx, s.machine, s.now); err != nil {
 		return onError, fmt.Errorf("record what the machine may leave in the cloud: %w", err)

@@ -29,7 +29,7 @@ func (b *forceDeletedRecord) AddForceDeleted(_ context.Context, m *v1beta1.Machi
 	return b.err
 }
 
-// unremovable are the reasons why an instance is not deleted however long a deletion waits.
+// unremovable returns functions by name. Each function creates a situation in which the instance is never deleted.
 func unremovable() map[string]func(*world) {
 	return map[string]func(*world){
 		"the cloud refuses the credentials": func(w *world) {
@@ -91,7 +91,7 @@ func TestForceDeleteEndsAlthoughTheInstanceIsNotDeleted(t *testing.T) {
 	}
 }
 
-// An instance that was requested but never recorded may exist.
+// After a Create whose answer was lost, an instance may exist although it was never recorded.
 //
 // Rule: force-delete-always-ends.
 func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
@@ -115,7 +115,7 @@ func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
 	}
 }
 
-// Everything that may remain must be recorded first.
+// The deletion must not continue until everything that may remain is recorded.
 //
 // Rule: force-delete-always-ends.
 func TestForceDeleteWaitsForItsRecord(t *testing.T) {
@@ -142,7 +142,7 @@ func TestForceDeleteWaitsForItsRecord(t *testing.T) {
 	}
 }
 
-// The instance is deleted as usual if the cloud does that.
+// While the cloud deletes the instance as usual, the force-deletion waits for it.
 //
 // Rule: force-delete-always-ends.
 func TestForceDeleteWaitsWhileTheCloudDeletesTheInstance(t *testing.T) {
@@ -181,7 +181,7 @@ func TestForceDeleteTriesAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A force-deletion respects the time before which the cloud asked not to be called.
+// If the cloud has named a time before which it wants no calls, a force-deletion waits for that time too.
 //
 // Rules: force-delete-always-ends, one-try-per-backoff.
 func TestForceDeleteRespectsRetryAfter(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // healthStep reports the health of the Node.
 type healthStep struct{ *pass }
 
-// run sets the Machine's conditions from those of the Node. Health checks decide whether the Machine is replaced.
+// run sets the Machine's conditions from the conditions of the Node. Health checks use these conditions to decide
+// whether the Machine is replaced.
 func (s *healthStep) run(ctx context.Context) (progress, error) {
 	if s.Target == nil {
 		if s.machine.Status.Instance.State == v1beta1.InstanceRunning {
@@ -38,7 +39,7 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 		s.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
 		known := s.states.get(s.machine)
 		if known.instance.checked || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
-			// A Ready Node is better evidence than any read from the cloud.
+			// A Ready Node proves that the instance runs, whatever the cloud answered before.
 			s.states.update(s.machine, func(m *machineState) {
 				m.instance.checked, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
 			})
@@ -61,7 +62,7 @@ func (s *healthStep) run(ctx context.Context) (progress, error) {
 			fmt.Sprintf("The kubelet of node %s does not report.", s.node.Name))
 	}
 	s.failAfterTimeout(nil)
-	// The most likely cause of a silent node is that its instance is gone.
+	// If a kubelet no longer reports, the most likely cause is that the instance is gone.
 	return next, s.instance.check(ctx, transition)
 }
 
@@ -86,13 +87,14 @@ func (s *healthStep) nodeGone(ctx context.Context) (progress, error) {
 	return onMachine | onNode, s.instance.check(ctx, changed)
 }
 
-// dropToken deletes the bootstrap token once the machine has joined, failed or is gone. It is called only at that
-// transition, and before the transition is written, so that a crash in between does not leave the token.
+// dropToken deletes the bootstrap token when the machine has joined, has failed or is gone. It is called once, before
+// this change is written to the status. If the process crashes in between, the call is repeated and no token remains.
 func (s *launchStep) dropToken(ctx context.Context) error {
 	known := s.states.get(s.machine)
 	if !known.launch.ownToken || known.launch.token {
 		err := s.tokens.Delete(ctx, s.attempt())
-		// A process that may not read tokens has no token to delete, unless it created a token before it lost the permission.
+		// If the process has no permission to read tokens, there is no token to delete, unless it created one before it lost
+		// the permission.
 		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}

@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// evicting is a startup taint that evicts all pods.
+// evicting is a startup taint with the effect NoExecute, which evicts all pods.
 var evicting = corev1.Taint{Key: "network.example.com/not-ready", Effect: corev1.TaintEffectNoExecute}
 
 func startsWith(taints ...corev1.Taint) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = taints }
 }
 
-// Rule no-startup-taints-in-service: startup taints are for a Node that starts, however fast its kubelet is.
+// Rule no-startup-taints-in-service: only a new Node gets startup taints, even if its kubelet is Ready at once.
 func TestWhichNodesAreInService(t *testing.T) {
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	launched := func(reason string) func(*v1beta1.Machine, *corev1.Node) {
@@ -82,8 +82,9 @@ func TestWhichNodesAreInService(t *testing.T) {
 	}
 }
 
-// A Node that is in service when its machine adopts its instance gets the permanent part of the node template. Startup
-// taints would evict its pods, and if no component removes them, the machine would fail and be replaced.
+// If a machine adopts an instance whose Node already runs pods, the Node gets the node template without the startup
+// taints. Startup taints would evict the pods. If no component removed the taints, the machine would fail and be
+// replaced.
 //
 // Rule: no-startup-taints-in-service.
 func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
@@ -91,7 +92,8 @@ func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
 	w := newWorld(t)
 	id := w.adoptable()
 	node := w.nodeOfAnother(id)
-	// The administrator permanently keeps some pods off the Node, with a taint that is a startup taint for new Nodes.
+	// The administrator has set a permanent taint on the Node to keep some pods away. The same taint is a startup taint
+	// for new Nodes.
 	own := w.getNode(node.Name)
 	own.Spec.Taints = append(own.Spec.Taints, taint("network", ""))
 	if err := w.api.Update(t.Context(), own); err != nil {
@@ -113,8 +115,8 @@ func TestNodeInServiceGetsNoStartupTaints(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rules startup-taints-once, no-startup-taints-in-service: the Node of an adopted instance that joins only now is a new
-// Node, and so is a Node that is Ready when it is first seen.
+// Rules startup-taints-once, no-startup-taints-in-service: the Node gets startup taints if an adopted instance joins
+// only after its adoption, or if the Node is already Ready when it is first seen.
 func TestNewNodeGetsStartupTaints(t *testing.T) {
 	t.Parallel()
 	t.Run("adopted before it joined", func(t *testing.T) {
@@ -151,7 +153,7 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// The Node of a working machine registers again because it was deleted by mistake. Its pods may still run.
+// The Node of a running machine was deleted by mistake, and the kubelet registers it again. Its pods may still run.
 //
 // Rule: no-startup-taints-in-service.
 func TestNodeThatRegistersAgainGetsNoStartupTaints(t *testing.T) {

@@ -18,17 +18,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// instanceStep keeps the record of the instance up to date.
+// instanceStep updates the record of the instance in the status.
 type instanceStep struct {
 	*pass
-	// undecided is true if the cloud did not show the instance, and it does not count as absent yet.
+	// undecided is true if the cloud does not show the instance, but the instance does not count as absent yet.
 	undecided bool
-	// failed is the instance as this pass read it, if the provider reports that it failed.
+	// failed is the instance that this pass has read, if the provider reports that the instance failed.
 	failed *provider.Instance
 }
 
-// follow reads a recorded instance until it runs.
-func (s *instanceStep) follow(ctx context.Context) (progress, error) {
+// followInstance reads the recorded instance until it runs.
+func (s *instanceStep) followInstance(ctx context.Context) (progress, error) {
 	if createdWithProviderID(s.machine) {
 		return s.adoption.run(ctx)
 	}
@@ -51,7 +51,7 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		if !known {
-			s.launch.refused(missing.Reason, missing.Message)
+			s.launch.reportRefused(missing.Reason, missing.Message)
 		}
 		return (onInputs | s.after(secretBackstop)).unless(known), nil
 	}
@@ -67,28 +67,28 @@ func (s *instanceStep) follow(ctx context.Context) (progress, error) {
 	case err != nil:
 		reason := s.lookupFailed(err)
 		if !known {
-			// Only the status was lost, by a crash right after the provider ID was written.
-			s.launch.trying(reason, messageOf(err))
+			// The provider ID was written, but the process crashed before it wrote the status.
+			s.launch.reportNotLaunched(reason, messageOf(err))
 			s.failAfterTimeout(err)
 		}
-		// Otherwise the pass continues, because the Node may still register.
+		// If the instance is known, the pass continues, because the Node may still register.
 		return atTime.unless(known), nil
 	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil && s.showsWithin() > 0:
-		// The tags of the Machine's instance may not show yet. Without this wait, the Machine would permanently refuse
-		// its own instance.
-		s.launch.launching("Waiting for the settle time to pass, because the tags of a new instance may show late.")
+		// The cloud may not show the tags of the Machine's own instance yet. Without this wait, the Machine would refuse its
+		// own instance permanently.
+		s.launch.reportLaunching("Waiting for the settle time to pass, because the tags of a new instance may show late.")
 		return s.after(min(s.showsWithin(), s.pollInterval())), nil
 	case instanceUnrecorded(s.machine) && instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil:
 		return s.adoption.run(ctx)
 	}
 	s.states.update(s.machine, func(m *machineState) { m.instance.getFailures = 0 })
 	s.noteShown()
-	s.launched(inputs, instance)
+	s.recordLaunched(inputs, instance)
 	return next, nil
 }
 
-// lookupFailed schedules another lookup after an error that proves nothing about the instance. It returns the reason to
-// report.
+// lookupFailed schedules another lookup. It is called after an error that does not show whether the instance exists. It
+// returns the reason to report.
 func (s *instanceStep) lookupFailed(err error) (reason string) {
 	s.noteShown() // A failed read does not count as the second of two reads.
 	c := lookupRetryPolicy(provider.CodeOf(err))
@@ -96,13 +96,13 @@ func (s *instanceStep) lookupFailed(err error) (reason string) {
 	return c.reason
 }
 
-// pollInterval returns how often a pending instance is read.
+// pollInterval returns the time between two reads of a pending instance.
 func (s *instanceStep) pollInterval() time.Duration {
-	return pollInterval(s.now.Sub(s.launch.attemptBegan()))
+	return pollInterval(s.now.Sub(s.launch.attemptStart()))
 }
 
-// pollInterval returns how often an operation in the cloud is polled. It is short at first, because most operations end
-// quickly.
+// pollInterval returns the time between two polls of an operation in the cloud. The time is short at first, because
+// most operations end soon.
 func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
 }
@@ -114,7 +114,7 @@ func (s *instanceStep) get(ctx context.Context, inputs resolve.Resolved) (*provi
 	return s.Cloud.Get(ctx, req)
 }
 
-// scope returns the recorded scope of the instance, "" if none is recorded.
+// scope returns the scope of the instance from the status, or "" if the status contains no scope.
 func (p *pass) scope() string {
 	if status := p.machine.Status.Instance; status != nil {
 		return status.Scope
@@ -122,9 +122,10 @@ func (p *pass) scope() string {
 	return ""
 }
 
-// readAddresses reads the addresses of an instance that had none when it was first seen running, because some networks
-// assign them during the boot. It reads only once, when the Node has registered, because its kubelet needed an address.
-// Without an answer, the status stays without addresses.
+// readAddresses reads the addresses of an instance that had none when it was first seen running. Some networks assign
+// addresses only while the instance boots. It reads them only once, when the Node has registered. At that time, the
+// instance must have an address, because its kubelet needed one. If the provider does not answer, the status contains
+// no addresses.
 func (s *instanceStep) readAddresses(ctx context.Context) {
 	if s.machine.Status.Instance == nil || hasIP(s.machine.Status.Addresses) {
 		return
@@ -146,8 +147,8 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-// launched records an instance that exists.
-func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Instance) {
+// recordLaunched records an instance that exists.
+func (s *instanceStep) recordLaunched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := s.machine
 	userDataHash, nodeID, account := "", "", provider.AccountOf(s.Cloud, inputs.Class())
 	if known := m.Status.Instance; known != nil {
@@ -173,7 +174,7 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 		Scope:          instance.Scope,
 	}
 	if !instance.LaunchTime.IsZero() {
-		// Truncated as in storage. Otherwise it would seem to change at every read.
+		// Truncated as in storage. Without this, the status would seem to change with every read.
 		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}
 	}
 	m.Status.Addresses = instance.AllAddresses()
@@ -203,9 +204,9 @@ func (s *instanceStep) launched(inputs resolve.Resolved, instance *provider.Inst
 	}
 }
 
-// createdFrom returns the configuration from which the instance was created. If another pass called Create and the
-// specification may have changed since, the configuration is unknown. Then the result is empty, which never equals a
-// specification, so that the instance is updated.
+// createdFrom returns the configuration from which the instance was created. If another pass called Create, and the
+// specification may have changed since then, the configuration is unknown. In this case, the result is empty. An empty
+// configuration never equals a specification, so the instance is updated.
 func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	if s.launch.created || launchReason(s.machine) == v1beta1.ReasonInstanceAdopted || !s.changedSinceCreate() {
 		return appliedOf(s.machine, inputs)
@@ -213,9 +214,9 @@ func (s *instanceStep) createdFrom(inputs resolve.Resolved) *v1beta1.AppliedStat
 	return &v1beta1.AppliedStatus{}
 }
 
-// changedSinceCreate reports whether the specification of a Machine without a recorded instance may have changed since
-// Create was called. It compares the generation with the last one for which the status reported that there is no
-// instance. One change is expected: the provider ID.
+// changedSinceCreate is for a Machine without a recorded instance. It reports whether the specification may have
+// changed since Create was called. It compares the generation with the generation for which the status last reported
+// that there is no instance. One change does not count: the write of the provider ID.
 func (s *instanceStep) changedSinceCreate() bool {
 	observed := int64(1) // Before the first call of Create, nothing has to be written.
 	if c := meta.FindStatusCondition(s.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
@@ -224,7 +225,7 @@ func (s *instanceStep) changedSinceCreate() bool {
 	return s.machine.Generation > observed+1
 }
 
-// countFailedCheck counts a failed check of the instance, and returns the number of failures in a row.
+// countFailedCheck counts a failed check of the instance, and returns the number of consecutive failures.
 func (s *instanceStep) countFailedCheck() (times int32) {
 	s.states.update(s.machine, func(m *machineState) {
 		m.instance.getFailures++
@@ -233,9 +234,9 @@ func (s *instanceStep) countFailedCheck() (times int32) {
 	return times
 }
 
-// check asks the provider whether the instance of an unhealthy Node still exists. It asks at the transition to
-// unhealthy, again until the provider has answered, and repeatedly while the instance is being deleted. A process that
-// starts while the Node is unhealthy asks once.
+// check asks the provider whether the instance of an unhealthy Node still exists. It asks when the Node becomes
+// unhealthy, and repeats this until the provider answers. While the instance is being deleted, it asks again and again.
+// If the process starts while the Node is unhealthy, it asks once.
 func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	if known := s.states.get(s.machine); known.instance.checked && !transition ||
 		s.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
@@ -249,14 +250,14 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	switch {
 	case provider.IsNotFound(err):
 		if s.countsAsAbsent(ctx, inputs) {
-			s.vanished() // The failure reason in the status prevents further checks.
+			s.recordVanished() // The failure reason in the status prevents further checks.
 		}
 	case err != nil:
 		s.lookupFailed(err)
 	default:
 		s.machine.Status.Instance.State = stateOf(s.machine.Status.Instance, instance)
-		// A preempted instance is followed until it is gone. Its Node became unhealthy when the shutdown had just
-		// begun.
+		// If the instance is being shut down, it is read again until it is gone. Its Node became unhealthy at the beginning
+		// of the shutdown.
 		terminating := instance.State == provider.StateTerminating
 		if terminating {
 			s.requeueIn(s.pollInterval())
@@ -267,10 +268,10 @@ func (s *instanceStep) check(ctx context.Context, transition bool) error {
 	return nil
 }
 
-// refresh adds to the status the facts about the instance that were unknown at its creation. The Machine can be used
-// without these facts, so refresh tries only once: a Ready Node proves that the instance runs, whatever the provider
-// reports. The exception is a provider that does not show the instance yet. Then refresh retries until the settle time
-// has passed, because certificates need the addresses.
+// refresh reads facts about the instance that were unknown at its creation, and writes them to the status. The Machine
+// can be used without these facts, so refresh reads only once. A Ready Node proves that the instance runs, whatever the
+// provider reports. There is one exception: if the provider does not show the instance yet, refresh retries until the
+// settle time has passed. The certificates of the Node need the addresses of the instance.
 func (s *instanceStep) refresh(ctx context.Context) {
 	s.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
@@ -293,18 +294,18 @@ func (s *instanceStep) refresh(ctx context.Context) {
 	}
 }
 
-// bootGrace is how long the status may still show an instance as pending after it was seen running. Most instances
-// become Nodes within this time, and then one write covers both.
+// bootGrace is how long the status may continue to show an instance as pending after the controller has seen that the
+// instance runs. Most instances become Nodes within this time, so that one write can record both changes.
 const bootGrace = time.Minute
 
-// booted is the state of a running instance that is not in the status yet.
+// booted is the state of an instance that runs, while the status still shows it as pending.
 type booted struct {
 	at        time.Time
 	instance  v1beta1.InstanceStatus
 	addresses []corev1.NodeAddress
 }
 
-// restoreBooted copies the booted instance, if any, to the status, and reports whether there was one.
+// restoreBooted copies the stored state of a booted instance to the status. It reports whether there was one.
 func (s *instanceStep) restoreBooted() bool {
 	seen := s.states.get(s.machine).instance.booted
 	if seen == nil {
@@ -314,9 +315,9 @@ func (s *instanceStep) restoreBooted() bool {
 	return true
 }
 
-// onlyBooted reports whether the pass found out nothing except that the instance runs. This can be written together
-// with the registration of its Node. Other controllers rely on the other fields of an instance, so those are never held
-// back.
+// onlyBooted reports whether the pass has found nothing new except that the instance runs. This fact can be written
+// later, together with the registration of the Node. Changes of other fields are never delayed, because other
+// controllers need them.
 func (s *instanceStep) onlyBooted() bool {
 	before, after := &s.before.Status, &s.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
@@ -345,16 +346,16 @@ func (s *instanceStep) onlyBooted() bool {
 	return true
 }
 
-// replaced reports whether this is the instance that was replaced last, which the cloud still shows. After the settle
-// time, the same ID means that the driver gave it to the new instance.
-func (s *instanceStep) replaced(instance *provider.Instance) bool {
+// isOldInstance reports whether this is the last replaced instance, which the cloud may still show. If the settle time
+// has passed, the driver has assigned the same ID to the new instance.
+func (s *instanceStep) isOldInstance(instance *provider.Instance) bool {
 	launch := s.machine.Status.Launch
 	return launch != nil && launch.OldProviderID != "" && launch.OldProviderID == instance.ProviderID &&
-		s.now.Sub(s.launch.attemptBegan()) <= s.Cloud.CreateSettle()
+		s.now.Sub(s.launch.attemptStart()) <= s.Cloud.CreateSettle()
 }
 
-// stateOf returns the state of an instance after a read. If a read that lags behind shows a running instance as
-// pending, the state stays Running, because polling it again would gain nothing.
+// stateOf returns the state of an instance after a read. If the instance was already running, an outdated read may show
+// it as pending. In this case, the state stays Running, so that the instance is not polled again.
 func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.InstanceState {
 	if before != nil && before.State == v1beta1.InstanceRunning && read.State == provider.StatePending {
 		return before.State

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// booting creates a machine whose instance boots for ten seconds and has its addresses only after that.
+// booting creates a machine. Its instance boots for ten seconds and has no addresses until then.
 func booting(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
@@ -68,13 +68,13 @@ func TestBootedInstanceIsReportedTogetherWithItsNode(t *testing.T) {
 	want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
 	wantBooted(t, w.get("m"))
 	w.wantRest("m")
-	m := w.get("m")
-	if known := w.process.states.get(m); known != (machineState{uid: m.UID}) {
+	known := w.process.states.get(w.get("m"))
+	if known.uid = ""; known != (machineState{}) {
 		t.Errorf("the process still remembers %v", known)
 	}
 }
 
-// If the process dies in the meantime, one more read from the cloud is needed.
+// If the process is restarted in the meantime, one more read from the cloud is needed.
 //
 // Rules: four-writes-to-running, crash-safe-everywhere.
 func TestBootedInstanceIsReadAgainAfterARestart(t *testing.T) {
@@ -86,7 +86,7 @@ func TestBootedInstanceIsReadAgainAfterARestart(t *testing.T) {
 	want(t, "driver calls", w.effects.calls(), "cloud get")
 }
 
-// The name under which the instance registers decides which kubelet gets its certificate.
+// The Node name of the instance determines which kubelet gets its certificate.
 func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
@@ -108,7 +108,7 @@ func TestBootedInstanceIsAvailableAtOnceWithoutATargetCluster(t *testing.T) {
 	wantBooted(t, w.get("m"))
 }
 
-// In some clouds, instances get their addresses from a network while they boot.
+// In some clouds, a network assigns the addresses of an instance while it boots.
 //
 // Rule: late-addresses-with-the-node.
 func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {

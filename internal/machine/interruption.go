@@ -14,14 +14,15 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// interruptionMargin is how long before an interruption the drain ends. The kubelet needs this time to report that the
-// last pods have ended.
+// interruptionMargin is the time between the end of the drain and the interruption. The kubelet needs this time to
+// report that the last pods have ended.
 const interruptionMargin = 5 * time.Second
 
-// announcement is an announced interruption and its source.
+// announcement describes an announced interruption and its source.
 type announcement struct {
 	reason, source string
-	// at is when the cloud reclaims the instance. It is exact if the cloud announced the time, else estimated from now.
+	// The field at contains the time at which the cloud will reclaim the instance. It is exact if the cloud has announced
+	// the time. Otherwise, it is estimated from the current time.
 	at    time.Time
 	exact bool
 }
@@ -30,16 +31,16 @@ type announcement struct {
 type interruptionStep struct {
 	*pass
 	// interrupting is true while the Node is drained because of an interruption notice. noticed is the reason of the
-	// notice if this pass is the first to see it.
+	// notice if this pass is the first one that has seen it.
 	interrupting bool
 	noticed      string
-	// withdrawn is true if this pass is the first to see that a notice was withdrawn.
+	// withdrawn is true if this pass is the first one that has seen the withdrawal of a notice.
 	withdrawn bool
 }
 
-// announced returns the current announcement of the provider or the Node. known is false if one of them cannot be
-// asked, so that a missing announcement means nothing.
-func (s *interruptionStep) announced() (a announcement, found, known bool) {
+// currentAnnouncement returns the current announcement of the provider or the Node. The result known is false if one of
+// them could not be asked. In this case, a missing announcement proves nothing.
+func (s *interruptionStep) currentAnnouncement() (a announcement, found, known bool) {
 	known = s.Target == nil || s.node != nil || s.machine.Status.NodeRef == nil
 	if n, ok := s.Signals.Of(s.node); ok {
 		a, found = announcement{reason: n.Reason, source: n.Source, at: s.now.Add(n.Lead)}, true
@@ -69,14 +70,15 @@ func (s *interruptionStep) observe() {
 	if m.Replacing() {
 		return // The old instance is being deleted in any case.
 	}
-	a, found, known := s.announced()
+	a, found, known := s.currentAnnouncement()
 	if !found {
 		if known && machinestate.Interrupted(m) {
 			s.withdraw()
 		}
 		return
 	}
-	// The recorded estimate was made when the signal was first seen. It stays, unless less time is left than it says.
+	// The time in the status was estimated when the signal was first seen. It is replaced only if the new time is earlier
+	// or exact.
 	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
 		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
@@ -94,9 +96,9 @@ func (s *interruptionStep) observe() {
 	}
 }
 
-// withdraw reverts what was done because of a notice. The Node is uncordoned as after an update, but only after the
-// withdrawal is written. If an owner acts on the notice before that, it deletes the Machine, and the Node stays
-// cordoned.
+// withdraw reverts everything that was done because of a notice. The Node is uncordoned in the same way as after an
+// update, but only when the withdrawal is in the status. If an owner has seen the notice in the meantime, it deletes
+// the Machine, and the Node stays cordoned.
 func (s *interruptionStep) withdraw() {
 	const message = "The interruption is no longer announced."
 	s.machine.Status.InterruptionTime = nil
@@ -115,8 +117,8 @@ func (s *interruptionStep) forgetNotice() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// run records an announced interruption and then drains the Node at once, whether or not its owner deletes the Machine,
-// because the pods cannot stay in any case. A deletion continues the same drain.
+// run records an announced interruption and drains the Node at once. It does not wait until the owner deletes the
+// Machine, because the pods must leave the Node in any case. A deletion continues the same drain.
 func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	s.observe()
 	m := s.machine
@@ -125,7 +127,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if s.noticed != "" {
-		// The owner may act at once. The later steps use the recorded time, even if this process dies.
+		// The owner may act at once. Later steps need the recorded time, even if this process crashes.
 		s.summarize()
 		if err := s.writeStatus(ctx); err != nil {
 			return onError, err
@@ -133,7 +135,8 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 		m = s.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
-		// The owner of a preDrain hook must be asked before pods are evicted. The deletion of the Machine does that.
+		// If there are preDrain hooks, no pods may be evicted before the owners of the hooks agree. The deletion of the
+		// Machine asks these owners.
 		node, err := drain.Cordon(ctx, s.Target.Nodes, s.node)
 		if err == nil {
 			s.node = node
@@ -148,7 +151,7 @@ func (s *interruptionStep) run(ctx context.Context) (progress, error) {
 	return onNode.unless(s.node != nil), nil // The Node is gone, but still in the cache.
 }
 
-// observeInDeletion updates the notice of a Machine whose Node is about to be drained anyway.
+// observeInDeletion updates the notice of a Machine that is being deleted. Its Node is drained anyway.
 func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, error) {
 	s.observe()
 	if s.noticed == "" {
@@ -157,7 +160,7 @@ func (s *interruptionStep) observeInDeletion(ctx context.Context) (progress, err
 	return next, s.writeStatus(ctx)
 }
 
-// announcedByNodeOnly reports whether only the Node announces the interruption, and the provider does not.
+// announcedByNodeOnly reports whether the Node announces the interruption and the provider does not.
 func (s *interruptionStep) announcedByNodeOnly() bool {
 	_, shown := s.Signals.Of(s.node)
 	return shown && machinestate.Interrupted(s.machine) && s.states.get(s.machine).instance.polled.reason == ""

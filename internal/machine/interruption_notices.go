@@ -23,18 +23,19 @@ import (
 )
 
 const (
-	// noticePeriod is how often the provider is polled for interruptions.
+	// noticePeriod is the time between two polls of the provider for interruptions.
 	noticePeriod = 15 * time.Second
-	// noticeHorizon limits how far ahead an announced interruption may be for it to be acted upon. Later ones are
+	// noticeHorizon is the maximum time until an announced interruption to which the controller reacts. Later ones are
 	// treated as advice.
 	noticeHorizon = 15 * time.Minute
 )
 
-// notices polls the provider for interruptions and enqueues the affected Machines.
+// notices polls the provider for announced interruptions, and enqueues the affected Machines.
 type notices struct{ *Reconciler }
 
-// NoticesWiring returns the wiring of the controller that polls the provider for interruptions. It is triggered once at
-// the start, and from then on requeues itself. It is for processes whose Options have an Interrupter.
+// NoticesWiring returns the wiring of the controller that polls the provider for announced interruptions. The
+// controller is triggered once when it starts, and then requeues itself. It is only needed if Options.Interrupter is
+// set.
 func (r *Reconciler) NoticesWiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})
@@ -44,7 +45,7 @@ func (r *Reconciler) NoticesWiring() wiring.Controller {
 		Sources: []source.Source{start}}
 }
 
-// noticeScope is a group of Machines whose interruptions one call to the provider returns.
+// noticeScope is a group of Machines. A single call to the provider returns the interruptions of all these Machines.
 type noticeScope struct {
 	class    provider.Class
 	machines []*v1beta1.Machine
@@ -60,7 +61,7 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		s := scopes[name]
 		found, err := n.Interrupter.Interruptions(ctx, provider.InterruptionsRequest{Class: s.class, ClusterID: n.ClusterID})
 		if err != nil {
-			// Earlier announcements stay valid as far as is known.
+			// Until the next successful call, earlier announcements stay valid.
 			logf.FromContext(ctx).Info("Cannot list the announced interruptions", "machine", s.machines[0].Name, "cause",
 				messageOf(err))
 			continue
@@ -79,8 +80,8 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return reconcile.Result{RequeueAfter: noticePeriod}, nil
 }
 
-// scopes groups the Machines that have an instance by the scope that the driver names for them and the Secret with
-// their credentials. Each class is resolved only once.
+// scopes groups the Machines that have an instance. The machines of a group have the same scope, as the driver names
+// it, and the same Secret with credentials. Each class is resolved only once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
@@ -112,7 +113,7 @@ func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
 	return scopes, nil
 }
 
-// classNameOf identifies the configuration from which the Machine is created.
+// classNameOf returns a string that identifies the configuration of the Machine.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef != nil {
 		return "class/" + m.Namespace + "/" + m.Spec.ClassRef.Name
@@ -127,8 +128,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
 }
 
-// scopeNameOf identifies the classes whose interruptions one call returns: by their Secret, and by their scope or else
-// their specification.
+// scopeNameOf returns a string that identifies a scope. Two classes have the same scope if they have the same Secret
+// and the driver names the same scope. If the driver names no scopes, they must have the same specification.
 func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	name := ""
 	if inputs.CredentialsRef != nil {
@@ -142,7 +143,7 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	return name + "/spec/" + inputs.SpecHash()
 }
 
-// learn remembers the provider's answer about a Machine's instance, and enqueues the Machine if the answer is new.
+// learn stores the provider's answer about a Machine's instance. If the answer is new, it enqueues the Machine.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
 	before := n.states.get(m).instance.polled
 	now := polled{providerID: m.Spec.ProviderID}

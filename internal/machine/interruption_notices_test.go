@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// announcer is an Interrupter with fixed answers.
+// announcer is an Interrupter that returns the given answers.
 type announcer struct {
 	ends  []provider.Interruption
 	err   error
@@ -26,7 +26,7 @@ func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsR
 	return a.ends, a.err
 }
 
-// announced returns a world whose cloud announces interruptions.
+// announced returns a world with a cloud that announces interruptions.
 func announced(t *testing.T) (*world, *announcer) {
 	w, a := newWorld(t), &announcer{}
 	w.options.Interrupter = a
@@ -52,7 +52,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.running("other")
 	w.poll()
 	w.wantRest("m")
-	// The poll includes the machines of other tests, too.
+	// The poll also covers the machines of other tests.
 	if !slices.ContainsFunc(cloud.asked, func(r provider.InterruptionsRequest) bool {
 		return r.ClusterID == "cluster" && !r.Class.Credentials.Empty()
 	}) {
@@ -74,7 +74,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	if len(sizes) != 2 || sizes[1] != 1 || sizes[2] != 1 {
 		t.Errorf("scopes of %v machines, want one of two and one of one", sizes)
 	}
-	// An interruption that is far ahead is treated as advice.
+	// If an interruption is far in the future, the notice is treated as advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
 	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
 		Reason: provider.Preemption}}
@@ -92,7 +92,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	}
 	w.wantRest("other")
 
-	// Neither an error nor a new process that has not polled yet means that the notice was withdrawn.
+	// If a poll fails, or if a new process has not polled yet, the notice is not withdrawn.
 	cloud.err = errors.New("no answer")
 	w.poll()
 	w.wantQuiet("m")
@@ -117,7 +117,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule interruption-drains-at-once: the set need not wait for a node that will never register.
+// Rule interruption-drains-at-once: if the node can no longer register, the set does not wait for it.
 func TestInterruptionOfAMachineWithoutANodeIsReported(t *testing.T) {
 	t.Parallel()
 	w, cloud := announced(t)

@@ -42,7 +42,7 @@ func (w *world) untaintNode(name, key string) {
 	}
 }
 
-// nodeReports sets a condition of a Node, and its condition Ready.
+// nodeReports sets two conditions of a Node: the given one, and the condition Ready.
 func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string,
 	ready corev1.ConditionStatus) {
 	w.t.Helper()
@@ -64,8 +64,8 @@ func (w *world) wantCordoned(name string, want bool) {
 	}
 }
 
-// Rule interruption-drains-at-once: the drain begins with the notice and not with the deletion, and ends before the
-// instance is reclaimed.
+// Rule interruption-drains-at-once: the drain begins when the notice appears, and not only when the machine is deleted.
+// It ends before the instance is reclaimed.
 func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,7 +98,7 @@ func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 	w.step(10 * time.Second)
 	w.wantQuiet("m")
 
-	// Another process continues the same drain, and so does a deletion.
+	// If another process takes over, or if the machine is deleted, the same drain continues.
 	w.restart()
 	drainer.Drainer, w.process.Drainer = w.process.Drainer, drainer
 	w.wantQuiet("m")
@@ -127,7 +127,8 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
 	w.wantCordoned(m.Status.NodeRef.Name, true)
 	w.wantQuiet("m")
-	// The machine has no owner, so it is not deleted. Its instance ends like any other that vanishes.
+	// The machine has no owner that deletes it. When its instance is gone, the machine fails, like any machine whose
+	// instance vanishes.
 	w.cloud.Vanish(m.Spec.ProviderID)
 	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
 		corev1.ConditionUnknown)
@@ -136,7 +137,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// Rule interruption-drains-at-once: the two hours of a normal drain are no longer available.
+// Rule interruption-drains-at-once: the drain cannot take the two hours that a normal drain may take.
 func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,7 +200,7 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 	}
 }
 
-// Rule withdrawn-interruption-ends-drain: a Node that an administrator cordoned stays cordoned.
+// Rule withdrawn-interruption-ends-drain: if an administrator has cordoned a Node, the Node stays cordoned.
 func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,7 +221,7 @@ func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	w.wantCordoned(node.Name, true)
 }
 
-// Rule interruption-drains-at-once: a notice is reported even for a machine that must not be changed.
+// Rule interruption-drains-at-once: a notice is reported even if the machine must not be changed.
 func TestExemptMachinesAreNotDrainedForANotice(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -255,7 +256,7 @@ func TestExemptMachinesAreNotDrainedForANotice(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once: an instance that is about to be reclaimed is not updated.
+// Rule interruption-drains-at-once: if an instance will be reclaimed soon, it is not updated.
 func TestInterruptedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -282,7 +283,7 @@ func (f forbiddenDrainer) Drain(context.Context, drain.Request) drain.Outcome {
 	return drain.Outcome{}
 }
 
-// Rule interruption-drains-at-once: advice is not a notice.
+// Rule interruption-drains-at-once: the controller does not react to signals that only give advice.
 func TestAdvisorySignalsDrainNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,16 +13,17 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// requestGrace is how long a launched Machine may be without a Node before its condition reports how far its kubelet
-// came. Most instances boot faster and cause no additional write.
+// requestGrace is how long a launched Machine may have no Node before its condition reports the progress of the
+// kubelet. Most instances need less time, and cause no additional write.
 const requestGrace = 3 * time.Minute
 
-// requestsKept is how long Kubernetes keeps every certificate request: it deletes approved ones after an hour.
+// requestsKept is shorter than the time for which Kubernetes keeps certificate requests. Kubernetes deletes approved
+// requests after an hour.
 const requestsKept = 50 * time.Minute
 
-// joinProgress returns how far the kubelet of a launched Machine without a Node came: whether it requested a
-// certificate, and what became of the request. It returns "" during the requestGrace, if the requests cannot be read,
-// and after requestsKept, when a request may have been deleted.
+// joinProgress returns the progress of the kubelet if a launched Machine has no Node: whether the kubelet has requested
+// a certificate, and the state of this request. It returns "" in three cases: before the end of requestGrace, if the
+// requests cannot be read, and after requestsKept if no request is found, because Kubernetes may have deleted it.
 func (s *registrationStep) joinProgress(ctx context.Context) string {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	name := index.NodeName(s.machine)

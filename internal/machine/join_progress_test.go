@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The condition of a machine that has waited minutes for its Node reports how far the kubelet came. This costs one
-// write.
+// If a machine has waited several minutes for its Node, its condition reports the progress of the kubelet. This costs
+// one write.
 //
 // Rule: slow-join-explained.
 func TestConditionReportsHowFarTheKubeletCame(t *testing.T) {

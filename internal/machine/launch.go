@@ -18,17 +18,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// launchStep creates the instance of a Machine that has none.
+// launchStep creates the instance of a Machine that has no instance.
 type launchStep struct {
 	*pass
-	// queued is true if the Machine waits for a slot for its creation. silent is true if the wait is not worth a write
-	// of the status yet.
+	// queued is true if the Machine waits for a slot for the creation. The field silent is true if the wait is still too
+	// short to be written to the status.
 	queued, silent bool
-	// created is true if this pass created the instance and the provider returned its ID.
+	// created is true if this pass has created the instance and the provider has returned its ID.
 	created bool
 }
 
-// run creates the instance, or follows the existing one until it runs.
+// run creates the instance. If the instance exists, run reads it until it runs.
 func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if s.machine.Replacing() {
 		return next, nil // The old instance is deleted first, together with its attempt.
@@ -37,7 +37,7 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return s.discard(ctx)
 	}
 	if s.machine.Spec.ProviderID != "" {
-		return s.instance.follow(ctx)
+		return s.instance.followInstance(ctx)
 	}
 	if proceed, err := s.releaseClass(ctx); err != nil || proceed != next {
 		return proceed, err
@@ -49,16 +49,16 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 		return onMachine, nil // A preserved Machine is kept for inspection. It does not get a new instance.
 	}
 	if refused := reservedKeys(s.machine); refused != "" {
-		s.refused(v1beta1.ReasonInvalidConfiguration, refused)
+		s.reportRefused(v1beta1.ReasonInvalidConfiguration, refused)
 		return onMachine, nil
 	}
 	if left := s.awaitReplacement(); left > 0 {
 		s.failAfterTimeout(nil)
 		return s.after(left), nil
 	}
-	// The inputs of the launch are read only when the Machine has its slot. Otherwise each of a thousand waiting
-	// Machines would read its Secrets again and again. A Machine whose last try failed needs no slot until its inputs
-	// change, and only reading the inputs shows that.
+	// If the Machine has no slot, the inputs of the launch are not read. Otherwise, if a thousand Machines waited for
+	// slots, each of them would read its Secrets again and again. There is one exception: after a failed attempt, a
+	// Machine needs no slot until its inputs change. The inputs must be read to find out whether they have changed.
 	tried := s.states.get(s.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !s.acquireSlot() {
 		return s.awaitSlot(), nil
@@ -71,11 +71,11 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	attempt := s.attempt()
 	fingerprint := fingerprintOf(s.machine, inputs, attempt)
 	if tried.tried == "" && !tried.notBefore.IsZero() {
-		// The instance of the previous attempt failed. From now on, a change of the inputs ends the wait.
+		// The instance of the previous attempt has failed. From now on, a change of the inputs ends the delay.
 		tried.tried = fingerprint
 		s.states.update(s.machine, func(m *machineState) { m.pace.tried = fingerprint })
 	}
-	switch left, never := tried.left(fingerprint, s.now); {
+	switch left, never := tried.waitTime(fingerprint, s.now); {
 	case never:
 		return onInputs, nil // The provider refused these inputs permanently, and nothing has changed.
 	case left > 0:
@@ -93,9 +93,9 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		return onError, err
 	}
-	// Nothing is created for a Machine that is gone, is being deleted or already has its instance. If the cloud has
-	// forgotten the token, another Create would make a second instance. The first creation for a Machine that no other
-	// process can have launched needs no such check.
+	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud has
+	// already forgotten the token of the request, another Create would create a second instance. No check is needed before
+	// the first Create, if no other process can have launched the Machine.
 	if !ours || !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
 		if err := s.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
@@ -129,22 +129,22 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	s.now = s.Clock.Now() // Conditions that follow from the call must not be older than it.
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
-		// The call may have taken longer than the settle time, which counts from the call's end.
+		// The settle time starts at the end of the call, because the call may have taken longer than the settle time.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = s.Clock.Now() })
 	default:
-		// This call took no effect, but an earlier one still may.
+		// This call had no effect, but the effect of an earlier call may still appear.
 		s.states.update(s.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	s.created = err == nil
 	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
-		// The token was used with other parameters: the specification or the user data changed after a Create whose
-		// answer was lost.
+		// An earlier Create used this token with other parameters. Its answer was lost, and afterwards the specification or
+		// the user data changed.
 		s.machine.Status.Applied = &v1beta1.AppliedStatus{}
 		instance, err = s.findLaunched(ctx, inputs, attempt)
 	}
 	if err != nil {
-		proceed := s.failed(err, fingerprint)
+		proceed := s.recordCreateFailure(err, fingerprint)
 		s.recordRefused(refusedSoFar)
 		return proceed, nil
 	}
@@ -157,47 +157,49 @@ func (s *launchStep) run(ctx context.Context) (progress, error) {
 	return s.recordInstance(ctx, inputs, instance)
 }
 
-// unmanaged makes the API server drop the managed fields of a Machine and record no new ones until a client uses
-// server-side apply. Managed fields make up a third of a Machine and are part of every read and write. They are useless
-// for a Machine that only its set and its provider write, because the audit log names both. They stay on a Machine that
-// was created by hand, because tools that apply it need them.
-var unmanaged = []metav1.ManagedFieldsEntry{{}}
+// noManagedFields is a value with which the API server removes the managed fields of a Machine. It records no new ones
+// until a client uses server-side apply. Managed fields are a third of the size of a Machine, and are part of each read
+// and write. They are useless for a Machine that only its set and its provider change, because the audit log names
+// both. If a user has created the Machine, its managed fields are kept, because tools that use server-side apply need
+// them.
+var noManagedFields = []metav1.ManagedFieldsEntry{{}}
 
-// recordInstance records the instance of the Machine. It writes the provider ID at once, because from then on Create is
-// not called again.
+// recordInstance records the instance that was created for the Machine. It writes the provider ID at once, because
+// Create is not called any more if there is a provider ID.
 func (s *launchStep) recordInstance(ctx context.Context, inputs resolve.Resolved,
 	instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
-		s.launching("The provider accepted the creation of the instance, but has not returned its ID yet.")
+		s.reportLaunching("The provider accepted the creation of the instance, but has not returned its ID yet.")
 		return s.after(s.instance.pollInterval()), nil
 	}
-	if s.instance.replaced(instance) {
-		s.launching("Waiting until the provider no longer shows the replaced instance.")
+	if s.instance.isOldInstance(instance) {
+		s.reportLaunching("Waiting until the provider no longer shows the replaced instance.")
 		return s.after(s.instance.pollInterval()), nil
 	}
 	if !s.states.get(s.machine).launch.ambiguousAt.IsZero() {
-		// Recorded before the patch: if only the answer of the patch is lost, the next pass finds the provider ID.
+		// The time must be recorded before the patch: if only the answer of the patch is lost, the next pass already finds
+		// the provider ID.
 		s.states.noteCreated(s.machine, s.Clock.Now(), s.Cloud.CreateSettle())
 	}
 	err := s.patchMachine(ctx, func(m *v1beta1.Machine) {
 		m.Spec.ProviderID = instance.ProviderID
 		if metav1.GetControllerOfNoCopy(m) != nil && m.LaunchAttempt() == 1 {
-			m.ManagedFields = unmanaged
+			m.ManagedFields = noManagedFields
 		}
 	})
 	if err != nil {
-		// The cloud may not show the instance next time, and then its Node could not be found.
+		// The cloud may not show the instance in the next pass. Without this record, its Node could not be found.
 		s.states.update(s.machine, func(m *machineState) { m.teardown.found = instance })
 		return onError, err
 	}
 	s.states.update(s.machine, func(m *machineState) {
 		*m = machineState{launch: launchState{ownToken: m.launch.ownToken, token: m.launch.token}}
 	})
-	s.instance.launched(inputs, instance)
+	s.instance.recordLaunched(inputs, instance)
 	return next, nil
 }
 
-// tags returns the tags of every instance of the Machine.
+// tags returns the tags for all instances of the Machine.
 func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	return map[string]string{
 		provider.TagCluster:    s.ClusterID,
@@ -206,22 +208,22 @@ func (s *launchStep) tags(attempt bootstrap.Attempt) map[string]string {
 	}
 }
 
-// launching reports that the instance was requested and does not exist yet.
-func (s *launchStep) launching(message string) {
-	s.trying(v1beta1.ReasonProvisioning, message)
+// reportLaunching reports that the instance was requested and does not exist yet.
+func (s *launchStep) reportLaunching(message string) {
+	s.reportNotLaunched(v1beta1.ReasonProvisioning, message)
 	s.failAfterTimeout(nil)
 }
 
-// preparing reports what is done before the next Create. If the provider refused the last Create, the refusal stays the
-// reported reason until the next Create gets another answer. Otherwise the owner would count the machine as starting,
-// and each try would cause an event.
-func (s *launchStep) preparing(message string) {
+// reportPreparing reports a step that must be done before the next Create. If the provider rejected the last Create,
+// the condition keeps this reason until the next Create gets another answer. Otherwise, the owner would count the
+// machine as starting, and each attempt would cause an event.
+func (s *launchStep) reportPreparing(message string) {
 	if !s.refusedByProvider() {
-		s.launching(message)
+		s.reportLaunching(message)
 	}
 }
 
-// refusedByProvider reports whether the provider refused the configuration at the last Create.
+// refusedByProvider reports whether the provider rejected the configuration in the last Create.
 func (s *launchStep) refusedByProvider() bool {
 	launched, last := meta.FindStatusCondition(s.machine.Status.Conditions,
 		v1beta1.ConditionLaunched), s.machine.Status.LastOperation
@@ -230,9 +232,9 @@ func (s *launchStep) refusedByProvider() bool {
 		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
 }
 
-// trying reports why there is no instance yet although one is wanted. If the launch was refused before, its time limit
-// starts now.
-func (s *launchStep) trying(reason, message string) (transition bool) {
+// reportNotLaunched reports why the instance does not exist yet, although it is wanted. If the launch was refused
+// before, the time limit of the launch starts now.
+func (s *launchStep) reportNotLaunched(reason, message string) (transition bool) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
 		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionLaunched)
@@ -240,7 +242,8 @@ func (s *launchStep) trying(reason, message string) (transition bool) {
 	return s.setCondition(v1beta1.ConditionLaunched, false, reason, message)
 }
 
-// isTrying reports whether the reason of Launched means that a launch is under way, not that it was refused.
+// isTrying reports whether this reason of the condition Launched means that a launch is in progress. The other reasons
+// mean that the launch is refused.
 func isTrying(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -250,11 +253,11 @@ func isTrying(reason string) bool {
 	return false
 }
 
-// began returns when the time in which the Machine must become a Node began. This is the start of its attempt. While
-// the cloud has no capacity for the instances that it accepts, it is the start of the first such attempt. The end of a
-// pause restarts the time of a Machine without an instance.
-func (s *launchStep) began() time.Time {
-	began := s.attemptBegan()
+// joinStart returns the start of the time in which the Machine must become a Node. This is usually the start of the
+// attempt. If the cloud accepts instances but has no capacity for them, it is the start of the first such attempt. If
+// the Machine has no instance, the time starts again at the end of a pause.
+func (s *launchStep) joinStart() time.Time {
+	began := s.attemptStart()
 	if lacksCapacity(s.machine) && !s.isTrue(v1beta1.ConditionLaunched) {
 		began = s.machine.Status.Launch.NoCapacitySince.Time
 	}
@@ -265,9 +268,9 @@ func (s *launchStep) began() time.Time {
 	return began
 }
 
-// attemptBegan returns when the attempt began: at the creation of the Machine, or at the last transition of Launched.
-// So the time limit of a Machine that waited for its class or was paused starts when that wait ends.
-func (s *launchStep) attemptBegan() time.Time {
+// attemptStart returns the start of the attempt. This is the creation of the Machine or the last transition of
+// Launched. If a Machine waited for its class or was paused, its time limit therefore starts at the end of that wait.
+func (s *launchStep) attemptStart() time.Time {
 	began := s.machine.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.LastTransitionTime.After(began) {
@@ -276,20 +279,20 @@ func (s *launchStep) attemptBegan() time.Time {
 	return began
 }
 
-// refused reports that no instance is created until something changes. This is not a failure of the machine: a
-// replacement would be refused as well.
-func (s *launchStep) refused(reason, message string) {
+// reportRefused reports that no instance will be created until something changes. The machine does not fail, because
+// its replacement would be refused as well.
+func (s *launchStep) reportRefused(reason, message string) {
 	if s.setCondition(v1beta1.ConditionLaunched, false, reason, message) {
 		s.warn(reason, "Launch", message)
 	}
 	s.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
 }
 
-// failed records an error of Create and the time of the next try.
-func (s *launchStep) failed(err error, fingerprint string) progress {
+// recordCreateFailure records an error of Create and the time of the next attempt.
+func (s *launchStep) recordCreateFailure(err error, fingerprint string) progress {
 	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
-	if s.trying(c.reason, message) {
+	if s.reportNotLaunched(c.reason, message) {
 		s.warn(c.reason, "Launch", message)
 	}
 	proceed := s.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
@@ -303,7 +306,7 @@ func identity(m *v1beta1.Machine) provider.Machine {
 	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
-// messageOf returns the part of a driver's error that users see.
+// messageOf returns the part of a driver's error that is shown to users.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		return wording.Truncate(e.Error(), 1024)
@@ -311,27 +314,27 @@ func messageOf(err error) string {
 	return wording.Truncate(err.Error(), 1024)
 }
 
-// resolveInputs finds the inputs of the launch, or reports what is missing.
+// resolveInputs reads the inputs of the launch. If an input is missing, it reports which one.
 func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
 	if why := s.unsupportedSchema(s.machine); why != "" {
-		s.refused(v1beta1.ReasonUnknownTypeVersion, why)
+		s.reportRefused(v1beta1.ReasonUnknownTypeVersion, why)
 		return resolve.Resolved{}, onMachine, nil
 	}
 	inputs, err := s.Classes.Resolve(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		s.refused(missing.Reason, missing.Message)
+		s.reportRefused(missing.Reason, missing.Message)
 		return resolve.Resolved{}, onInputs, nil
 	}
 	if err != nil {
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if s.provider == "" {
-		// The class was created after this pass had found that the Machine's class did not exist. The Machine must be claimed
-		// first.
+		// When this pass started, the class of the Machine did not exist. It was created in the meantime. The Machine must be
+		// claimed first.
 		return resolve.Resolved{}, s.after(time.Second), nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
-		s.refused(v1beta1.ReasonInvalidConfiguration,
+		s.reportRefused(v1beta1.ReasonInvalidConfiguration,
 			fmt.Sprintf("Label %s is %q, but the machine's class or specification is for provider %q.", v1beta1.LabelProvider,
 				s.provider, inputs.Provider))
 		return resolve.Resolved{}, onInputs, nil
@@ -342,7 +345,7 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 	return inputs, next, nil
 }
 
-// launchReason returns the reason of Launched for an existing instance.
+// launchReason returns the reason for the condition Launched if the instance exists.
 func launchReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil &&
 		c.Status == metav1.ConditionTrue {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The next try is due after the machine's time is over. The set is about to delete the machine, so a new instance would
-// be deleted at once.
+// The time of the machine is over before the next attempt is due. The set will delete the machine soon, so that a new
+// instance would be deleted at once.
 //
 // Rule: no-launch-before-replacement.
 func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {
 	if again <= 0 || again > replacementGrace {
 		t.Errorf("checks again after %s", again)
 	}
-	// The set does not replace the machine, so the launch continues.
+	// If the set does not replace the machine, the launch continues.
 	w.step(replacementGrace)
 	w.reconcile("m")
 	if w.get("m").Spec.ProviderID == "" {

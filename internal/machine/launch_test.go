@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Each error code of Create leads to a condition, a phase and a time of the next try.
+// For each error code, Create must lead to a certain condition, phase and time of the next attempt.
 //
 // Rule: retry-policy-by-code.
 func TestErrorsOfCreate(t *testing.T) {
@@ -68,7 +68,7 @@ func TestErrorsOfCreate(t *testing.T) {
 			}
 			want(t, "events", reasons(w.events.take()), tc.reason)
 
-			// A pass that was triggered for another reason does not try again.
+			// If another event triggers a pass, Create is not repeated.
 			w.wantQuiet("m")
 			want(t, "driver calls before the next try is due", w.effects.calls())
 			// New credentials cause another try.
@@ -116,7 +116,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	}
 }
 
-// The cloud is not called, one event is recorded, and the machine waits for a trigger.
+// If inputs are missing, the cloud is not called, one event is recorded, and the machine waits for a trigger.
 //
 // Rule: missing-inputs-no-call.
 func TestLaunchWaitsForMissingInputs(t *testing.T) {
@@ -154,7 +154,8 @@ func TestLaunchWaitsForMissingInputs(t *testing.T) {
 			w.wantCondition(m, v1beta1.ConditionLaunched, "False", tc.reason)
 			w.wantCondition(m, v1beta1.ConditionReady, "False", tc.reason)
 			w.wantRest("m")
-			// However long this takes, the machine does not fail, and it has its whole time limit afterwards.
+			// Even if this takes long, the machine does not fail. When all inputs exist, the full time limit of the machine
+			// starts.
 			w.step(time.Hour)
 			w.restart()
 			w.wantRest("m")
@@ -179,7 +180,7 @@ func (w *world) drop(secret string) {
 	}
 }
 
-// The time limit of a launch that was refused starts at its first try.
+// If a launch was refused, its time limit starts with the first attempt that is not refused.
 //
 // Rule: join-timeout-fails-machine.
 func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
@@ -224,8 +225,8 @@ func TestAClassOfAnotherProviderIsRefused(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Without an instance, the machine fails at its timeout so that an autoscaler can react. It continues to try, and
-// recovers.
+// If the machine has no instance when its time is over, it fails, so that an autoscaler can react. It continues to try,
+// and recovers.
 //
 // Rule: join-timeout-fails-machine.
 func TestFailingToLaunchInTime(t *testing.T) {
@@ -267,8 +268,8 @@ func TestFailingToLaunchInTime(t *testing.T) {
 	}
 }
 
-// A crash between the two writes after Create leaves a provider ID and no status. Whatever error Get returns, it is
-// retried with backoff.
+// If the process crashes between the two writes after Create, the Machine has a provider ID, and its status contains no
+// instance. Any error of Get is retried with backoff.
 //
 // Rule: pending-instance-polled.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {

@@ -12,22 +12,24 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// leadershipTerm is what is known about the time in which only this process reconciles Machines. It saves requests to
-// the API server whose answers only another process could have changed. If it is lost, the requests are made again.
+// leadershipTerm contains what the process knows about the time since it became the leader. In this time, only this
+// process reconciles Machines. With this knowledge, the process can skip reads from the API server, because only
+// another process could have changed the answers. If the process loses this knowledge, it reads again.
 type leadershipTerm struct {
 	mu sync.Mutex
-	// minResourceVersion is a resource version from that time, or "" until the API server was asked for it.
+	// minResourceVersion is a resource version from the time since this process became the leader. It is "" until the
+	// process has asked the API server for one.
 	minResourceVersion string
-	// inherited are the Machines that had no instance when the cache reached minResourceVersion, or nil until then.
-	// Another process may have begun to launch them.
+	// inherited contains the Machines that had no instance when the cache reached minResourceVersion. It is nil until
+	// then. Another process may have started to launch these Machines.
 	inherited map[types.UID]bool
-	// protectedClasses are the classes that a live read has found to be protected.
+	// protectedClasses contains the classes that were protected when they were read from the API server.
 	protectedClasses map[types.NamespacedName]types.UID
 }
 
-// isOurs reports whether no other process can have begun to launch the Machine. The cache first reaches a resource
-// version from the time when this process already leads. A Machine that is not in the cache at that point was created
-// later.
+// isOurs reports whether it is impossible that another process has started to launch the Machine. For this, the cache
+// must reach a resource version from the time since this process became the leader. If a Machine was not in the cache
+// at that point, it was created later.
 func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
 	if s.MachineCacheVersion == nil {
 		return false, nil
@@ -38,7 +40,7 @@ func (s *launchStep) isOurs(ctx context.Context) (bool, error) {
 		if err := s.Live.List(ctx, list, client.InNamespace(s.machine.Namespace), client.Limit(1)); err != nil {
 			return false, fmt.Errorf("read the current resource version of machines: %w", err)
 		}
-		minResourceVersion = s.term.begin(list.ResourceVersion)
+		minResourceVersion = s.term.storeVersion(list.ResourceVersion)
 	}
 	if inherited == nil {
 		if !freshness.AtLeastAsNew(s.MachineCacheVersion(), minResourceVersion) {
@@ -65,8 +67,8 @@ func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types
 	return r.minResourceVersion, r.inherited
 }
 
-// begin stores a resource version unless one is already stored, and returns the stored version.
-func (r *leadershipTerm) begin(minResourceVersion string) string {
+// storeVersion stores a resource version unless one is already stored. It returns the stored version.
+func (r *leadershipTerm) storeVersion(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.minResourceVersion == "" {
@@ -75,7 +77,7 @@ func (r *leadershipTerm) begin(minResourceVersion string) string {
 	return r.minResourceVersion
 }
 
-// keepInherited stores the inherited Machines, unless they are stored, and returns the stored ones.
+// keepInherited stores the inherited Machines unless they are already stored. It returns the stored Machines.
 func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +87,7 @@ func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UI
 	return r.inherited
 }
 
-// isProtected reports whether the class was found to be protected.
+// isProtected reports whether the class is known to be protected.
 func (r *leadershipTerm) isProtected(class types.NamespacedName, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

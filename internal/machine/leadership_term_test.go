@@ -18,10 +18,10 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// liveReads records the live reads of a process from API servers.
+// liveReads records the reads of a process that bypass the cache.
 type liveReads struct{ of []string }
 
-// take returns the live reads since the last call.
+// take returns the reads since the last call of take.
 func (a *liveReads) take() []string {
 	taken := a.of
 	a.of = nil
@@ -36,7 +36,7 @@ func (a *liveReads) note(verb string, object any) {
 	a.of = append(a.of, verb+" "+kind)
 }
 
-// watching starts a process whose cache is always up to date, which the process knows.
+// watching starts a process with a cache that is always up to date. The process knows this.
 func (w *world) watching() *liveReads {
 	a := &liveReads{}
 	w.options.Live = a.listen(w.options.Live.(client.WithWatch))
@@ -102,7 +102,7 @@ func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	want(t, "live reads by the next process", a.take(), "list MachineList", "get Machine", "get MachineClass")
 }
 
-// A new class with the same name is another class.
+// A new class with the same name must be read again, because it is another class.
 //
 // Rule: launch-needs-protected-inputs.
 func TestClassWithTheSameNameIsReadAgain(t *testing.T) {

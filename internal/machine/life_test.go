@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Until a Machine is Running, Machinist writes four times in addition to the client's creation. During the deletion, it
-// writes three times in addition to the client's deletion. No step waits, because the clock stands still.
+// After a client has created a Machine, Machinist writes four times until the Machine is Running. After a client has
+// requested the deletion, Machinist writes three times. No step has to wait: the test does not advance the clock.
 //
 // Rules: one-event-per-error, four-writes-to-running, deletion-order.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If the Node is faster than the status, Running is the first phase that is written.
+// If the Node is Ready before the status is written, Running is the first phase in the status.
 //
 // Rule: provider-id-recorded-first.
 func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
@@ -80,7 +80,8 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A slow cloud causes no additional writes while a machine is launched, and only one for the report of its deletion.
+// If a cloud is slow, the launch of a machine causes no additional writes. The deletion causes one additional write,
+// which reports it.
 //
 // Rules: pending-instance-polled, four-writes-to-running.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
@@ -123,7 +124,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
 	first := w.effects.writes()
 	w.step(result.RequeueAfter)
-	// A drained node is not drained again, also by another process and despite new pods.
+	// If a node was drained, another process does not drain it again, even if it has new pods.
 	w.podOn(nodeNameOf(w.namespace, "m"))
 	w.restart()
 	w.wantQuiet("m")
@@ -136,7 +137,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A driver that never reports the instance as running is not asked without end, because the Node is better evidence.
+// If a driver never reports that the instance runs, it is not asked forever, because a Ready Node is better evidence.
 func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +175,7 @@ func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 	}
 }
 
-// While a fleet of another system is migrated, machines that were not written for this API must wait.
+// During the migration of a fleet from another system, machines that were not written for this API must wait.
 //
 // Rule: unsupported-schema-only-deletable.
 func TestMachineWithoutRequiredTypeVersionWaits(t *testing.T) {

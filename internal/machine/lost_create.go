@@ -9,10 +9,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// findLost looks, at the start of a deletion, for an instance that was created but never recorded in the status: the
-// answer of Create was lost, the process was killed, or the Machine was deleted at that moment. Such an instance may
-// have become a Node with pods by now, so it is deleted like any other. If nothing is found, nothing is concluded: the
-// deletion later waits for the settle time, in case the instance shows late.
+// findLost is called at the start of a deletion. It looks for an instance that was created but never recorded in the
+// status, because the answer of Create was lost, the process was killed, or the Machine was deleted at that moment. The
+// instance may already be a Node with pods. It is therefore deleted like any other instance. If no instance is found,
+// this proves nothing yet: the deletion later waits for the settle time, because the cloud may show the instance only
+// then.
 func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	if s.machine.Status.Instance != nil || s.machine.Replacing() || s.neverCreated() {
 		return next, nil
@@ -43,7 +44,7 @@ func (s *teardownStep) findLost(ctx context.Context) (progress, error) {
 	case err != nil:
 		return s.deleteFailed(err, inputs), nil
 	case instance.ProviderID == "" || instance.OwnedBy(s.ClusterID, identity(s.machine)) != nil ||
-		s.instance.replaced(instance):
+		s.instance.isOldInstance(instance):
 		return next, nil
 	}
 	return s.launch.recordInstance(ctx, inputs, instance)

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// An instance whose Create was not answered may have become a Node with pods when its Machine is deleted. The Node is
-// drained and deleted with the Machine.
+// When a Machine is deleted, the answer of Create may have been lost, and the instance may already be a Node with pods.
+// In this case, the Node is drained, and is deleted with the Machine.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
@@ -29,9 +29,9 @@ func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a Machine is deleted while its instance is created, the patch of the provider ID conflicts. The answer of Create
-// must not be forgotten: a cloud whose reads lag behind does not show the instance yet, and once it is gone, its Node
-// could not be found.
+// If a Machine is deleted during a Create, the patch of the provider ID fails with a conflict. The answer of Create
+// must be remembered, because the cloud may not show the instance yet. When the instance is gone, its Node could not be
+// found without this answer.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceCreatedDuringADeletionIsRecorded(t *testing.T) {

@@ -23,7 +23,7 @@ type machineCounts struct {
 	machines           map[machinesKey]int
 	skipped            map[string]int
 	blocked            map[blockedKey]int
-	// oldest has the creation or deletion time of the oldest machine, by phase and deployment.
+	// oldest contains the creation or deletion time of the oldest machine of each phase and deployment.
 	oldest map[oldestKey]time.Time
 }
 
@@ -33,7 +33,7 @@ type (
 	blockedKey  struct{ deployment, reason string }
 )
 
-// newMachineCounts returns the collector of the metrics that count the Machines of the cache.
+// newMachineCounts returns the collector for the metrics that count the Machines in the cache.
 func newMachineCounts(provider string, cache client.Reader, requireTypeVersion bool) *objectmetrics.Collector {
 	machines := prometheus.NewDesc("machinist_machines",
 		"Machines by phase, deployment and class (both namespace/name, empty for none).",
@@ -73,7 +73,8 @@ func newMachineCounts(provider string, cache client.Reader, requireTypeVersion b
 	}, machines, skipped, blocked, oldest)
 }
 
-// add counts a Machine of the provider. It also counts a Machine without a provider, which every provider reports.
+// add counts a Machine if it belongs to the provider. It also counts a Machine that belongs to no provider. All
+// providers report these Machines.
 func (c *machineCounts) add(m *v1beta1.Machine) {
 	switch provider := machinestate.Provider(m); {
 	case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
@@ -109,7 +110,7 @@ func (c *machineCounts) add(m *v1beta1.Machine) {
 	}
 }
 
-// addOldest records the time at which a Machine began to wait, if the Machine is joining or is being deleted.
+// addOldest records how long a Machine has been joining or has been in deletion.
 func (c *machineCounts) addOldest(m *v1beta1.Machine, is oldestKey) {
 	since := m.CreationTimestamp.Time
 	switch v1beta1.MachinePhase(is.phase) {
@@ -124,8 +125,8 @@ func (c *machineCounts) addOldest(m *v1beta1.Machine, is oldestKey) {
 	}
 }
 
-// drainBlockedBy returns the reason of the condition Drained if the drain waits for an administrator, an application or
-// an API server. It returns "" if the drain only waits for pods to end.
+// drainBlockedBy returns the reason of the condition Drained if an administrator, an application or an API server
+// blocks the drain. It returns "" if the drain only waits until pods have ended.
 func drainBlockedBy(m *v1beta1.Machine) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	if c == nil || c.Status != metav1.ConditionFalse {

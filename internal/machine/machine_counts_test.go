@@ -69,7 +69,7 @@ func TestBlockedDrainsAreCountedUntilTheyContinue(t *testing.T) {
 	}
 	const ofNone = `machinist_drains_blocked{deployment="",reason="DrainError"} 1`
 	want() // Another process may lead.
-	metrics.lead()
+	metrics.startLeading()
 	want(ofNone, `machinist_drains_blocked{deployment="ns/web",reason="BlockedByDisruptionBudget"} 2`)
 	a.Status.Conditions[0].Reason = v1beta1.ReasonDraining
 	if err := cache.Update(t.Context(), a); err != nil {
@@ -93,7 +93,7 @@ func TestLongestWaitingMachineIsExportedByPhase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.lead()
+	metrics.startLeading()
 	add := func(name, deployment string, created int64, phase v1beta1.MachinePhase, change ...func(*v1beta1.Machine)) {
 		t.Helper()
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Values of the label phase of the metric machinist_machine_phase_duration_seconds.
+// The following constants are values of the label phase of the metric machinist_machine_phase_duration_seconds.
 const (
 	phaseLaunch       = "launch"
 	phaseRegistration = "registration"
@@ -21,28 +21,29 @@ const (
 	phaseVolumeDetach = "volume_detach"
 	phaseTermination  = "termination"
 	phaseUpdate       = "update"
-	// spanJoin lasts from the creation of the Machine until it is Running. It has a metric of its own.
+	// spanJoin is the time from the creation of the Machine until it is Running. It is reported in its own metric.
 	spanJoin = "join"
 )
 
-// skippedWithoutProvider is the reason of a Machine without a provider, because its class does not exist.
+// skippedWithoutProvider is the reason for Machines that have no provider because their class does not exist.
 const skippedWithoutProvider = "NoProvider"
 
-// durationBuckets are in seconds. Times in the API are whole seconds, so finer buckets would be useless.
+// durationBuckets are in seconds. Times in the API are whole seconds, so that smaller buckets would be useless.
 func durationBuckets() []float64 {
 	return []float64{1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200}
 }
 
-// Metrics are the metrics of the Machines of one provider. A nil *Metrics counts nothing.
+// Metrics contains the metrics of the Machines of one provider. A nil *Metrics counts nothing.
 type Metrics struct {
 	phases *prometheus.HistogramVec
 	joins  prometheus.Histogram
-	// interruptions counts Machines with an announced interruption, by the reason of the condition.
+	// interruptions counts the Machines with an announced interruption, by the reason of the condition.
 	interruptions *prometheus.CounterVec
 	machineCounts *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics. Machines are counted in the cache whenever the metrics are collected.
+// NewMetrics registers the metrics. The metrics that count Machines are computed from the cache when they are
+// collected.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader,
 	requireTypeVersion bool) (*Metrics, error) {
 	m := &Metrics{
@@ -77,15 +78,16 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead records that this process leads, so that it exports the counts of Machines.
-func (m *Metrics) lead() {
+// startLeading records that this process leads. Only the leader exports the counts of Machines.
+func (m *Metrics) startLeading() {
 	if m != nil {
 		m.machineCounts.Lead()
 	}
 }
 
-// interrupted counts a Machine with an announced interruption by reason. An empty reason counts nothing.
-func (m *Metrics) interrupted(reason string) {
+// countInterruption counts a Machine with an announced interruption by the given reason. An empty reason counts
+// nothing.
+func (m *Metrics) countInterruption(reason string) {
 	if m != nil && reason != "" {
 		m.interruptions.WithLabelValues(reason).Inc()
 	}
@@ -101,20 +103,20 @@ func (m *Metrics) observe(s span) {
 	}
 }
 
-// span is a phase of a machine's life that ended: when it began and how long it took.
+// span is a completed phase of a machine's life, with its start and its duration.
 type span struct {
 	phase string
 	began time.Time
 	took  time.Duration
 }
 
-// ended records that a phase that began at a time has ended. It is observed only after the status is written, so that
-// each phase counts once.
-func (p *pass) ended(phase string, began time.Time) {
+// phaseEnded records that a phase has ended now. The phase began at the given time. The metric is updated only after
+// the status is written, so that each phase is counted once.
+func (p *pass) phaseEnded(phase string, began time.Time) {
 	p.spans = append(p.spans, span{phase, began, max(p.Clock.Now().Sub(began), 0)})
 }
 
-// observeSpans observes the phases that ended, after the status was written.
+// observeSpans updates the metrics of the phases that ended. It is called after the status was written.
 func (p *pass) observeSpans() {
 	for _, ended := range p.spans {
 		p.Metrics.observe(ended)
@@ -122,13 +124,14 @@ func (p *pass) observeSpans() {
 	p.spans = nil
 }
 
-// measure records the phase that ends with a condition that is about to be set.
-func (p *pass) measure(kind string, status bool, reason string) {
+// measurePhase is called before a condition is set. If a phase ends with this condition, it records the phase.
+func (p *pass) measurePhase(kind string, status bool, reason string) {
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	if !status || old != nil && old.Status == metav1.ConditionTrue {
 		return
 	}
-	// since returns when the condition became False, or when the condition that precedes it became True.
+	// The function since returns when the condition became False. If the argument follows is set, it returns when that
+	// condition became True.
 	since := func(follows string) time.Time {
 		c := old
 		if follows != "" {
@@ -141,20 +144,20 @@ func (p *pass) measure(kind string, status bool, reason string) {
 	}
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
-		p.ended(phaseLaunch, p.launch.attemptBegan())
+		p.phaseEnded(phaseLaunch, p.launch.attemptStart())
 	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
-		p.ended(phaseRegistration, since(v1beta1.ConditionLaunched))
+		p.phaseEnded(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:
-		p.ended(phaseDrain, since(""))
+		p.phaseEnded(phaseDrain, since(""))
 	case kind == v1beta1.ConditionVolumesDetached && reason == v1beta1.ReasonVolumesDetached:
-		p.ended(phaseVolumeDetach, since(v1beta1.ConditionDrained))
+		p.phaseEnded(phaseVolumeDetach, since(v1beta1.ConditionDrained))
 	case kind == v1beta1.ConditionUpToDate && old != nil && old.Reason == v1beta1.ReasonReplacing:
-		p.ended(phaseUpdate, since(""))
+		p.phaseEnded(phaseUpdate, since(""))
 	}
 }
 
-// updateBegan returns when the instance was first found to differ from the specification, or now if the change is
-// applied at once.
+// updateBegan returns the time at which the instance was first found to differ from the specification. If the change is
+// applied at once, this is now.
 func (p *pass) updateBegan() time.Time {
 	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
@@ -163,7 +166,7 @@ func (p *pass) updateBegan() time.Time {
 	return p.now
 }
 
-// terminationBegan returns when the node of a Machine that is being deleted was empty.
+// terminationBegan returns the time at which the node of a Machine that is being deleted was drained.
 func (p *pass) terminationBegan() time.Time {
 	began := p.machine.DeletionTimestamp.Time
 	for _, kind := range []string{v1beta1.ConditionDrained, v1beta1.ConditionVolumesDetached} {

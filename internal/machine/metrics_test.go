@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// measured returns a world whose metrics are checked.
+// measured returns a world with metrics, and the registry of these metrics.
 func measured(t *testing.T) (*world, *prometheus.Registry) {
 	t.Helper()
 	w, registry := newWorld(t), prometheus.NewRegistry()
@@ -29,7 +29,7 @@ func measured(t *testing.T) (*world, *prometheus.Registry) {
 	return w, registry
 }
 
-// ofNamespace is a cache of one namespace.
+// ofNamespace is a cache that only contains objects of one namespace.
 type ofNamespace struct {
 	client.Reader
 	namespace string
@@ -39,13 +39,13 @@ func (o ofNamespace) List(ctx context.Context, list client.ObjectList, opts ...c
 	return o.Reader.List(ctx, list, append(opts, client.InNamespace(o.namespace))...)
 }
 
-// observed is how often a duration was observed, and the sum in seconds.
+// observed is the number of observed durations, and their sum in seconds.
 type observed struct {
 	count uint64
 	sum   float64
 }
 
-// durations returns the observations of each phase, with "join" for the metric of that name.
+// durations returns the observed durations of each phase. The key "join" stands for the metric of the same name.
 func durations(t *testing.T, registry *prometheus.Registry) map[string]observed {
 	t.Helper()
 	families, err := registry.Gather()
@@ -67,7 +67,8 @@ func durations(t *testing.T, registry *prometheus.Registry) map[string]observed 
 	return out
 }
 
-// wantTook fails the test unless each wanted phase was observed once with about that duration, and no other phase was.
+// wantTook fails the test unless each expected phase was observed once, with about the expected duration. No other
+// phase may have been observed.
 func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.Duration) {
 	t.Helper()
 	for phase, h := range durations(t, registry) {
@@ -76,7 +77,7 @@ func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.
 		case !expected && h.count == 0:
 		case !expected || h.count != 1:
 			t.Errorf("%s was observed %d times", phase, h.count)
-		// Times in the API are whole seconds, and the clock of the API server keeps running.
+		// Times in the API are whole seconds, and the test cannot stop the clock of the API server.
 		case h.sum < took.Seconds()-3 || h.sum > took.Seconds()+3:
 			t.Errorf("%s took %.1fs, want %s", phase, h.sum, took)
 		}
@@ -96,7 +97,7 @@ func TestEachPhaseIsObservedOnce(t *testing.T) {
 	w.node("m", true)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
-	// The failed try was recorded after the machine was created, and the time of the launch begins with that record.
+	// The launch phase starts with the record of the failed attempt, which is later than the creation of the machine.
 	lived := map[string]time.Duration{phaseLaunch: 20 * time.Second, phaseRegistration: 40 * time.Second,
 		spanJoin: 60 * time.Second}
 	wantTook(t, registry, lived)
@@ -124,7 +125,7 @@ func TestEachPhaseIsObservedOnce(t *testing.T) {
 	wantTook(t, registry, lived)
 }
 
-// If a status could not be written, the next pass writes it and observes its phases.
+// If the write of a status fails, the next pass repeats it, and only then updates the metrics of the phases.
 func TestPhaseIsObservedWhenTheStatusIsWritten(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
@@ -157,7 +158,7 @@ func TestUpdatesAreObserved(t *testing.T) {
 	wantUpdates := func(n uint64, sum float64) {
 		t.Helper()
 		h := durations(t, registry)[phaseUpdate]
-		// The time of a condition is in whole seconds, so each update may take up to a second more.
+		// Conditions contain times in whole seconds, so that each update may seem to take up to a second longer.
 		if h.count != n || h.sum < sum-2 || h.sum > sum+2+float64(n) {
 			t.Errorf("%d updates were observed that took %.1fs, want %d and %.0fs", h.count, h.sum, n, sum)
 		}

@@ -16,46 +16,47 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// taintCloudProvider is on a Node until a cloud-controller-manager has set the Node's provider ID.
+// taintCloudProvider is the taint that a Node has until a cloud-controller-manager has set its provider ID.
 const taintCloudProvider = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// candidate is the result of a search for the Machine's Node.
+// candidate is the result of the search for the Machine's Node.
 type candidate struct {
 	// node is the Machine's Node.
 	node *corev1.Node
-	// conflict explains why a Node is permanently not accepted. belongsToOther is true if it is another Machine's Node.
+	// conflict explains why a Node can never be accepted. belongsToOther is true if this Node belongs to another Machine.
 	conflict       string
 	belongsToOther bool
-	// claimants are the Nodes that all have the Machine's provider ID, if that is the conflict.
+	// claimants contains the Nodes if the conflict is that several Nodes have the Machine's provider ID.
 	claimants []*corev1.Node
-	// unproven explains why a Node with the Machine's name and without a provider ID is not accepted yet. since is when
-	// that Node was created.
+	// unproven explains why a Node is not accepted yet although it has the Machine's name and no provider ID. The field
+	// since contains the creation time of this Node.
 	unproven string
 	since    time.Time
 	// otherID is a Node that joined with the Machine's bootstrap token but has another provider ID than the Machine.
 	otherID *corev1.Node
 }
 
-// unproven returns a candidate that leaves the Node alone until more is known about it.
-func unproven(node *corev1.Node, format string, args ...any) candidate {
+// unprovenCandidate returns a candidate without a Node. The Node is not changed until it is known to which Machine it
+// belongs.
+func unprovenCandidate(node *corev1.Node, format string, args ...any) candidate {
 	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
 
-// claim has all facts that decide whether a Node without a provider ID belongs to a Machine.
+// claim contains all facts that determine whether a Node without a provider ID belongs to a Machine.
 type claim struct {
 	machine *v1beta1.Machine
 	node    *corev1.Node
-	// otherMachines are the other Machines that have, or expect, the Node of that name, and may own it.
+	// otherMachines are the other Machines that have or expect a Node of this name, and to which the Node may belong.
 	otherMachines []v1beta1.Machine
-	// attempt is the current attempt, and tokenID the ID of its bootstrap token, or "" if it can have none.
+	// attempt is the current attempt. tokenID is the ID of its bootstrap token, or "" if it cannot have a token.
 	attempt bootstrap.Attempt
 	tokenID string
-	// joins are the client certificates for the Node's name that were issued to bearers of bootstrap tokens.
+	// joins contains the client certificates for the Node's name that were issued for bootstrap tokens.
 	joins []kubeletcsr.Joined
 }
 
-// findNodeByName looks for a Node that has the name under which the Machine's instance registers, and no provider ID.
-// Some kubelets register in this way, without a cloud-controller-manager that sets the ID later.
+// findNodeByName looks for a Node without a provider ID that has the Node name of the Machine's instance. Such a Node
+// exists if its kubelet does not set the provider ID, and no cloud-controller-manager sets it later.
 func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error) {
 	name := index.NodeName(s.machine)
 	if name == "" {
@@ -68,12 +69,12 @@ func (s *registrationStep) findNodeByName(ctx context.Context) (candidate, error
 	case err != nil:
 		return candidate{}, fmt.Errorf("read node %s: %w", name, err)
 	case node.Spec.ProviderID == "" && s.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
-		return unproven(node, "Waiting for the cloud-controller-manager to set the provider ID of node %s.", name), nil
+		return unprovenCandidate(node, "Waiting for the cloud-controller-manager to set the provider ID of node %s.", name), nil
 	}
 	return s.decideByName(ctx, node.DeepCopy())
 }
 
-// decideByName decides whether a Node with the Machine's name belongs to the Machine.
+// decideByName determines whether a Node with the Machine's name belongs to the Machine.
 func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) (candidate, error) {
 	c := claim{machine: s.machine, node: node, attempt: s.launch.attempt()}
 	if found, decided := c.withoutProof(); decided {
@@ -92,7 +93,7 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	if found, decided := c.byFormerNode(); decided {
 		if found.node != nil {
 			if named, err := s.namedByProvider(ctx, node.Name); err != nil || !named {
-				return unproven(node, "Node %s has no provider ID, and the provider does not report that this machine's instance registers under that name.",
+				return unprovenCandidate(node, "Node %s has no provider ID, and the provider does not report that this machine's instance registers under that name.",
 					node.Name), err
 			}
 		}
@@ -100,7 +101,7 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	}
 	switch err := s.readJoins(ctx, &c); {
 	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
-		return unproven(node, "Node %s has no provider ID, and the bootstrap token that it joined with cannot be read: %s",
+		return unprovenCandidate(node, "Node %s has no provider ID, and the bootstrap token that it joined with cannot be read: %s",
 			node.Name, err), nil
 	case err != nil:
 		return candidate{}, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", node.Name, err)
@@ -108,7 +109,7 @@ func (s *registrationStep) decideByName(ctx context.Context, node *corev1.Node) 
 	return c.byToken(), nil
 }
 
-// readJoins reads with which bootstrap tokens the Node joined.
+// readJoins reads the bootstrap tokens with which the Node has joined.
 func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) {
 	if c.tokenID, err = s.tokens.ID(ctx, c.attempt); err == nil {
 		c.joins, err = s.joins.Of(ctx, c.node.Name)
@@ -116,7 +117,7 @@ func (s *registrationStep) readJoins(ctx context.Context, c *claim) (err error) 
 	return err
 }
 
-// withoutProof decides the cases in which a proof would not help.
+// withoutProof handles the cases that need no proof from certificates.
 func (c claim) withoutProof() (s candidate, decided bool) {
 	switch {
 	case c.node.Spec.ProviderID != "" && c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp):
@@ -124,12 +125,12 @@ func (c claim) withoutProof() (s candidate, decided bool) {
 	case c.machine.Spec.ProviderID == "":
 		return candidate{}, true // The Machine has no instance that could have registered the Node.
 	case c.node.Status.NodeInfo.KubeletVersion == "":
-		return unproven(c.node, "Node %s exists, but no kubelet reports its status.", c.node.Name), true
+		return unprovenCandidate(c.node, "Node %s exists, but no kubelet reports its status.", c.node.Name), true
 	}
 	return candidate{}, false
 }
 
-// byFormerNode decides by the Machines that have, or had, the Node of that name.
+// byFormerNode decides with the help of the Machines that have or had a Node of this name.
 func (c claim) byFormerNode() (s candidate, decided bool) {
 	for i := range c.otherMachines {
 		if ref := c.otherMachines[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
@@ -137,9 +138,9 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 				client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
 		}
 	}
-	// A kubelet keeps its certificate, and registers again under its name when its Node was deleted. For a Machine that
-	// is being deleted this does not hold: the Node may be gone with the instance, and another instance may have the
-	// name.
+	// If a Node was deleted, its kubelet still has the certificate and registers again under the same name. This argument
+	// is not valid for a Machine that is being deleted: the Node may be gone together with the instance, and another
+	// instance may have the same name.
 	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 &&
 		c.machine.DeletionTimestamp.IsZero() {
 		return candidate{node: c.node}, true
@@ -147,8 +148,9 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byToken decides by the certificates that were issued for the Node's name. One must have been issued to the bearer of
-// the current attempt's token before the Node was created: an older Node was created by another instance.
+// byToken decides with the help of the certificates that were issued for the Node's name. One of them must have been
+// issued for the token of the current attempt before the Node was created. If the Node is older, another instance has
+// registered it.
 func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""
@@ -159,14 +161,14 @@ func (c claim) byToken() candidate {
 				ours = j.At
 			}
 		case c.attempt.Follows(j.TokenID):
-			// The instance of that attempt is gone.
+			// That attempt is over, and its instance is gone.
 		case !j.At.Before(c.machine.CreationTimestamp.Time):
 			other = j.TokenID // Certificates from before the Machine's creation belong to an instance that is gone.
 		}
 	}
 	switch name, id := c.node.Name, c.machine.NodeProviderID(); {
 	case ours.IsZero():
-		return unproven(c.node, "Node %s has no provider ID, and the cluster has no record of a certificate for it that was issued "+
+		return unprovenCandidate(c.node, "Node %s has no provider ID, and the cluster has no record of a certificate for it that was issued "+
 			"for this machine's bootstrap token. Either the user data has no token, or the node joined more than an hour ago, or "+
 			"it is not this machine's node. If it is this machine's node, set its provider ID to %s.", name, id)
 	case other != "":

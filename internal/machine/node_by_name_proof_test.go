@@ -23,10 +23,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// withoutProviderID makes a Node one whose kubelet does not set a provider ID.
+// withoutProviderID removes the provider ID of a Node, as if its kubelet had not set one.
 func withoutProviderID(n *corev1.Node) { n.Spec.ProviderID = "" }
 
-// tokenID returns the id of the only token of the namespace's machines.
+// tokenID returns the ID of the token. It fails the test unless the machines of the namespace have exactly one token.
 func (w *world) tokenID() string {
 	w.t.Helper()
 	tokens := w.tokens()
@@ -36,7 +36,7 @@ func (w *world) tokenID() string {
 	return string(tokens[0].Data["token-id"])
 }
 
-// certified creates a signed request for a machine's client certificate, which the user sent.
+// certified creates a signed request for the client certificate of a machine. The request comes from the given user.
 func (w *world) certified(machine, user string,
 	change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	w.t.Helper()
@@ -104,7 +104,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// selfSigned returns something that the API server accepts as a certificate.
+// selfSigned returns a certificate that the API server accepts in a certificate request.
 func selfSigned(t testing.TB) []byte {
 	t.Helper()
 	key := newKey(t)
@@ -116,8 +116,8 @@ func selfSigned(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// launched creates a Machine whose instance has a bootstrap token, and returns the instance's user name in the target
-// cluster.
+// launched creates a Machine whose instance has a bootstrap token. It returns the name of the user that the token
+// represents in the target cluster.
 func (w *world) launched(name string) (user string) {
 	w.t.Helper()
 	w.createMachine(name)
@@ -133,7 +133,7 @@ func denied(csr *certificatesv1.CertificateSigningRequest) {
 
 func unsigned(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = nil }
 
-// formerAttempt lets the instance of a former attempt join late.
+// formerAttempt makes the instance of an earlier attempt join late.
 func formerAttempt(w *world, user string) {
 	w.t.Helper()
 	w.certified("m", user)
@@ -145,11 +145,11 @@ func formerAttempt(w *world, user string) {
 	w.node("m", true, withoutProviderID)
 }
 
-// thereBefore lets the machine join as a Node that existed before.
+// thereBefore creates the Node before the machine joins.
 func thereBefore(w *world, user string) {
 	w.t.Helper()
 	node := w.node("m", true, withoutProviderID)
-	// Times of the API server are whole seconds.
+	// Wait for the next second, because times of the API server are whole seconds.
 	err := utilwait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, env.Patience, true,
 		func(context.Context) (bool, error) {
 			return w.requested("other", "alice").CreationTimestamp.After(node.CreationTimestamp.Time), nil

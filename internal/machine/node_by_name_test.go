@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// One patch sets the Node's provider ID and applies the node template. From then on the Node is like one that
-// registered with its provider ID.
+// A single patch sets the provider ID of the Node and applies the node template. Afterwards, the Node is treated like
+// one that registered with its provider ID.
 //
 // Rules: node-paired-by-token, four-writes-to-running.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
@@ -48,7 +48,8 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// The token may be gone: it expires with the time limit for joining, but certificate requests are kept longer.
+// The token may already be deleted, because it expires with the time to join. The certificate requests still prove to
+// which machine the Node belongs.
 //
 // Rule: node-paired-by-token.
 func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
@@ -72,9 +73,9 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	const unassigned = "system:bootstrap:zzzzz0"
 	for name, tc := range map[string]struct {
 		tokenless bool
-		// arrange creates the Node of machine m, and the certificate requests for its name.
+		// arrange creates the Node of machine m and the certificate requests for its name.
 		arrange func(w *world, user string)
-		// reason and message are those of the condition Registered. The default reason is WaitingForNode.
+		// reason and message are the expected values in the condition Registered. The default reason is WaitingForNode.
 		reason, message string
 	}{
 		"without any request": {arrange: func(w *world, _ string) { w.node("m", true, withoutProviderID) },
@@ -155,7 +156,8 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			}
 			tc.arrange(w, user)
 			before := w.getNode(nodeNameOf(w.namespace, "m"))
-			// A Node may get what it lacks a moment later, so only a lasting obstacle is reported.
+			// A Node may get the missing proof a moment later, so a missing proof is reported only if it is still missing after
+			// some time.
 			w.effects.clear()
 			w.reconcile("m")
 			if tc.reason == "" {
@@ -190,7 +192,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	}
 }
 
-// A certificate of the Machine's previous instance is not a claim of another machine.
+// A certificate of the Machine's previous instance does not mean that the Node belongs to another machine.
 //
 // Rule: node-paired-by-token.
 func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
@@ -218,7 +220,7 @@ func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// A kubelet keeps its certificate longer than the cluster keeps the certificate request.
+// A kubelet still has its certificate after the cluster has deleted the certificate request.
 //
 // Rules: node-paired-by-token, node-by-provider-id.
 func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
@@ -253,7 +255,7 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 	}
 }
 
-// A Node that is not paired yet may also have pods to drain.
+// A Node may already have pods before it is paired with its machine. The deletion must drain these pods.
 //
 // Rules: node-paired-by-token, deletion-order.
 func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
@@ -296,7 +298,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.reconcile("m")
 		m := w.get("m")
 		w.wantPhase(m, v1beta1.MachineRunning)
-		// The instance and the Node are gone, and another instance has the host name.
+		// The instance and the Node are gone, and another instance has got the host name.
 		w.dropNode(m)
 		w.cloud.Vanish(m.Spec.ProviderID)
 		w.certified("m", "system:bootstrap:zzzzz0")
@@ -327,7 +329,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 	})
 }
 
-// withoutNodes is a cache that has no Nodes yet.
+// withoutNodes returns a cache that does not contain any Nodes yet.
 func withoutNodes(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -346,7 +348,7 @@ func withoutNodes(c client.WithWatch) client.Client {
 	})
 }
 
-// Another client may set the provider ID between a check and the patch.
+// Another client may set the provider ID after the check and before the patch.
 //
 // Rule: node-paired-by-token.
 func TestConcurrentlySetProviderIDIsNotOverwritten(t *testing.T) {
@@ -377,7 +379,7 @@ func TestConcurrentlySetProviderIDIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// Token IDs of different machines differ, except by a rare collision.
+// Two machines usually have different token IDs, but in rare cases, they have the same one.
 //
 // Rule: node-paired-by-token.
 func TestTokenIDOfAnotherMachineIsNotUsed(t *testing.T) {

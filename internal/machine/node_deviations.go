@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deviationsOf returns what the user data of a new machine failed to set up, as its Node shows when it is first seen.
-// The machine's class reports the deviations, because the next machines of the class will show them too.
+// deviationsOf compares a new Node with the Machine, and returns what the user data has failed to set up. The
+// deviations are reported in the machine's class, because the next machines of the class will have the same ones.
 func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDeviation) {
 	if _, given := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; given ||
 		launchReason(m) == v1beta1.ReasonInstanceAdopted {
@@ -27,8 +27,8 @@ func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDevi
 	return out
 }
 
-// isVersion reports whether a kubelet has the wanted version. A distribution may append to it, as in v1.36.3+k3s1. The
-// version of a kubelet that has not written its status yet is "", which counts as the wanted version.
+// isVersion reports whether a kubelet has the desired version. A distribution may append a suffix to the version, as in
+// v1.36.3+k3s1. The version is "" if the kubelet has not written its status yet. In this case, the result is true.
 func isVersion(kubelet, want string) bool {
 	if kubelet == "" || want == "" {
 		return true

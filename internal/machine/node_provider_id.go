@@ -13,9 +13,9 @@ const (
 	placeholderRegion     = "<<REGION>>"
 )
 
-// nodeProviderID returns the provider ID that the Node of an instance has by the form in its class. It returns "" if
-// that equals the instance's own ID: if there is no form, or if the provider does not report a value that the form
-// needs.
+// nodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. It returns
+// "" if the Node has the instance's own ID. This is so if the class defines no form, or if the provider does not report
+// a value that the form contains.
 func nodeProviderID(form string, in *provider.Instance) string {
 	values := []string{placeholderNodeName, in.NodeName,
 		placeholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}

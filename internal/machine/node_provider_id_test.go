@@ -39,7 +39,8 @@ func (w *world) nodesHave(class, form string) error {
 		Name: class}}, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nodeProviderID":"`+form+`"}}`)))
 }
 
-// The Machine becomes Running with the Node of that ID, and its deletion deletes the Node.
+// The Machine becomes Running with the Node that has the provider ID of this form, and the deletion of the Machine
+// deletes the Node.
 //
 // Rule: node-provider-id-by-class.
 func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
@@ -68,7 +69,62 @@ func TestClassDefinesTheProviderIDsOfItsNodes(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A Node without a provider ID gets the one with the form of its class.
+// If a Node registered with a former version of the controller, it does not have the mark that proves to which machine
+// it belongs. In this case, the provider has to confirm the Node, and the Node gets the mark. While the provider does
+// not answer, the Machine keeps its Node.
+//
+// Rules: node-provider-id-by-class, node-ref-is-no-proof.
+func TestMachineKeepsUnmarkedNode(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		form     string
+		nameless bool
+	}{
+		"the provider reports the name": {"k3s://<<NODE_NAME>>", false},
+		"the provider reports no name":  {"k3s://x-<<INSTANCE_ID>>", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			if err := w.nodesHave("small", c.form); err != nil {
+				t.Fatal(err)
+			}
+			if c.nameless {
+				w.cloud.NodeName = func(provider.Machine) string { return "" }
+			}
+			w.createMachine("m")
+			w.reconcile("m")
+			w.node("m", true, func(n *corev1.Node) { n.Spec.ProviderID = w.get("m").NodeProviderID() })
+			w.reconcile("m")
+			m := w.get("m")
+			w.wantPhase(m, v1beta1.MachineRunning)
+			marked := w.getNode(m.Status.NodeRef.Name)
+			unmarked := marked.DeepCopy()
+			delete(unmarked.Annotations, v1beta1.NodeAnnotationInstance)
+			if err := w.api.Patch(t.Context(), unmarked, client.MergeFrom(marked)); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.effects.clear()
+			w.cloud.OnGet = func(string) error { return provider.Errorf(provider.Unavailable, "away") }
+			if _, err := w.pass("m"); err == nil {
+				t.Error("the pass succeeded although it is unknown whose Node it is")
+			}
+			want(t, "writes", w.effects.writes())
+			w.cloud.OnGet = nil
+			w.reconcile("m")
+			want(t, "writes", w.effects.writes(), "API Node patch")
+			if got := w.getNode(marked.Name).Annotations[v1beta1.NodeAnnotationInstance]; got !=
+				marked.Annotations[v1beta1.NodeAnnotationInstance] {
+				t.Errorf("the mark is %q", got)
+			}
+			w.wantRest("m")
+		})
+	}
+}
+
+// If a Node has no provider ID, it gets an ID with the form that its class defines.
 //
 // Rule: node-provider-id-by-class.
 func TestANodeWithoutProviderIDGetsTheOneOfItsClass(t *testing.T) {

@@ -27,13 +27,13 @@ import (
 // nodeTemplateStep applies the labels, annotations and taints of the Machine's node template to its Node.
 type nodeTemplateStep struct {
 	*pass
-	// contested describes what another writer keeps changing on the Node, or "" if no other writer does.
+	// contested describes the values on the Node that another client changes again and again. It is "" if there are none.
 	contested string
 }
 
-// appliedTo returns what the Node was given for the Machine, and whether it already was given what it gets only once.
-// The answer comes from this process's memory and the Machine's status, not from the Node, because the kubelet may
-// write to its Node.
+// appliedTo returns what was applied to the Node for the Machine. The result known is true if this is recorded. In this
+// case, startup taints must not be applied again. The result comes from this process's memory or from the Machine's
+// status. It does not come from the Node, because the kubelet may write to its Node.
 func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := s.machine.Status.NodeTemplate
 	if mine := s.states.get(s.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
@@ -45,14 +45,14 @@ func (s *nodeTemplateStep) appliedTo(node *corev1.Node) (applied v1beta1.Applied
 	return v1beta1.AppliedNodeTemplate{NodeUID: node.UID}, false
 }
 
-// noteApplied remembers what the Node was given. It is written to the status together with other changes.
+// noteApplied remembers what was applied to the Node. It is written to the status together with the next other change.
 func (s *nodeTemplateStep) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
 	if !equality.Semantic.DeepEqual(s.machine.Status.NodeTemplate, applied) {
 		s.states.update(s.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
-// keepApplied writes to the status what the Node was given.
+// keepApplied copies what was applied to the Node to the status.
 func (s *nodeTemplateStep) keepApplied() {
 	mine := s.states.get(s.machine).registration.applied
 	if mine == nil {
@@ -65,7 +65,7 @@ func (s *nodeTemplateStep) keepApplied() {
 	s.machine.Status.NodeTemplate = mine.DeepCopy()
 }
 
-// templateOf returns the names of everything that the Machine's node template sets on a Node.
+// templateOf returns the keys of all labels, annotations and taints that the Machine's node template sets on a Node.
 func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.AppliedNodeTemplate {
 	out := v1beta1.AppliedNodeTemplate{
 		NodeUID: node.UID, InService: inService,
@@ -78,22 +78,22 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 	return out
 }
 
-// taintName identifies a taint without its value.
+// taintName returns a string that identifies a taint. It does not contain the value of the taint.
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// withTemplate returns the Node with the Machine's node template applied, or nil if the Node has it already. Startup
-// taints are added only the first time, before the taint that repels pods until then is removed, so that a component
-// that removes them later does not have to repeat that. A Node in service does not get startup taints. applied is what
-// the Node was given before.
+// withTemplate returns the Node with the Machine's node template, or nil if nothing has to be changed. Startup taints
+// are added only the first time, and before the taint that repels pods until then is removed. A component that has
+// removed a startup taint therefore does not have to remove it again. A Node in service gets no startup taints. The
+// argument applied describes what was applied to the Node before.
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
 	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels, formerValues(applied, formerLabel))
 	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations,
 		formerValues(applied, formerAnnotation))
-	taints := with(withoutWithdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
+	taints := withTaints(withoutWithdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
 	if !known && !inService {
-		taints = with(taints, m.Spec.Node.StartupTaints)
+		taints = withTaints(taints, m.Spec.Node.StartupTaints)
 	}
 	taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool { return sameTaint(t, uninitializedTaint) })
 	out.Spec.Taints = taints
@@ -103,7 +103,7 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 		return nil, fmt.Errorf("encode the node template of node %s: %w", node.Name, err)
 	}
 	if out.Spec.ProviderID == "" {
-		// Some components find a Node's instance by its provider ID. An existing provider ID never changes.
+		// Some components use the provider ID of a Node to find its instance. An existing provider ID never changes.
 		out.Spec.ProviderID = m.NodeProviderID()
 	}
 	if updateFinished(m) {
@@ -133,11 +133,12 @@ func templateFingerprint(m *v1beta1.Machine) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// inService reports whether the Node may have run pods before the Machine's node template is first applied. Startup
-// taints are for a Node that starts. On a Node that runs pods, those with NoExecute would evict all of them. If no
-// component removes the taints any more, the machine would fail with a timeout and be replaced.
+// inService reports whether pods may have run on the Node before the Machine's node template is applied for the first
+// time. Startup taints are only meant for new Nodes. On a Node with pods, startup taints with the effect NoExecute
+// would evict all pods. If no component removed these taints, the machine would fail with a timeout and be replaced.
 //
-// A Ready condition proves nothing, because the kubelet of a new Node may be faster than this process.
+// The condition Ready does not show whether a Node is new, because the kubelet of a new Node may become Ready before
+// this process sees the Node.
 func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
 	if s.hasRun() {
 		return true // The Node of a working machine was created again.
@@ -150,19 +151,19 @@ func (s *nodeTemplateStep) inService(node *corev1.Node) bool {
 		node.CreationTimestamp.Before(&s.machine.CreationTimestamp)
 }
 
-// uninitializedTaint keeps pods off a Node until the node template is applied.
+// uninitializedTaint repels pods from a Node until the node template is applied.
 var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}
 
-// updateFinished reports whether no update is due, so that an agent on the node has nothing to do. If the Node still
-// has an update request then, a former leader wrote it late.
+// updateFinished reports whether the Machine needs no update. In this case, an agent on the node has nothing to do. If
+// the Node still has an update request, a former leader has written it late.
 func updateFinished(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version &&
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
-// reservedKeys returns which key of the Machine's node template is reserved for Machinist, or "" if no key is reserved.
-// Two writers of such a key would overwrite each other without end, and an agent on the node or a rollout would take
-// its value for an instruction.
+// reservedKeys returns an error message if the Machine's node template contains a key that is reserved for Machinist.
+// Otherwise, it returns "". If such a key had two writers, they would overwrite each other forever. Also, an agent on
+// the node or a rollout could mistake the value for an instruction.
 func reservedKeys(m *v1beta1.Machine) string {
 	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()
@@ -177,8 +178,8 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added. Applied keys that are no longer wanted get their former value, or are
-// removed.
+// merged returns current with want added. If a key was applied and is no longer wanted, it gets its former value. If it
+// had no former value, it is removed.
 func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {
@@ -207,8 +208,8 @@ func findTaint(taints []corev1.Taint, t corev1.Taint) int {
 	return -1
 }
 
-// with returns taints with those of add, whose values take precedence.
-func with(taints, add []corev1.Taint) []corev1.Taint {
+// withTaints returns the taints with the taints of add. If both lists contain a taint, the value of add is used.
+func withTaints(taints, add []corev1.Taint) []corev1.Taint {
 	for _, t := range add {
 		if i := findTaint(taints, t); i < 0 {
 			taints = append(taints, t)
@@ -219,8 +220,8 @@ func with(taints, add []corev1.Taint) []corev1.Taint {
 	return taints
 }
 
-// startupTaint returns the first startup taint that is still on the Node. If the Node was in service when the template
-// was first applied, such a taint belongs to another component and may stay.
+// startupTaint returns the first startup taint that the Node still has. If the Node was in service when the template
+// was first applied, such a taint belongs to another component and does not count.
 func (s *nodeTemplateStep) startupTaint() string {
 	if applied, _ := s.appliedTo(s.node); applied.InService {
 		return ""
@@ -233,8 +234,8 @@ func (s *nodeTemplateStep) startupTaint() string {
 	return ""
 }
 
-// apply applies the node template to the Node in one patch, if needed. refused is the reason if the API server refuses
-// the template, for example because of an invalid label.
+// apply applies the node template to the Node in one patch, unless the Node already has it. refused explains why the
+// API server has rejected the template, for example because of an invalid label.
 func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refused string, err error) {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" {
 		return "", nil
@@ -269,10 +270,10 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 			s.noteApplied(&next)
 			return "", nil
 		default:
-			withTemplate = node.DeepCopy() // Only the mark is missing, without which each pass would ask the provider.
+			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider whose Node it is.
 		}
-		// Otherwise the mark is written only together with other changes. A Node without it is only not found if its
-		// Machine is lost.
+		// If another proof exists, the mark is written only together with other changes. A missing mark then matters only if
+		// the Machine is lost: the Node cannot be found in this case.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
 			nodemark.Of(s.machine, s.ClusterID, s.Cloud.Name()).String())
 		var patch client.Patch
@@ -283,7 +284,7 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		}
 		tested := patch != nil
 		if !tested {
-			// A merge patch replaces the list of taints, so it needs the optimistic lock.
+			// A merge patch replaces the whole list of taints, so that it needs the optimistic lock.
 			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		}
 		err = s.Target.Nodes.Patch(ctx, withTemplate, patch)
@@ -299,8 +300,8 @@ func (s *nodeTemplateStep) apply(ctx context.Context, node *corev1.Node) (refuse
 		case attempt > 0 || !invalid && !apierrors.IsConflict(err):
 			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
-		// Other clients write to a Node that has just registered. Try once more with the current version instead of
-		// waiting for the cache.
+		// When a Node has just registered, other clients often write to it. After a conflict, repeat the patch once with the
+		// current version from the API server, instead of waiting for the cache.
 		fresh := &corev1.Node{}
 		if err := s.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return "", fmt.Errorf("read node %s: %w", node.Name, err)

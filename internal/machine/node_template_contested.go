@@ -13,25 +13,27 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A label, an annotation or a taint may have another writer: the kubelet, a controller of Kubernetes or of the cloud,
-// or an agent. A key that an administrator changed by mistake is set again. With another program, this would continue
-// without end.
+// Other clients may change a label, an annotation or a taint of the template: the kubelet, a controller of Kubernetes
+// or of the cloud, or an agent. If an administrator has changed a key by mistake, Machinist sets it again. If another
+// program changes the key again and again, both would overwrite each other forever.
 
-// A key is set again at most mostReapplied times within contestedFor. After that, it is left to the other writer.
+// Machinist sets a key at most mostReapplied times again within contestedFor. After that, the key keeps the value of
+// the other client.
 const (
 	mostReapplied = 3
 	contestedFor  = time.Hour
 )
 
-// reapplications counts how often keys of a Node were set again for one template since a time. It is immutable.
+// reapplications counts how often each key of a Node was set again. All counts are for the same template and start at
+// the same time. It is immutable.
 type reapplications struct {
 	fingerprint string
 	since       time.Time
 	times       map[string]int
 }
 
-// overwrittenOn returns the sorted keys that the Node was given with this template and that now have other values. The
-// keys have the form of AppliedNodeTemplate.Former.
+// overwrittenOn returns those keys of the template that were applied to the Node and that have other values now. The
+// keys are sorted. They have the same form as the keys in AppliedNodeTemplate.Former.
 func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) (keys []string) {
 	if node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] != fingerprint {
@@ -57,8 +59,8 @@ func overwrittenOn(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applie
 	return keys
 }
 
-// leftToOthers returns which of the overwritten keys are not set again now, and requeues the Machine for when they may
-// be.
+// leftToOthers returns those of the overwritten keys that are not set again now. It requeues the Machine for the time
+// at which they may be set again.
 func (s *nodeTemplateStep) leftToOthers(overwritten []string, fingerprint string) (left []string) {
 	known := s.states.get(s.machine).registration.reapplied
 	if known == nil || known.fingerprint != fingerprint {
@@ -97,8 +99,8 @@ func (s *nodeTemplateStep) noteReapplied(keys []string, fingerprint string) {
 	})
 }
 
-// keepContested returns the wanted Node with some keys as another writer has set them, or nil if nothing is left to
-// change.
+// keepContested returns the wanted Node, in which the given keys keep the values that another client has set. It
+// returns nil if no other change remains.
 func keepContested(node, wanted *corev1.Node, left []string) *corev1.Node {
 	if wanted == nil || len(left) == 0 {
 		return wanted
@@ -134,7 +136,7 @@ func keepContested(node, wanted *corev1.Node, left []string) *corev1.Node {
 	return out
 }
 
-// equalTaints reports whether two lists have the same taints, in any order.
+// equalTaints reports whether two lists contain the same taints in any order.
 func equalTaints(a, b []corev1.Taint) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(t corev1.Taint) bool {
 		at := findTaint(b, t)
@@ -142,7 +144,8 @@ func equalTaints(a, b []corev1.Taint) bool {
 	})
 }
 
-// contestedMessage reports which keys on the Node are left to the other writer, or "" if no key is.
+// contestedMessage returns a message that names the keys that keep the values of another client. It returns "" if there
+// are none.
 func contestedMessage(node *corev1.Node, left []string) string {
 	if len(left) == 0 {
 		return ""

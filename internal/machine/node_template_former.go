@@ -10,16 +10,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prefixes of the keys under which AppliedNodeTemplate keeps former values.
+// The following constants are prefixes of the keys in AppliedNodeTemplate.Former.
 const (
 	formerLabel      = "label/"
 	formerAnnotation = "annotation/"
 	formerTaint      = "taint/"
 )
 
-// formerOf returns the values that the Node had under the wanted keys before the template was applied. Values that are
-// known already stay. If the Node's annotation says that this template was applied before, by a process whose record
-// was lost, no former values are known.
+// formerOf returns the values of the template's keys on the Node before the template was applied. Values that are known
+// already stay. If the Node's annotation shows that this template was already applied, but there is no record of it, a
+// former process has lost the record. In this case, the former values are unknown.
 func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) []v1beta1.FormerValue {
 	known, former := byName(applied.Former), map[string]string{}
@@ -37,7 +37,7 @@ func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNode
 	}
 	for key := range m.Spec.Node.Annotations {
 		value, there := node.Annotations[key]
-		// A long value, such as kubectl's last-applied annotation, would make the status too long.
+		// Long values, such as kubectl's last-applied annotation, are not stored, because the status would become too long.
 		note(formerAnnotation, key, applied.Annotations, value, there && len(value) <= mostFormer)
 	}
 	for _, t := range m.Spec.Node.Taints {
@@ -50,7 +50,7 @@ func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNode
 	return sortedByName(former)
 }
 
-// byName and sortedByName convert former values to a map and back.
+// byName converts former values to a map, and sortedByName converts them back.
 func byName(former []v1beta1.FormerValue) map[string]string {
 	out := map[string]string{}
 	for _, f := range former {
@@ -66,10 +66,10 @@ func sortedByName(former map[string]string) (out []v1beta1.FormerValue) {
 	return out
 }
 
-// mostFormer limits the length of a former value.
+// mostFormer is the maximum length of a former value.
 const mostFormer = 1024
 
-// formerValues returns the former values of one kind by their keys.
+// formerValues returns the former values of one kind, by key.
 func formerValues(applied v1beta1.AppliedNodeTemplate, kind string) map[string]string {
 	out := map[string]string{}
 	for _, f := range applied.Former {
@@ -80,8 +80,8 @@ func formerValues(applied v1beta1.AppliedNodeTemplate, kind string) map[string]s
 	return out
 }
 
-// withoutWithdrawn returns the taints without applied ones that are no longer wanted. A taint that the Node had before
-// the template was applied stays, with its former value.
+// withoutWithdrawn returns the taints without those that were applied and are no longer in the template. If the Node
+// had a taint before the template was applied, this taint stays and gets its former value.
 func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate, want []corev1.Taint) []corev1.Taint {
 	former := formerValues(applied, formerTaint)
 	var out []corev1.Taint
@@ -98,8 +98,8 @@ func withoutWithdrawn(taints []corev1.Taint, applied v1beta1.AppliedNodeTemplate
 	return out
 }
 
-// withOthersValues adds to the former values the values that another writer has set since then. They stay when the keys
-// are no longer wanted.
+// withOthersValues returns the former values. If another client has set a newer value since then, the newer value
+// replaces the former one. If the template no longer contains the keys, the Node keeps these values.
 func withOthersValues(former []v1beta1.FormerValue, node *corev1.Node, left []string) []v1beta1.FormerValue {
 	if len(left) == 0 {
 		return former

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The former values of a Node come back when the machine no longer wants its own.
+// When a label is removed from the node template, the Node gets its former value back.
 //
 // Rule: former-values-come-back.
 func TestFormerValuesComeBack(t *testing.T) {
@@ -70,7 +70,8 @@ func TestFormerValuesComeBack(t *testing.T) {
 	}
 }
 
-// If the record of what was applied was lost with the process, the Node's current values are not former values.
+// If the process has lost the record of what was applied, the Node's current values must not be stored as former
+// values.
 //
 // Rule: former-values-come-back.
 func TestValuesOfALostRecordAreNotFormerValues(t *testing.T) {
@@ -87,7 +88,7 @@ func TestValuesOfALostRecordAreNotFormerValues(t *testing.T) {
 	}
 }
 
-// Another program sets a label, an annotation and a taint of the Node again each time after Machinist did.
+// Each time after Machinist has set a label, an annotation and a taint of the Node, another program changes them again.
 //
 // Rule: no-write-war.
 func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
@@ -127,7 +128,7 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 		}
 	}
 
-	// Another label is still set again, and the contested ones are set again after an hour.
+	// Machinist still sets another label again. It sets the contested keys again after an hour.
 	w.onNode(func(node *corev1.Node) { node.Labels["edited"] = "by-mistake" })
 	w.reconcile("m")
 	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Labels["edited"] != "ours" ||
@@ -143,7 +144,7 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, metav1.ConditionTrue, v1beta1.ReasonNodeRegistered)
 }
 
-// The other writer's value stays when the machine no longer wants its own.
+// When a label is removed from the node template, the Node keeps the value that the other client has set.
 //
 // Rules: no-write-war, former-values-come-back.
 func TestValueOfAnotherWriterStaysWhenTheLabelIsWithdrawn(t *testing.T) {

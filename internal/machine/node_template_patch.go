@@ -14,17 +14,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// edit is an operation of a JSON patch.
+// edit is one operation of a JSON patch.
 type edit struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// templatePatch returns a patch that applies the node template even if other clients change the Node at the same time,
-// as they do while a Node registers. The patch tests what it relies on, and the API server refuses it as invalid if
-// that has changed. The result is nil for a Node without labels, annotations or taints, because a JSON patch cannot
-// test for that.
+// templatePatch returns a patch that applies the node template. It also works if other clients change the Node at the
+// same time, as they usually do when a Node registers. The patch tests the values on which it depends. If they have
+// changed, the API server rejects the patch as invalid. The result is nil if the Node has no labels, annotations or
+// taints, because a JSON patch cannot test for a missing map or list.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
 		return nil, nil
@@ -60,7 +60,7 @@ func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), nil
 }
 
-// changes returns the operations that turn the map before into the map after.
+// changes returns the operations that change the map before into the map after.
 func changes(path string, before, after map[string]string) (ops []edit) {
 	for key := range before {
 		if _, stays := after[key]; !stays {
@@ -78,5 +78,5 @@ func changes(path string, before, after map[string]string) (ops []edit) {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer escapes a key for a JSON pointer.
+// pointer escapes a key for its use in a JSON pointer.
 func pointer(key string) string { return pointerEscapes.Replace(key) }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bare returns a Node as it registers.
+// bare returns a Node as the kubelet registers it.
 func bare() *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", UID: "uid", Labels: map[string]string{"os": "linux"}, Annotations: map[string]string{"attach": "true"},
@@ -24,7 +24,7 @@ func bare() *corev1.Node {
 	return node
 }
 
-// patched returns the Node after a patch by the API server, or nil if the patch is refused.
+// patched applies a patch to the Node as the API server would. It returns nil if the API server would reject the patch.
 func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	t.Helper()
 	p, err := jsonpatch.DecodePatch(patch)
@@ -46,7 +46,8 @@ func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 	return out
 }
 
-// Other clients write to a Node that registers. Their changes and ours do not overlap, or the patch is refused.
+// When a Node registers, other clients write to it. If their changes and the patch concern different keys, both are
+// applied. Otherwise, the patch is rejected.
 //
 // Rule: node-template-one-patch.
 func TestTemplatePatchToleratesOtherWrites(t *testing.T) {
@@ -149,7 +150,7 @@ func sameTaints(a, b *corev1.Node) bool {
 	return len(a.Spec.Taints) == len(b.Spec.Taints)
 }
 
-// If a patch cannot address the field that it adds to, the whole Node must be unchanged since it was read.
+// If the field to which a JSON patch adds a value does not exist, the patch needs the optimistic lock.
 func TestNodeWithoutMetadataNeedsAnOptimisticLock(t *testing.T) {
 	t.Parallel()
 	for _, strip := range []func(*corev1.Node){

@@ -14,12 +14,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// The cloud controller of a distribution may give a Node a provider ID of another form, such as k3s://NAME. The Machine
-// cannot accept such a Node, because only the ID ties a Node to its instance later. However, a Node that has the
-// Machine's name and joined with its bootstrap token belongs to the Machine, and so do its pods. Therefore the Node is
-// reported, and is drained and deleted with the Machine.
+// The cloud controller of a distribution may set a provider ID of another form, such as k3s://NAME. The Machine cannot
+// accept such a Node, because later only the provider ID shows to which instance a Node belongs. However, if a Node has
+// the Machine's name and has joined with its bootstrap token, the Node and its pods belong to the Machine. The Node is
+// therefore reported. When the Machine is deleted, the Node is drained and deleted.
 
-// decideOtherID decides whether a Node with the Machine's name and another provider ID belongs to the Machine.
+// decideOtherID determines whether a Node belongs to the Machine although it has another provider ID. The Node has the
+// Machine's name.
 func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	known := s.states.get(s.machine).registration.otherID == c.node.UID
 	if known {
@@ -35,19 +36,19 @@ func (s *registrationStep) decideOtherID(ctx context.Context, c claim) (candidat
 	}
 	err = s.readJoins(ctx, &c)
 	if apierrors.IsForbidden(err) { // A process that may not read tokens has created none.
-		return unproven(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
+		return unprovenCandidate(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
 	}
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", c.node.Name, err)
 	}
 	if found := c.byToken(); found.node == nil {
-		return unproven(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
+		return unprovenCandidate(c.node, "%s", otherIDMessage(s.machine, c.node)), nil
 	}
 	s.states.update(s.machine, func(m *machineState) { m.registration.otherID = c.node.UID })
 	return candidate{otherID: c.node}, nil
 }
 
-// refuseOtherID reports the Machine's Node that has another provider ID.
+// refuseOtherID reports that the Machine's Node has another provider ID.
 func (s *registrationStep) refuseOtherID(node *corev1.Node) (progress, error) {
 	return s.refuseNode(otherIDMessage(s.machine, node)+" The node joined with the machine's bootstrap token, so it will be "+
 		"drained and deleted with the machine.", false)

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// otherID gives the Node a provider ID in the form of a distribution.
+// otherID gives the Node a provider ID in the form that a distribution uses.
 func otherID(n *corev1.Node) { n.Spec.ProviderID = "k3s://" + n.Name }
 
 // Rule: node-with-other-id.
@@ -44,7 +44,7 @@ func TestANodeWithAnotherProviderIDIsReportedDrainedAndDeleted(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A process that starts during the deletion finds the Node by its certificate.
+// If the process is restarted during the deletion, the new process finds the Node by its certificate.
 //
 // Rule: node-with-other-id.
 func TestANodeWithAnotherProviderIDIsFoundAfterARestart(t *testing.T) {

@@ -18,26 +18,29 @@ import (
 
 // Reach reports whether the target cluster can be reached.
 type Reach interface {
-	// TargetUnreachable reports whether the target cluster counts as unreachable, and the time at which the outage began.
+	// TargetUnreachable reports whether the target cluster counts as unreachable now, and when the outage began.
 	TargetUnreachable() (since time.Time, unreachable bool)
-	// TargetRefuses reports whether it counts as unreachable because it refuses the credentials of this process.
+	// TargetRefuses reports whether the target cluster counts as unreachable because it rejects the credentials of this
+	// process.
 	TargetRefuses() bool
-	// TargetOutages returns the outages that are over, oldest first, and the epoch. The epoch changes when an
-	// outage begins or ends.
+	// TargetOutages returns the outages that are over, the oldest one first, and the current epoch. The epoch changes
+	// whenever an outage begins or ends.
 	TargetOutages() (past []reachability.Outage, epoch uint64)
 }
 
-// targetPoll is how often a Machine that waits for the target cluster checks whether it can be reached again.
+// targetPoll is the time between two checks of whether the target cluster can be reached again.
 const targetPoll = 10 * time.Second
 
-// answerTimeout is how long the target cluster may take to answer before a deletion continues without it.
+// answerTimeout is how long a deletion waits for an answer of the target cluster before it continues without this
+// cluster.
 const answerTimeout = 2 * time.Second
 
-// waitWhileUnreachable stops a drain while the target cluster counts as unreachable, without a call that might hang.
-// unreachable is false if it decides nothing. As with failing calls, a force-deletion continues. So does the deletion
-// of a machine that never had a Node, unless the cluster answers one request: then this process will soon see that the
-// outage is over. If the cluster refuses the credentials, machines can still join, and it is not known which of them
-// have pods.
+// waitWhileUnreachable makes a deletion wait while the target cluster counts as unreachable. It does not call the
+// cluster, because such a call might hang. unreachable is false if the cluster counts as reachable. A force-deletion
+// does not wait. If a machine never had a Node, its deletion waits only for targetPatience, and then sends one request.
+// If the cluster answers, the outage will soon be over, and the deletion waits for this. Otherwise, it continues. If
+// the cluster rejects the credentials, the deletion must wait: machines can still join, and the controller cannot see
+// which of them have pods.
 func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if s.Target == nil || s.Reach == nil {
 		return next, false
@@ -46,8 +49,8 @@ func (s *teardownStep) waitWhileUnreachable(ctx context.Context) (proceed progre
 	if !unreachable {
 		return next, false
 	}
-	// Each deletion waits for the whole of targetPatience. An outage that has lasted for long may be about to end, and
-	// then the resources of the Machine in the target cluster are found.
+	// Each deletion waits for the whole of targetPatience, even if the outage has lasted longer. The outage may end soon,
+	// and then the resources of the Machine in the target cluster can be found and deleted.
 	left := targetPatience - min(s.now.Sub(since), s.now.Sub(s.targetFailsSince()))
 	refuses := s.Reach.TargetRefuses()
 	neverJoined := s.machine.Status.NodeRef == nil && !refuses
@@ -75,7 +78,7 @@ func outageEndedAfter(reach Reach, since time.Time) bool {
 	return len(past) > 0 && past[len(past)-1].To.After(since)
 }
 
-// targetAnswers reads a Node with the Machine's name from the API server, and reports whether the server answers.
+// targetAnswers reads a Node with the Machine's name from the API server, and reports whether the API server answers.
 func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -83,10 +86,10 @@ func (s *teardownStep) targetAnswers(ctx context.Context) bool {
 	return client.IgnoreNotFound(s.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
-// excludeOutages moves the start of a drain, and of the wait for its volumes, forward by the time for which the target
-// cluster was unreachable. Both start at the transition of Drained. The transition time of the condition DrainExtended
-// is the time until which outages are excluded already. Both conditions are written together, so that no process
-// excludes an outage twice.
+// excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. This also
+// moves the start of the wait for volumes. Both starts are the transition time of the condition Drained. The transition
+// time of the condition DrainExtended shows up to which time outages are already excluded. Both conditions are written
+// in one patch, so that no process excludes the same outage twice.
 func (s *drainStep) excludeOutages() {
 	if s.Reach == nil {
 		return
@@ -118,13 +121,13 @@ func (s *drainStep) excludeOutages() {
 	})
 }
 
-// joinTimeLeft returns how long the Machine still has to become a Node, negative if its time is over. Time in which the
-// target cluster was unreachable does not count. During an outage some time is always left, because no Node can join.
-// If the Machine has an instance, the time before this process began to lead does not count either, because this
-// process does not know the outages of that time. That exemption is limited (see reachability.TimeLeft), or a series of
-// short-lived leaders would wait forever.
+// joinTimeLeft returns the time that the Machine still has to become a Node. It is negative if the time is over. Time
+// in which the target cluster was unreachable does not count. During an outage, the result is always positive, because
+// no Node can join. If the Machine has an instance, the time before this process became the leader does not count
+// either, because this process does not know the outages of that time. This second exception is limited (see
+// reachability.TimeLeft). Otherwise, if leaders change often, the time would never be over.
 func (p *pass) joinTimeLeft() time.Duration {
-	began, timeout := p.launch.began(), p.machine.Spec.Timeouts.CreationOrDefault()
+	began, timeout := p.launch.joinStart(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
 		return began.Add(timeout).Sub(p.now)
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Rule deletion-waits-for-target: a long outage may be about to end.
+// Rule deletion-waits-for-target: even a long outage may end soon.
 func TestDeletionInAnOutageWaitsBeforeLeavingAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -28,7 +28,7 @@ func TestDeletionInAnOutageWaitsBeforeLeavingAnythingBehind(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Rule deletion-waits-for-target: an outage ends some seconds before the process knows.
+// Rule deletion-waits-for-target: the process notices the end of an outage only some seconds later.
 func TestDeletionInAnOutageReadsOnceMoreBeforeLeavingAnythingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -52,7 +52,7 @@ func TestDeletionInAnOutageReadsOnceMoreBeforeLeavingAnythingBehind(t *testing.T
 	w.wantNothingLeft("m")
 }
 
-// Rule deletion-waits-for-target: one failed call after an outage is not another outage.
+// Rule deletion-waits-for-target: a single failed call after an outage does not begin another outage.
 func TestOneFailureAfterAnOutageLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,7 +83,7 @@ func TestOneFailureAfterAnOutageLeavesNothingBehind(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Rule deletion-waits-for-target: the time of an outage does not count for the first call after it.
+// Rule deletion-waits-for-target: the duration of an outage does not count for the first call after the outage.
 func TestOneFailureRightAfterAnOutageLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

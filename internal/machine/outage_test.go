@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// reach is a Reach with fixed answers.
+// reach is a Reach that returns the given answers.
 type reach struct {
 	since   time.Time // of the current outage, zero if there is none
 	refuses bool      // the target cluster refuses the credentials
@@ -29,7 +29,7 @@ func (r *reach) TargetRefuses() bool { return r.refuses }
 
 func (r *reach) TargetOutages() ([]reachability.Outage, uint64) { return r.past, r.epoch }
 
-// watched makes the process aware of outages.
+// watched tells the process about outages of the target cluster.
 func (w *world) watched() *reach {
 	r := &reach{epoch: 1}
 	w.options.Reach = r
@@ -37,7 +37,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// unreachable starts an outage of the target cluster, and back ends it.
+// unreachable starts an outage of the target cluster. back ends the outage.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
@@ -162,7 +162,7 @@ func TestOutageIsExcludedFromADrainOnce(t *testing.T) {
 	w.wantQuiet("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrainExtended, "True", v1beta1.ReasonTargetUnreachable)
 
-	// Another process measured the same outage as a little longer.
+	// For another process, the same outage lasted a little longer.
 	w.restart()
 	drainer = &recordingDrainer{Drainer: w.process.Drainer}
 	w.process.Drainer = drainer
@@ -178,7 +178,7 @@ func TestOutageIsExcludedFromADrainOnce(t *testing.T) {
 	w.wantQuiet("m")
 }
 
-// An outage does not affect a drain that began after it.
+// An earlier outage does not extend a drain.
 //
 // Rule: outage-extends-drain.
 func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
@@ -201,8 +201,8 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule join-timeout-fails-machine: no machine can join an unreachable cluster, and a machine that had begun to join
-// still can after the outage.
+// Rule join-timeout-fails-machine: during an outage of the target cluster, no machine can join. A machine that has
+// started to join can still join after the outage.
 func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -221,7 +221,7 @@ func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	w.back(r)
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
-	// The Machine's time began by the clock of the API server, and outages count in whole seconds.
+	// The API server's clock determines when the Machine's time began, and the durations of outages are whole seconds.
 	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute,
 		v1beta1.DefaultCreationTimeout-4*time.Minute)
 	expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
@@ -233,7 +233,7 @@ func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// Rule join-timeout-fails-machine: a process does not know the outages before it began to lead.
+// Rule join-timeout-fails-machine: a process does not know which outages occurred before it became the leader.
 func TestTimeToJoinStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -251,7 +251,7 @@ func TestTimeToJoinStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
-// Rule join-clock-bounded-over-leaders: a series of short-lived leaders must not extend the time without end.
+// Rule join-clock-bounded-over-leaders: if leaders change often, the time to join must still end.
 func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -264,7 +264,7 @@ func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 		w.step(v1beta1.DefaultCreationTimeout / 4)
 		w.restart()
 		w.reconcile("m")
-		// Each leader leads longer than it takes to see the Machine.
+		// Each leader leads for a quarter of the timeout, and reconciles the Machine.
 		w.step(v1beta1.DefaultCreationTimeout / 4)
 		w.reconcile("m")
 	}
@@ -273,7 +273,7 @@ func TestTimeToJoinEndsWithAnySeriesOfLeaders(t *testing.T) {
 	}
 }
 
-// refusing makes the target cluster refuse the credentials of the process.
+// refusing makes the target cluster reject the credentials of the process.
 func (w *world) refusing() {
 	w.refuse = func(_ string, o runtime.Object) error {
 		switch o.(type) {
@@ -284,8 +284,8 @@ func (w *world) refusing() {
 	}
 }
 
-// Rules refused-credentials-are-outage, failed-read-proves-nothing: while the credentials are refused, machines may
-// join and pods may start on them, and this process does not see it.
+// Rules refused-credentials-are-outage, failed-read-proves-nothing: while the credentials are rejected, machines may
+// join and pods may start on them, and this process cannot see them.
 func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -340,7 +340,7 @@ func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 	}
 }
 
-// Rule failed-read-proves-nothing: only NotFound from the API server proves that there is no Node.
+// Rule failed-read-proves-nothing: only the answer NotFound from the API server proves that there is no Node.
 func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	t.Parallel()
 	for name, rejection := range map[string]error{
@@ -377,7 +377,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	}
 }
 
-// Rule deletion-waits-for-target: the backoff after a series of errors must not outlast the outage.
+// Rule deletion-waits-for-target: the backoff after several errors must not last longer than the outage.
 func TestPassThatFailsInAnOutageIsRetriedSoonAfterIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,29 +20,32 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// nodeAnnotationOutdated is an annotation on a Node of an old revision. It lists what outdatedStep added, separated by
-// commas. A taint or annotation that is not listed existed before, and stays. While the annotation exists, nothing is
-// added again that was removed by hand.
+// nodeAnnotationOutdated is an annotation on a Node of an old revision. Its value lists what outdatedStep has added to
+// the Node, separated by commas. If a taint or annotation is not in the list, it existed before and must not be
+// removed. While the annotation exists, outdatedStep adds nothing again, even if an administrator has removed the
+// taint.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 const (
-	// appliedTaint and appliedScaleDownDisabled are values in the list of nodeAnnotationOutdated.
+	// appliedTaint and appliedScaleDownDisabled are possible values in the list of nodeAnnotationOutdated.
 	appliedTaint             = "taint"
 	appliedScaleDownDisabled = "scale-down-disabled"
-	// scaleDownDisabled is the value of the annotation that keeps cluster-autoscaler from removing a Node.
+	// scaleDownDisabled is the value of the annotation that prevents cluster-autoscaler from removing a Node.
 	scaleDownDisabled = "true"
-	// taintRetryInterval is the delay after which a failed write of the taint is retried.
+	// taintRetryInterval is the delay between two attempts to write the taint.
 	taintRetryInterval = 30 * time.Second
 )
 
 var outdatedTaint = corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
 
-// outdatedStep taints the Node of a Machine during a rollout that replaces it, and annotates it for cluster-autoscaler.
-// So the scheduler prefers other Nodes, pods do not move from one outdated machine to another, and the autoscaler does
-// not remove the Node. A Node that cannot be written delays no other step.
+// outdatedStep adds a taint to the Node of a Machine during a rollout that replaces the Machine. It also adds an
+// annotation for cluster-autoscaler. The scheduler then prefers other Nodes, so that pods do not move from one outdated
+// machine to another, and the autoscaler does not remove the Node. If a write of the Node fails, the other steps still
+// run.
 type outdatedStep struct{ *pass }
 
-// run adds or removes the taint. It adds the taint once, so that what is removed by hand stays removed.
+// run adds or removes the taint. It adds the taint only once. If an administrator removes the taint, it is not added
+// again.
 func (s *outdatedStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil || s.unsupportedSchema(s.machine) != "" || machinestate.Paused(s.machine) {
 		return next, nil
@@ -57,13 +60,13 @@ func (s *outdatedStep) run(ctx context.Context) (progress, error) {
 			return next, nil
 		}
 	}
-	if s.write(ctx, withTaintFor(s.machine, s.node, outdated)) && tainted != known {
+	if s.writeNode(ctx, withTaintFor(s.machine, s.node, outdated)) && tainted != known {
 		s.states.update(s.machine, func(m *machineState) { m.registration.tainted = tainted })
 	}
 	return next, nil
 }
 
-// setIsOutdated reports whether the Machine's MachineSet is declared outdated.
+// setIsOutdated reports whether the MachineSet of the Machine is declared outdated.
 func (s *outdatedStep) setIsOutdated(ctx context.Context) (bool, error) {
 	owner, set := metav1.GetControllerOfNoCopy(s.machine), wiring.MachineSets()
 	if owner == nil {
@@ -82,9 +85,9 @@ func declaredOutdated(set client.Object) bool {
 	return outdated
 }
 
-// write writes the Node, if there is anything to write, and reports whether that is done. If not, it schedules another
-// pass.
-func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
+// writeNode writes the changed Node, if there is a change. It returns true if no write is left to do. If not, it
+// schedules another pass.
+func (s *outdatedStep) writeNode(ctx context.Context, after *corev1.Node) bool {
 	if after == nil {
 		return true
 	}
@@ -92,7 +95,7 @@ func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
 		s.requeueIn(targetPoll)
 		return false
 	}
-	// What is removed later depends on what was there before, so the Node must be unchanged since it was read.
+	// The patch needs the optimistic lock, because the recorded list depends on what was on the Node before.
 	err := s.Target.Nodes.Patch(ctx, after, client.MergeFromWithOptions(s.node.DeepCopy(),
 		client.MergeFromWithOptimisticLock{}))
 	switch {
@@ -109,7 +112,7 @@ func (s *outdatedStep) write(ctx context.Context, after *corev1.Node) bool {
 	return err == nil
 }
 
-// withTaintFor returns the Node of the Machine as it should be, or nil if there is nothing to do.
+// withTaintFor returns the Node with the changes that are due, or nil if none is due.
 func withTaintFor(m *v1beta1.Machine, node *corev1.Node, outdated bool) *corev1.Node {
 	switch {
 	case outdated:
@@ -120,7 +123,8 @@ func withTaintFor(m *v1beta1.Machine, node *corev1.Node, outdated bool) *corev1.
 	return withoutOutdatedTaint(node, m.Spec.Node)
 }
 
-// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if it had them already.
+// withOutdatedTaint returns the Node with the taint and annotation for an old revision. It returns nil if both were
+// already added.
 func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
@@ -139,8 +143,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if it added nothing. An annotation
-// of the Machine's node template stays.
+// withoutOutdatedTaint returns the Node without the taint and annotation that withOutdatedTaint added. It returns nil
+// if nothing was added. If the Machine's node template contains the annotation, the annotation stays.
 func withoutOutdatedTaint(node *corev1.Node, template v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {

@@ -48,7 +48,7 @@ func TestTaintDecision(t *testing.T) {
 	}
 }
 
-// annotatedNode returns a Node with annotations, given as alternating keys and values, and taints.
+// annotatedNode returns a Node with taints and annotations. The annotations are given as alternating keys and values.
 func annotatedNode(annotations []string, taints ...corev1.Taint) *corev1.Node {
 	n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
 	n.Annotations = map[string]string{}
@@ -69,7 +69,7 @@ func TestOutdatedTaintIsAddedAndRemoved(t *testing.T) {
 		name          string
 		before        *corev1.Node
 		with, without *corev1.Node
-		// between changes the Node by hand while it is tainted.
+		// The function between is called while the Node is tainted. It changes the Node as an administrator would.
 		between func(*corev1.Node)
 		wanted  v1beta1.NodeTemplate
 	}{
@@ -142,7 +142,7 @@ func TestOutdatedTaintIsAddedAndRemoved(t *testing.T) {
 	}
 }
 
-// set creates the MachineSet web-a, and returns what makes a Machine one of its machines.
+// set creates the MachineSet web-a. It returns a function that makes a Machine belong to this set.
 func (w *world) set() func(*v1beta1.Machine) {
 	w.t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -156,7 +156,8 @@ func (w *world) set() func(*v1beta1.Machine) {
 	}
 }
 
-// declareOutdated does what the MachineDeployment of the set does at the beginning and the end of a rollout.
+// declareOutdated declares the set outdated, or withdraws the declaration. A MachineDeployment does this at the
+// beginning and the end of a rollout.
 func (w *world) declareOutdated(outdated bool) {
 	w.t.Helper()
 	set := &v1beta1.MachineSet{}
@@ -173,8 +174,8 @@ func (w *world) declareOutdated(outdated bool) {
 	}
 }
 
-// wantTaint fails the test unless the Node of machine m has the taint and the annotation of an old revision, or
-// neither of them.
+// wantTaint fails the test unless the Node of machine m has both the taint and the annotation of an old revision, or
+// neither of them, as wanted.
 func (w *world) wantTaint(what string, want bool) {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -184,7 +185,8 @@ func (w *world) wantTaint(what string, want bool) {
 	}
 }
 
-// wantNodeWrites runs one pass, and fails the test unless it wrote the Node as often as wanted, and nothing else.
+// wantNodeWrites runs one pass. It fails the test unless the pass wrote the Node as often as wanted and wrote nothing
+// else.
 func (w *world) wantNodeWrites(what string, want int) {
 	w.t.Helper()
 	w.effects.clear()
@@ -194,7 +196,7 @@ func (w *world) wantNodeWrites(what string, want int) {
 	}
 }
 
-// One patch taints the Node, and one removes the taint. The Machine is not written.
+// One patch adds the taint to the Node, and one patch removes it. The Machine is not written.
 //
 // Rule: outdated-node-taints.
 func TestNodeIsTaintedWhileItsSetIsOutdated(t *testing.T) {
@@ -226,7 +228,8 @@ func TestNodeIsTaintedWhileItsSetIsOutdated(t *testing.T) {
 	w.wantTaint("released by its set", false)
 }
 
-// What is removed by hand stays removed, even if the record of the taint is removed with it.
+// If an administrator removes the taint, it is not added again, even if the annotation that records the taint was
+// removed too.
 //
 // Rules: outdated-node-taints, no-write-war.
 func TestRemovedTaintDoesNotComeBack(t *testing.T) {
@@ -272,7 +275,7 @@ func TestTaintWaitsForMachineThatMustNotBeChanged(t *testing.T) {
 	w.wantTaint("no longer paused", true)
 }
 
-// A Node that cannot be written delays no other step, and is tried again.
+// If a write of the Node fails, the other steps still run, and the write is retried.
 //
 // Rule: outdated-node-taints.
 func TestTaintIsBestEffort(t *testing.T) {

@@ -11,32 +11,36 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pace is when a failed Create, Update or Delete may be repeated. Events of a Node or another object cause passes at
-// any time, but none of them repeats a failed call earlier.
+// pace records when a failed Create, Update or Delete may be repeated. Events of a Node or another object can trigger
+// passes at any time, but no such pass repeats the failed call too early.
 type pace struct {
 	// tried is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
 	tried string
-	// notBefore is when the same inputs may be tried again. Zero means that only other inputs are tried.
+	// notBefore is the time from which a call with the same inputs may be repeated. If it is zero, only a call with other
+	// inputs is sent.
 	notBefore time.Time
-	// askedUntil is the time until which the cloud asked not to be called, or zero if the cloud did not ask.
+	// askedUntil is the time before which the cloud wants no more calls. It is zero if the cloud has not named such a
+	// time.
 	askedUntil time.Time
-	// failures is how many of these calls failed in a row.
+	// failures is the number of consecutive failures of this call.
 	failures int32
-	// reason and message describe how the last call failed.
+	// reason and message describe the last failure.
 	reason, message string
-	// early is true if the next or the last try was moved forward because a call for another machine succeeded.
+	// The field early is true if the next or the last attempt was moved forward because a call for another machine had
+	// succeeded.
 	early bool
 }
 
-// left returns how long a call with these inputs has to wait. never is true if only other inputs are tried.
-func (c pace) left(fingerprint string, now time.Time) (wait time.Duration, never bool) {
+// waitTime returns the time until a call with these inputs may be sent. The result never is true if only calls with
+// other inputs may be sent.
+func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, never bool) {
 	if c.tried != fingerprint {
 		return 0, false
 	}
 	return max(c.notBefore.Sub(now), 0), c.notBefore.IsZero()
 }
 
-// deleteFingerprint identifies the inputs of a call that deletes an instance, or looks it up for its deletion.
+// deleteFingerprint returns the fingerprint for the deletion of an instance, or for its lookup before the deletion.
 func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	forced := ""
 	if s.forced() {
@@ -45,10 +49,10 @@ func (s *teardownStep) deleteFingerprint(inputs resolve.Resolved) string {
 	return "delete " + forced + fingerprintOf(s.machine, inputs, s.launch.attempt())
 }
 
-// awaitTry waits if the last call of the deletion failed and the next one is not due.
+// awaitTry makes the deletion wait if its last call failed and the next attempt is not due yet.
 func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	last := s.states.get(s.machine).pace
-	left, never := last.left(s.deleteFingerprint(inputs), s.now)
+	left, never := last.waitTime(s.deleteFingerprint(inputs), s.now)
 	if s.forced() {
 		left = max(left, last.askedUntil.Sub(s.now))
 	}
@@ -60,8 +64,8 @@ func (s *teardownStep) awaitTry(inputs resolve.Resolved) progress {
 	return s.after(left)
 }
 
-// operationFailed records a failed call, the number of failures in a row and the time of the next try. It returns what
-// triggers that try.
+// operationFailed records a failed call, the number of consecutive failures and the time of the next attempt. It
+// returns what triggers that try.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) progress {
 	proceed := onInputs
 	failures, state := p.failuresOf(kind), v1beta1.OperationProcessing
@@ -93,7 +97,7 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 		}
 	})
 	if early := before.early && before.tried == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
-		p.recovery.wait(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))
+		p.recovery.addWaiting(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))
 	}
 	return proceed
 }

@@ -18,17 +18,18 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// DefaultPreserveTimeout is how long a preserved Machine is kept.
+// DefaultPreserveTimeout is the default of Options.PreserveTimeout.
 const DefaultPreserveTimeout = 96 * time.Hour
 
-// DefaultPreserveLimit is how many failed Machines of one owner are preserved at the same time.
+// DefaultPreserveLimit is the default of Options.PreserveLimit.
 const DefaultPreserveLimit = 3
 
 // preservationStep keeps a Machine for inspection.
 type preservationStep struct{ *pass }
 
-// run preserves a Machine for inspection, and deletes it when its time is over. All decisions follow from the Machine
-// itself, so that a crash at any point does no harm. The Node is cordoned before the set replaces the Machine.
+// run preserves a Machine for inspection. When the time of the preservation is over, it deletes the Machine. All
+// decisions depend only on the Machine itself, so that a crash at any point does no harm. The Node is cordoned before
+// the set replaces the Machine.
 func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	switch {
@@ -74,10 +75,10 @@ func (s *preservationStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// withinLimit cordons the Node of the Machine and removes the Machine from its set. It does neither, and returns false,
-// if the Machine is preserved only because it failed and the limit of its owner is reached. If all machines of a fleet
-// fail, keeping each of them would cost money for days. Machines may fail at the same time, so a lock ensures that
-// those of one owner are counted one after the other.
+// withinLimit cordons the Node of the Machine and removes the Machine from its set. If the Machine is preserved because
+// it failed and the limit of its owner is reached, it does neither and returns false. The limit exists because all
+// machines of a fleet may fail, and it would be expensive to keep all of them for days. Several Machines may fail at
+// the same time. A lock ensures that the Machines of one owner are counted one after another.
 func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	m := s.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
@@ -87,7 +88,7 @@ func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if n >= s.PreserveLimit {
-			message := fmt.Sprintf("The machine is replaced and not preserved: at most %s of %s may be preserved because they failed (--preserve-limit), and %d are.",
+			message := fmt.Sprintf("The machine is replaced and not preserved, because at most %s of %s may be preserved after a failure (--preserve-limit), and %d are preserved already.",
 				wording.Count(s.PreserveLimit, "machine"), preservation.Origin(m), n)
 			if s.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
 				s.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
@@ -101,8 +102,8 @@ func (s *preservationStep) withinLimit(ctx context.Context) (bool, error) {
 	return true, s.leaveSet(ctx)
 }
 
-// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache includes this
-// process's own writes.
+// countPreserved returns the number of Machines of the same owner that are preserved because they failed. The cache
+// includes this process's own writes.
 func (s *preservationStep) countPreserved(ctx context.Context) (n int, err error) {
 	list := &v1beta1.MachineList{}
 	if err := s.Client.List(ctx, list, client.InNamespace(s.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -118,7 +119,7 @@ func (s *preservationStep) countPreserved(ctx context.Context) (n int, err error
 	return n, nil
 }
 
-// leaveSet removes the Machine from its set and records until when it is preserved, in one patch.
+// leaveSet removes the Machine from its set and records the end of the preservation. Both are done in one patch.
 func (s *preservationStep) leaveSet(ctx context.Context) error {
 	m := s.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
@@ -141,8 +142,8 @@ func (s *preservationStep) leaveSet(ctx context.Context) error {
 	})
 }
 
-// refusePast removes a past time from a Machine that was never preserved. A typing error must not delete a working
-// machine.
+// refusePast is called if the annotation names a past time as the end of the preservation and the Machine was never
+// preserved. It removes the annotation. Otherwise, a typing error would delete a machine that works.
 func (s *preservationStep) refusePast(ctx context.Context) error {
 	message := fmt.Sprintf("Removed the annotation %s=%.64s: the time is in the past, and the machine was not preserved. "+
 		"Set a later time, or delete the machine.", v1beta1.AnnotationPreservedUntil,
@@ -154,7 +155,8 @@ func (s *preservationStep) refusePast(ctx context.Context) error {
 	return err
 }
 
-// deleteExpired deletes a Machine whose time is over, unless another client has changed it.
+// deleteExpired deletes a Machine when its preservation is over, unless another client has changed the Machine in the
+// meantime.
 func (s *preservationStep) deleteExpired(ctx context.Context) error {
 	m := s.before
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
@@ -165,7 +167,7 @@ func (s *preservationStep) deleteExpired(ctx context.Context) error {
 	return nil
 }
 
-// cordon cordons the Node of a preserved Machine. While the Machine is paused, the Node is left to the administrator.
+// cordon cordons the Node of a preserved Machine. If the Machine is paused, only the administrator changes the Node.
 func (s *preservationStep) cordon(ctx context.Context) error {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil || machinestate.Paused(s.machine) {
@@ -182,8 +184,8 @@ func (s *preservationStep) cordon(ctx context.Context) error {
 	return err
 }
 
-// notPreserved reports an invalid request to preserve the Machine, and removes the condition of a Machine that was
-// preserved.
+// notPreserved handles a Machine that is not preserved. It reports an invalid request, and removes the condition of an
+// earlier preservation.
 func (s *preservationStep) notPreserved() {
 	if invalid := preservation.Invalid(s.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."
@@ -198,7 +200,7 @@ func (s *preservationStep) notPreserved() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// tooLate reports a request to preserve a Machine that is already being deleted.
+// tooLate reports that a Machine cannot be preserved because it is already being deleted.
 func (s *preservationStep) tooLate() {
 	m := s.machine
 	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
@@ -210,14 +212,15 @@ func (s *preservationStep) tooLate() {
 	}
 }
 
-// requeueIfDue requeues a Machine that must be preserved because of what this pass found. The finding is written first.
+// requeueIfDue requeues the Machine if this pass has found a reason to preserve it. The finding is written first.
 func (s *preservationStep) requeueIfDue() {
 	if preservation.Due(s.machine) && !preservation.Due(s.before) {
 		s.requeueIn(time.Millisecond)
 	}
 }
 
-// updateUnlessPreserved does not change the instance of a preserved Machine, unless its replacement has begun.
+// updateUnlessPreserved runs the update of the instance. If the Machine is preserved, the instance is not changed,
+// unless its replacement has already begun.
 func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress, error) {
 	if preservation.Preserved(s.machine) && !s.machine.Replacing() {
 		s.drain.end()
@@ -229,7 +232,7 @@ func (s *preservationStep) updateUnlessPreserved(ctx context.Context) (progress,
 	return s.update.run(ctx)
 }
 
-// uncordonUnlessPreserved puts the Node back into service, unless the Machine is preserved.
+// uncordonUnlessPreserved uncordons the Node. If the Machine is preserved, the Node stays cordoned.
 func (s *preservationStep) uncordonUnlessPreserved(ctx context.Context) error {
 	if preservation.Preserved(s.machine) {
 		return s.cordon(ctx)

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A typing error in a time does not delete a working machine.
+// A typing error in the end of the preservation must not delete a machine that works.
 //
 // Rule: preserved-until-is-in-the-future.
 func TestPastTimeDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T) {
@@ -30,7 +30,7 @@ func TestPastTimeDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T) {
 		t.Errorf("events %v", got)
 	}
 
-	// A preserved machine may be released by a past time.
+	// An administrator may end the preservation of a machine with a past time.
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	w.reconcile("m")
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, past)

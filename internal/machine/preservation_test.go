@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ofASet gives a machine the labels and the owner of a set's machine.
+// ofASet gives a machine the labels and the owner reference of a set's machine.
 func ofASet(m *v1beta1.Machine) {
 	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
 	controls := true
@@ -36,7 +36,7 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 	}
 }
 
-// wantPreserved fails the test unless the machine is preserved for the remaining time.
+// wantPreserved fails the test unless the machine is preserved for the given remaining time.
 func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
@@ -55,8 +55,8 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 	return m
 }
 
-// Rules preserve-on-request, preservation-ends-on-time: with "now", a machine is cordoned and removed from its set at
-// once, with a write of its own. It is deleted when its time is over, and not earlier.
+// Rules preserve-on-request, preservation-ends-on-time: with the value "now", a machine is cordoned and removed from
+// its set at once, in a separate write. It is deleted when its preservation ends, and not earlier.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,8 +84,8 @@ func TestAMachineIsPreservedNow(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Rule preserve-on-request: with "when-failed", a machine is preserved when it fails or must be replaced, but only if
-// its set would replace it.
+// Rule preserve-on-request: with the value "when-failed", a machine is preserved when it fails or must be replaced, but
+// only if its set would replace it.
 func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
@@ -130,8 +130,8 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	}
 }
 
-// Rule preserve-on-request: the failure of a machine is written before the machine is preserved, and the preservation
-// does not wait for an event.
+// Rule preserve-on-request: the failure of a machine is written to the status before the machine is preserved. The
+// preservation follows without another event.
 func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,8 +153,8 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preserve-on-request: a machine without an instance has nothing to inspect, and no instance is created for a
-// preserved machine.
+// Rule preserve-on-request: a machine without an instance is not preserved, because there is nothing to inspect. A
+// preserved machine gets no new instance.
 func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,8 +175,8 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: while a machine is preserved, its instance and its cordon stay unchanged, even if
-// its node or its specification changes.
+// Rule preserved-machine-unchanged: while a machine is preserved, its instance is not changed and its node stays
+// cordoned, even if the node or the specification changes.
 func TestPreservedMachineStaysUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,8 +198,8 @@ func TestPreservedMachineStaysUnchanged(t *testing.T) {
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// Rule preservation-ends-on-time: an administrator may preserve a machine for a longer or shorter time. An invalid time
-// preserves it indefinitely.
+// Rule preservation-ends-on-time: an administrator can change the end of the preservation. An invalid time preserves it
+// indefinitely.
 func TestPreservationTimeCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,9 +228,9 @@ func TestPreservationTimeCanBeChanged(t *testing.T) {
 	}
 }
 
-// Rule preserved-machines-limited: only a limited number of failed machines of one owner are preserved, whether the
-// owner is a set or a deployment. The others report this and are replaced. A machine with "now" is always preserved,
-// and a free place is used.
+// Rule preserved-machines-limited: the number of preserved failed machines is limited for each owner, which is a set or
+// a deployment. If the limit is reached, the next failed machines report this and are replaced. Machines with the value
+// "now" are always preserved. If the preservation of a machine ends, another one can be preserved.
 func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 	t.Parallel()
 	ownedBy := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
@@ -284,8 +284,8 @@ func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 	}
 }
 
-// Rule preservation-ends-on-time: without both annotations, the machine is an ordinary machine without an owner, and
-// its node accepts pods again.
+// Rule preservation-ends-on-time: if both annotations are removed, the machine becomes an ordinary machine without an
+// owner, and its node accepts pods again.
 func TestPreservationCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,8 +341,8 @@ func TestInvalidPreservationRequests(t *testing.T) {
 	}
 }
 
-// Rule preserved-machine-unchanged: no machine is preserved while the target cluster is unreachable, because no machine
-// is replaced then.
+// Rule preserved-machine-unchanged: while the target cluster is unreachable, no machine is preserved, because no
+// machine is replaced then.
 func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

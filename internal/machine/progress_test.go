@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// Each trigger that a step may wait for leads to a pass.
+// Each trigger for which a step may wait must be wired.
 //
 // Rule: step-says-what-wakes-it.
 func TestEveryTriggerIsWired(t *testing.T) {
@@ -64,8 +64,8 @@ func TestPassThatWaitsForNothingIsRetried(t *testing.T) {
 	}
 }
 
-// A step that waits onError returns an error, and other steps name declared triggers. The compiler accepts any number
-// as a progress, so this test compares the names with the declared ones.
+// If a step returns onError, it must also return an error. All other steps must return declared triggers. The compiler
+// accepts any number as a progress. This test therefore compares the returned names with the declared ones.
 //
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {

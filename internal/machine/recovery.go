@@ -13,20 +13,23 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// triesPerAnswer is how many waiting Machines are tried early when a call succeeds. Each of these tries that succeeds
-// triggers as many more. So a cloud that has just recovered gets only a few calls at first.
+// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward when a call succeeds. Each of
+// these attempts that succeeds moves the same number of further attempts forward. When a cloud has just recovered, it
+// therefore gets only a few calls at first.
 const triesPerAnswer = 2
 
-// recovery has the Machines that wait because the cloud failed. At the end of a long outage their waits have grown to
-// minutes, and no event shows that the cloud has recovered. A call that succeeds for another Machine shows it.
+// recovery contains the Machines that wait because a call to the cloud failed. At the end of a long outage, the delays
+// have grown to minutes, and no event ends them early. Only a successful call for another Machine shows that the cloud
+// has recovered.
 type recovery struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]failedCall
 }
 
-// failedCall is the failed call because of which a Machine waits.
+// failedCall is the failed call of a Machine that waits.
 type failedCall struct {
-	// at is when the call failed. notBefore is the time before which the cloud asked not to be called.
+	// The field at contains the time of the failure. The field notBefore contains the time before which the cloud wants no
+	// calls.
 	at, notBefore time.Time
 }
 
@@ -39,8 +42,8 @@ func waitsForCloud(code provider.Code) bool {
 	return code.Ambiguous()
 }
 
-// wait remembers a Machine whose call failed.
-func (r *recovery) wait(machine types.NamespacedName, at, notBefore time.Time) {
+// addWaiting adds a Machine whose call failed.
+func (r *recovery) addWaiting(machine types.NamespacedName, at, notBefore time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
@@ -49,14 +52,15 @@ func (r *recovery) wait(machine types.NamespacedName, at, notBefore time.Time) {
 	r.waiting[machine] = failedCall{at: at, notBefore: notBefore}
 }
 
-// forget drops a Machine that does not wait any more.
+// forget removes a Machine that no longer waits.
 func (r *recovery) forget(machine types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, machine)
 }
 
-// takeNext removes and returns the Machines to try now that a call has succeeded, the longest-waiting first.
+// takeNext is called when a call has succeeded. It removes and returns the Machines that may be tried now. Machines
+// that have waited longest come first.
 func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +77,8 @@ func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	return hurried
 }
 
-// callSucceeded records that a Create, Update or Delete for this Machine succeeded, and moves forward the next try of
-// Machines whose calls failed before.
+// callSucceeded records that a Create, Update or Delete for this Machine has succeeded. It moves forward the next
+// attempts for other Machines whose calls failed.
 func (p *pass) callSucceeded() {
 	self := client.ObjectKeyFromObject(p.machine)
 	p.recovery.forget(self)

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// throttledFor returns an error of the cloud that names the time of the next call.
+// throttledFor returns an error of the cloud that forbids calls for the given time.
 func throttledFor(d time.Duration) error {
 	err := provider.Errorf(provider.Throttled, "too many requests")
 	err.RetryAfter = d
@@ -26,8 +26,8 @@ func (w *world) wantDeletes(want int) {
 	}
 }
 
-// Any event of the Node or the Machine leads to a pass. None of these passes calls the cloud before the time that the
-// cloud named.
+// Each event of the Node or the Machine triggers a pass. None of these passes may call the cloud before the time that
+// the cloud has named.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteIsNotRepeatedByEvents(t *testing.T) {
@@ -72,7 +72,8 @@ func TestARefusedDeleteIsNotRepeatedByEvents(t *testing.T) {
 	}
 }
 
-// The lookup with which the deletion of an unrecorded instance begins backs off like Delete.
+// If an instance is not recorded, its deletion begins with a lookup. The lookup is retried with the same backoff as
+// Delete.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
@@ -93,7 +94,7 @@ func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
 	want(t, "driver calls before the time that the cloud named", w.effects.calls())
 }
 
-// A replacement under the same Machine deletes the old instance with the same backoff.
+// If the instance is replaced under the same Machine, the old instance is deleted with the same backoff.
 //
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
@@ -111,7 +112,7 @@ func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
 	w.wantDeletes(2)
 }
 
-// New credentials, or an administrator's request, cause a try at once.
+// If the credentials change, or if an administrator requests it, the call is repeated at once.
 //
 // Rules: one-try-per-backoff, retry-annotation-tries-now.
 func TestChangedInputsRetryARefusedDeleteAtOnce(t *testing.T) {
@@ -133,7 +134,7 @@ func TestChangedInputsRetryARefusedDeleteAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// queueOf returns the queue that the process's own trigger fills.
+// queueOf returns the queue to which the process's trigger adds Machines.
 func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	w.t.Helper()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -144,9 +145,9 @@ func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request
 	return queue
 }
 
-// A machine that waits for minutes because the cloud failed is tried again soon after a call for another machine
-// succeeded. This happens once for each of its own waits, so that a machine whose calls alone fail is not tried at the
-// pace of the others.
+// A machine may have to wait for minutes because the cloud failed. When a call for another machine succeeds, the
+// machine is tried again soon. After each failed call, this happens only once. If only the calls of one machine fail,
+// they are therefore not repeated whenever a call for another machine succeeds.
 //
 // Rule: recovered-cloud-tried-soon.
 func TestRecoveredCloudIsTriedSoon(t *testing.T) {
@@ -195,8 +196,8 @@ func TestRecoveredCloudIsTriedSoon(t *testing.T) {
 	}
 }
 
-// Rule: recovered-cloud-tried-soon. A waiting creation is also tried early, but not before the time that the cloud
-// named.
+// Rule: recovered-cloud-tried-soon. A creation that waits is also tried early, but not before the time that the cloud
+// has named.
 func TestRecoveredCloudIsNotCalledBeforeTheTimeItNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

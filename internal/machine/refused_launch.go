@@ -7,15 +7,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// If every creation of a fleet was refused, for example because of wrong credentials, its Machines have no instances
-// and must be deletable without those credentials. So the status records that all creations were refused. The record is
-// durably removed before the next Create is sent, so that a process that is killed during a Create leaves no record.
+// If all creations of a fleet were rejected, for example because of wrong credentials, its Machines have no instances.
+// It must be possible to delete them without these credentials. The status therefore records that all creations were
+// rejected. This record is removed from the status before the next Create is sent. If the process is killed during a
+// Create, the record is therefore missing.
 
-// refusedLaunch reports whether the status records that every Create was refused.
+// refusedLaunch reports whether the status records that each Create was rejected.
 func refusedLaunch(m *v1beta1.Machine) bool { return m.Status.Launch != nil && m.Status.Launch.Refused }
 
-// refuses reports whether an error of Create means that neither this call nor an earlier one took effect. AlreadyExists
-// means that an earlier call took effect.
+// refuses reports whether an error of Create proves that neither this call nor an earlier one has created an instance.
+// AlreadyExists means that an earlier call has created an instance.
 func refuses(err error) bool {
 	code := provider.CodeOf(err)
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists
@@ -32,7 +33,7 @@ func (s *launchStep) withdrawRefused(ctx context.Context) error {
 	return s.writeStatus(ctx)
 }
 
-// recordRefused records that every Create was refused.
+// recordRefused records that each Create was rejected.
 func (s *launchStep) recordRefused(refused bool) {
 	if !refused {
 		return
@@ -45,8 +46,8 @@ func (s *launchStep) recordRefused(refused bool) {
 	s.machine.Status.Launch = &launch
 }
 
-// neverCreated reports whether every Create for a Machine without an instance was refused. The later removal of the
-// finalizer fails if the Machine has changed since it was read.
+// neverCreated reports whether each Create for a Machine without an instance was rejected. If the Machine has changed
+// since it was read, the finalizer is not removed, because the patch fails with a conflict.
 func (s *teardownStep) neverCreated() bool {
 	m := s.machine
 	return refusedLaunch(m) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&

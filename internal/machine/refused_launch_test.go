@@ -7,25 +7,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// leadingAlone returns a world whose process has a complete cache since it began to lead.
+// leadingAlone returns a world whose process is the leader and has a complete cache.
 func leadingAlone(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.options.MachineCacheVersion = func() string { return "18446744073709551615" }
 	w.restart()
 	w.class("small", "")
-	// With the first Machine after the start, the process learns the time at which it became the leader.
+	// When the process reconciles its first Machine, it learns when it became the leader.
 	w.createMachine("first")
 	w.reconcile("first")
 	return w
 }
 
-// wantGoneAtOnce fails the test unless the Machine is gone after one pass without a call to the cloud.
+// wantGoneAtOnce fails the test unless one pass deletes the Machine without a call to the cloud.
 func (w *world) wantGoneAtOnce(name string) {
 	w.t.Helper()
 	w.delete(name)
@@ -39,7 +38,7 @@ func (w *world) wantGoneAtOnce(name string) {
 	}
 }
 
-// The deletion waits neither for the settle time nor for credentials.
+// The deletion does not wait for the settle time, and does not need credentials.
 //
 // Rule: refused-launch-deletes-at-once.
 func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {

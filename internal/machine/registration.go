@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// registrationGrace is how long a new Node may be unready before the status reports its registration. Most Nodes become
-// Ready within this time, and then one write reports both.
+// registrationGrace is how long a new Node may be not Ready before the status reports its registration. Most Nodes
+// become Ready within this time, so that one write can report both.
 const registrationGrace = 30 * time.Second
 
 // registrationStep finds the Node of the instance.
@@ -49,7 +49,7 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 		return onError, err
 	}
 	if refused != "" && s.machine.Status.NodeRef == nil {
-		// Without its labels and taints the Node would accept pods that are not meant for it.
+		// If the labels and taints of the template are missing, the Node would accept pods that must not run on it.
 		if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
 			s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 		}
@@ -79,14 +79,14 @@ func (s *registrationStep) run(ctx context.Context) (progress, error) {
 	} else if refused == "" {
 		s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
 	} else if s.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonInvalidConfiguration, refused) {
-		// A running node stays in service although its template cannot be applied.
+		// If the template cannot be applied to a node that already runs pods, the node stays in service.
 		s.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
 	}
 	return next, nil
 }
 
-// refuseNode reports that a Node is not accepted as the Machine's. other is true if it was already reported as
-// another's Node.
+// refuseNode reports that a Node is not accepted as the Machine's Node. The argument other is true if an event has
+// already reported that the Node belongs to another Machine.
 func (s *registrationStep) refuseNode(conflict string, other bool) (progress, error) {
 	if s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		s.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
@@ -95,8 +95,8 @@ func (s *registrationStep) refuseNode(conflict string, other bool) (progress, er
 	return onMachine | onOtherMachine | onNode, nil
 }
 
-// awaitNode reports what the Machine without a Node waits for. A Node that lacks something is given the
-// registrationGrace to get it.
+// awaitNode reports what a Machine without a Node waits for. If a Node is found but its proof is missing, this is
+// reported only after registrationGrace.
 func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", s.machine.NodeProviderID())
 	if found.unproven != "" {
@@ -112,7 +112,7 @@ func (s *registrationStep) awaitNode(ctx context.Context, found candidate) {
 	s.failAfterTimeout(nil)
 }
 
-// withoutTarget handles a Machine without a target cluster, whose last phase is Available.
+// withoutTarget handles a Machine without a target cluster. Available is the final phase of such a Machine.
 func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) {
 	s.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster in which a node could register.")
@@ -125,14 +125,20 @@ func (s *registrationStep) withoutTarget(ctx context.Context) (progress, error) 
 	return next, nil
 }
 
-// findNode returns the Machine's Node. This is the Node of status.nodeRef as long as it exists, else the Node with the
-// Machine's provider ID, else a Node with the Machine's name and no provider ID that is proven to belong to the
-// Machine.
-func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
-	if ref := s.machine.Status.NodeRef; ref != nil {
+// findNode returns the Machine's Node. It prefers the Node of status.nodeRef if this Node exists. Otherwise, it returns
+// the Node with the Machine's provider ID. If there is none, it returns a Node that has the Machine's name and no
+// provider ID, but only if the Node is proven to belong to the Machine.
+func (s *registrationStep) findNode(ctx context.Context) (found candidate, err error) {
+	ref := s.machine.Status.NodeRef
+	defer func() {
+		// Keep the reference if the provider has confirmed the Node, or if the provider could not be asked.
+		if err != nil || ref != nil && found.node != nil && found.node.UID == ref.UID {
+			s.machine.Status.NodeRef = ref
+		}
+	}()
+	if ref != nil {
 		paired := &corev1.Node{}
 		err := s.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		// The status is not a proof, but the provider ID of a Node never changes.
 		if err == nil && paired.UID == ref.UID && nodemark.Proves(s.machine, paired) {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
@@ -140,7 +146,7 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID != "" {
-			s.machine.Status.NodeRef = nil // Another client wrote it: nothing proves that the Node is the Machine's.
+			s.machine.Status.NodeRef = nil // Nothing proves that the Node is the Machine's. Another client may have written it.
 		}
 	}
 	id := s.machine.NodeProviderID()
@@ -186,9 +192,9 @@ func (s *registrationStep) findNode(ctx context.Context) (candidate, error) {
 	return candidate{node: nodes[0].DeepCopy()}, nil
 }
 
-// mayOwn reports whether another Machine may have a claim on a Node. In another namespace, only the specification of a
-// Machine and the mark on the Node count: clients that may write the status of Machines only there could otherwise claim
-// all Nodes.
+// mayOwn reports whether a Node may belong to another Machine. For Machines in other namespaces, only the specification
+// of the Machine and the mark on the Node count. Otherwise, a client that may write the status of Machines there could
+// claim all Nodes.
 func (s *registrationStep) mayOwn(other *v1beta1.Machine, node *corev1.Node) bool {
 	return other.Namespace == s.machine.Namespace || other.Spec.ProviderID == s.machine.Spec.ProviderID ||
 		nodemark.Proves(other, node)
@@ -206,7 +212,7 @@ func nodeReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// readyCondition returns the Node's condition Ready, or nil if its kubelet has not reported yet.
+// readyCondition returns the Node's condition Ready. It returns nil if the kubelet has not written its status yet.
 func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {

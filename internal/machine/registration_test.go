@@ -30,7 +30,7 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	within(t, "the wait for a check of the certificate requests", result.RequeueAfter, requestGrace-time.Minute, requestGrace)
 	w.step(result.RequeueAfter)
 	result = w.reconcile("m")
-	// The API server sets the creation time of the Machine a little after the test's clock started.
+	// The creation time of the Machine comes from the API server and is a little later than the start of the test's clock.
 	within(t, "the wait for the node", result.RequeueAfter, 19*time.Minute-requestGrace, 21*time.Minute-requestGrace)
 	w.step(result.RequeueAfter)
 	w.reconcile("m")
@@ -49,7 +49,7 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Most nodes become Ready right after they register. One write reports both.
+// Most nodes become Ready immediately after their registration. One write reports both.
 //
 // Rule: unready-node-reported-later.
 func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
@@ -104,7 +104,8 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 
-	// A network plugin that restarts sets its taint again for a while. That does not make the machine a new one.
+	// A network plugin that restarts sets its taint again for some time. The machine does not count as new because of this
+	// taint.
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")
@@ -150,7 +151,7 @@ func TestContestedNodeIsNotAccepted(t *testing.T) {
 		w.reconcile("second")
 		m := w.get("second")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
-		// The deletion of the second machine must not touch the first one.
+		// The deletion of the second machine must not change the first machine.
 		w.delete("second")
 		w.reconcile("second")
 		if node := w.getNode(first.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
@@ -287,7 +288,7 @@ func (w *world) dropNode(m *v1beta1.Machine) {
 	}
 }
 
-// An unhealthy Node is reported once, the driver is asked once, and this controller replaces nothing.
+// An unhealthy Node is reported once, and the driver is asked once. This controller replaces no machine.
 //
 // Rule: unhealthy-node-checks-instance.
 func TestUnhealthyNode(t *testing.T) {
@@ -338,15 +339,15 @@ func TestUnhealthyNode(t *testing.T) {
 	})
 }
 
-// A node template that is applied to a Node in place may be invalid. A running machine continues to run and reports
-// this.
+// A node template that is changed later may be invalid for the API server. A machine that already runs continues to run
+// and reports this.
 //
 // Rule: bad-node-template-reported.
 func TestRefusedNodeTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	// The schema refuses most invalid values, but not all API servers have the same rules.
+	// The schema rejects most invalid values, but an API server may have stricter rules.
 	w.refuse = func(verb string, o runtime.Object) error {
 		if node, ok := o.(*corev1.Node); ok && verb == "patch" && node.Labels["reserved"] != "" {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name,
@@ -385,8 +386,8 @@ func TestRefusedNodeTemplate(t *testing.T) {
 	w.wantRest("old")
 }
 
-// A node template must not contain keys that Machinist itself writes on Nodes. No instance is created for a machine
-// with such a template, and the Node of a running machine stays unchanged.
+// A node template must not contain keys that Machinist itself sets on Nodes. If a template contains such a key, no
+// instance is created for the machine, and the Node of a running machine is not changed.
 //
 // Rule: admitted-bad-object-harmless.
 func TestNodeTemplateWithReservedKeys(t *testing.T) {
@@ -455,7 +456,7 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	}
 }
 
-// The token is deleted before Running is written, so that a crash leaves none behind.
+// The token is deleted before Running is written to the status, so that no token remains after a crash.
 //
 // Rule: token-deleted-when-running.
 func TestTokenIsDeletedWhenTheMachineHasJoined(t *testing.T) {

@@ -12,23 +12,23 @@ import (
 type retryPolicy struct {
 	// reason is the reason of the condition.
 	reason string
-	// first and most are the shortest and the longest backoff. If both are zero, nothing is tried until the
+	// first and most are the minimum and the maximum backoff. If both are zero, the call is repeated only when the
 	// specification, the class or a Secret changes.
 	first, most time.Duration
 }
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// isRejection reports whether the provider rejects the configuration. This is not a failure of the machine, because a
-// replacement with the same configuration would be rejected as well.
+// isRejection reports whether the provider rejects the configuration. In this case, the machine does not fail, because
+// a replacement with the same configuration would also be rejected.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
-// createRetryPolicy returns the policy after a failed Create.
+// createRetryPolicy returns the policy for a failed Create.
 func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
-		// An administrator may fix the cause in the cloud, such as a policy, a missing image or terms that were not
-		// accepted. No object changes then, so Create must be repeated.
+		// An administrator may fix the cause in the cloud. The cause may be a policy, a missing image or terms that were not
+		// accepted. This changes no object in the cluster, so Create must be repeated.
 		return retryPolicy{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
 	case provider.Unimplemented:
 		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
@@ -43,7 +43,7 @@ func createRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// deleteRetryPolicy returns the policy after a failed Delete. It always retries, because the instance costs money.
+// deleteRetryPolicy returns the policy for a failed Delete. Every error is retried, because the instance costs money.
 func deleteRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.Unauthenticated, provider.PermissionDenied:
@@ -57,7 +57,7 @@ func deleteRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// lookupRetryPolicy returns the policy after a failed Get. It always retries, too.
+// lookupRetryPolicy returns the policy for a failed Get. It always retries, too.
 func lookupRetryPolicy(code provider.Code) retryPolicy {
 	c := deleteRetryPolicy(code)
 	if c.reason == v1beta1.ReasonDeleteError {
@@ -66,10 +66,10 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 	return c
 }
 
-// backoff returns how long to wait after the given number of failures in a row (at least 1). The wait grows
-// exponentially from first to most, and is never shorter than the cloud asked for. Up to a quarter is added, so that
-// machines that failed together are not retried together. The seed makes this jitter the same in every pass of one
-// machine.
+// backoff returns the delay after the given number of consecutive failures, which is at least 1. The delay grows
+// exponentially from first to most. It is never shorter than the cloud has asked for. Up to a quarter of the delay is
+// added, so that machines whose calls failed at the same time do not repeat them at the same time. The seed makes sure
+// that this addition is the same in each pass of a machine.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

@@ -12,14 +12,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// wantRefused fails the test unless the status shows that the provider refuses the machine's configuration.
+// wantRefused fails the test unless the status shows that the provider rejects the machine's configuration.
 func (w *world) wantRefused(m *v1beta1.Machine) {
 	w.t.Helper()
 	w.wantPhase(m, v1beta1.MachinePending)
 	w.wantCondition(m, v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 }
 
-// tryAgain runs passes until the provider was asked again to create the instance, and returns how long that took. Each
+// tryAgain runs passes until the provider is asked again to create the instance. It returns how long this took. Each
 // pass must show the rejection.
 func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
 	w.t.Helper()
@@ -36,9 +36,10 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 	return 0, 0
 }
 
-// The reason for a rejection may be fixed in the cloud without a change here, so Create is repeated with growing waits.
-// In the meantime, the machine is always shown as refused, also while a try needs another bootstrap token. It is never
-// shown as failed or starting, because its set would replace it or create others.
+// An administrator may fix the cause of a rejection in the cloud, which changes no object in the cluster. Create is
+// therefore repeated with increasing delays. In the meantime, the status always shows the rejection, even while an
+// attempt needs a new bootstrap token. The status must not show the machine as failed or starting, because its set
+// would then replace it or create more machines.
 //
 // Rules: rejected-configuration-retried-slowly, join-timeout-fails-machine.
 func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
@@ -72,7 +73,7 @@ func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 						t.Errorf("try %d caused the writes %q", n+2, writes)
 					}
 				}
-				// A new process need not know the time of the next try.
+				// A new process does not know the time of the next attempt.
 				w.restart()
 				settle := w.reconcile("m").RequeueAfter
 				w.wantRefused(w.get("m"))
@@ -96,7 +97,7 @@ func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An administrator who has fixed the cause follows the advice of machinist why literally, and does not have to wait.
+// An administrator has fixed the cause and exactly follows the advice of machinist why. The attempt must start at once.
 //
 // Rule: retry-annotation-tries-now.
 func TestRetryAnnotationTriesAtOnce(t *testing.T) {
@@ -132,7 +133,7 @@ func TestRetryAnnotationTriesAtOnce(t *testing.T) {
 	}
 }
 
-// follow does what machinist why advises for a machine that the provider refuses.
+// follow executes the advice of machinist why for a machine that the provider rejects.
 func (w *world) follow(name, date string) {
 	w.t.Helper()
 	m := w.get(name)
@@ -169,7 +170,7 @@ func TestRetryAnnotationWorksAfterAnyError(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }
 
-// Rule rejected-configuration-retried-slowly: a refused update is tried again like a refused creation.
+// Rule rejected-configuration-retried-slowly: a rejected update is retried in the same way as a rejected creation.
 func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w, _ := changed(t, &answers{
@@ -189,7 +190,7 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: if a try is due but has to wait for a slot, the status of the machine
+// Rule rejected-configuration-retried-slowly: if an attempt is due but must wait for a slot, the status of the machine
 // does not change.
 func TestRefusedMachineThatWaitsForASlotStaysRefused(t *testing.T) {
 	t.Parallel()

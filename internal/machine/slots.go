@@ -12,17 +12,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Slots limit how many creations run in the cloud at the same time, first come, first served.
+// Slots limits the number of creations that run in the cloud at the same time. Machines get slots in the order in which
+// they asked for them.
 type Slots interface {
-	// Acquire reports whether the Machine has a slot, and otherwise puts it into the queue for a slot.
+	// Acquire reports whether the Machine has a slot. If it has none, Acquire adds it to the queue.
 	Acquire(machine types.NamespacedName) bool
-	// Occupy counts a creation that another process began.
+	// Occupy takes a slot for a creation that another process has started.
 	Occupy(machine types.NamespacedName)
-	// Release releases a Machine's slot, or its position in the queue.
+	// Release releases a Machine's slot, or removes the Machine from the queue.
 	Release(machine types.NamespacedName)
 	// Limit returns the number of slots.
 	Limit() int
-	// Source enqueues the Machines that have got a slot. It is nil if there is no limit.
+	// Source enqueues Machines that have got a slot. It is nil if the number of creations is not limited.
 	Source() source.Source
 }
 
@@ -35,16 +36,16 @@ func (unlimited) Release(types.NamespacedName)      {}
 func (unlimited) Limit() int                        { return 0 }
 func (unlimited) Source() source.Source             { return nil }
 
-// silentWait is how long a Machine waits for a slot before its status reports the wait. Most waits are shorter, and are
-// not worth a write.
+// silentWait is how long a Machine waits for a slot before its status reports this. Most Machines get a slot earlier,
+// so that no write is needed.
 const silentWait = 30 * time.Second
 
-// acquireSlot reports whether the Machine has a slot, and otherwise puts it into the queue for a slot.
+// acquireSlot reports whether the Machine has a slot. If it has none, acquireSlot adds it to the queue.
 func (s *launchStep) acquireSlot() bool {
 	return s.Slots.Acquire(client.ObjectKeyFromObject(s.machine))
 }
 
-// awaitSlot waits until fewer creations run. The wait is not a failure of the machine, and its time to become a Node
+// awaitSlot waits until fewer creations run. While the machine waits, it does not fail. Its time to become a Node
 // starts when it gets the slot.
 func (s *launchStep) awaitSlot() progress {
 	s.queued = true
@@ -52,7 +53,7 @@ func (s *launchStep) awaitSlot() progress {
 	return onSlot
 }
 
-// waitSilently waits for a precondition of the launch, and reports the wait after silentWait.
+// waitSilently makes the launch wait. It reports this only after silentWait.
 func (s *launchStep) waitSilently(message string) {
 	launched := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || s.refusedByProvider() {

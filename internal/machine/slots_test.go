@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// narrow returns a world with one slot for creations, and the queue that its triggers fill.
+// narrow returns a world with one slot for creations, and the queue to which its triggers add Machines.
 func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	t.Helper()
 	w := newWorld(t)
@@ -35,7 +35,7 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 	return w, queue
 }
 
-// countedClasses counts how often the inputs of a machine, including its Secrets, were read.
+// countedClasses counts how often the inputs of each machine were read, including the Secrets.
 type countedClasses struct {
 	Classes
 	resolved map[string]int
@@ -46,7 +46,7 @@ func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resol
 	return c.Classes.Resolve(ctx, m)
 }
 
-// wantEnqueued fails the test unless the queue contains only this machine.
+// wantEnqueued fails the test unless this machine is the only one in the queue.
 func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
 	w.t.Helper()
 	if queue.Len() != 1 {
@@ -96,7 +96,7 @@ func TestMachineWithoutASlotWaitsWithoutFailing(t *testing.T) {
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
 }
 
-// Whatever ends a creation releases its slot.
+// When a creation ends for any reason, its slot is released.
 //
 // Rule: creations-in-flight-limited.
 func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
@@ -156,7 +156,7 @@ func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
 	}
 }
 
-// A creation that failed releases its slot while it waits for its next try.
+// If a creation has failed, it needs no slot while it waits for the next attempt.
 //
 // Rule: creations-in-flight-limited.
 func TestFailedCreationReleasesItsSlot(t *testing.T) {

@@ -13,26 +13,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// stateStore is everything that a Reconciler remembers between passes. Losing it at a restart causes additional calls
-// and waits for the settle time, but never wrong decisions.
+// stateStore contains everything that a Reconciler remembers between passes. After a restart, this memory is lost. This
+// causes additional calls and waits for the settle time, but never wrong decisions.
 type stateStore struct {
-	// preserving is locked per owner from the count of its preserved machines until the patch that preserves another
-	// one.
+	// preserving contains a lock for each owner of preserved machines. The lock is held while these machines are counted
+	// and, if the limit allows it, another one is preserved.
 	preserving keylock.Locks
 
 	mu       sync.Mutex
 	machines map[types.NamespacedName]storedState
 	began    time.Time
-	// adopting has the Machine that is adopting an instance at this moment, by provider ID. It is empty between passes.
+	// adopting contains the Machine that is adopting an instance now, by the provider ID of the instance. It is empty
+	// between passes.
 	adopting map[string]types.UID
-	// created is when this process's Create or Adopt of the recorded instance ended, by the Machine's UID. An entry is
-	// kept as long as the cloud may not show the instance.
+	// created contains the time at which the Create or Adopt of the recorded instance ended in this process, by the UID of
+	// the Machine. An entry is kept for as long as the cloud may fail to show the instance.
 	created map[types.UID]time.Time
-	// sweepAt is the length of created at which old entries are dropped.
+	// If created has reached the length sweepAt, old entries are removed.
 	sweepAt int
 }
 
-// machineState is what the process remembers of one Machine, by the step that uses it.
+// machineState is what the process remembers of one Machine. Each field belongs to one step.
 type machineState struct {
 	uid          types.UID
 	pace         pace
@@ -43,98 +44,102 @@ type machineState struct {
 	update       updateState
 }
 
-// launchState is about the creation of an instance and its bootstrap token.
+// launchState is about the creation of the instance and its bootstrap token.
 type launchState struct {
-	// ambiguousAt is when this process last sent a Create whose effect is not known, or zero if there is none.
+	// ambiguousAt is the time of this process's last Create whose effect is unknown. It is zero if there is none.
 	ambiguousAt time.Time
 	// ownToken is true if no other process can have created a bootstrap token for the Machine. token is true if this
-	// process may have created one. Both are reset when the token is deleted.
+	// process may have created one. Both become false when the token is deleted.
 	ownToken, token bool
-	// extendTokenAt is when the bootstrap token has to be extended or checked. Zero means that it was not checked yet.
+	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token was not
+	// checked yet.
 	extendTokenAt time.Time
-	// queuedSince is when this process first found no free slot for the creation.
+	// queuedSince is the time at which this process first found no free slot for the creation.
 	queuedSince time.Time
 }
 
 // updateState is about an update in place.
 type updateState struct {
-	// begun is true if no other process can have requested updates since the instance was last known to be up to date.
+	// begun is true if no other process can have requested an update since the instance was last up to date.
 	begun bool
-	// ambiguousAt is when this process last requested an update and got no answer. ambiguous is the fingerprint of that
-	// request, or "" if there were different requests.
+	// ambiguousAt is the time of this process's last update request that got no answer. ambiguous is the fingerprint of
+	// this request. It is "" if there were several different requests.
 	ambiguousAt time.Time
 	ambiguous   string
 }
 
-// instanceState is about an instance that exists or is expected to.
+// instanceState is about an instance that exists, or that should exist.
 type instanceState struct {
-	// missingSince is when the cloud first answered NotFound for the recorded instance, or zero if something has
-	// contradicted that since.
+	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there is none, or if
+	// something has shown since then that the instance exists.
 	missingSince time.Time
-	// deniedAt is when the cloud last also answered NotFound for witnesses, or did not answer for them. It is zero if
-	// something has contradicted the NotFound since.
+	// deniedAt is the time at which the cloud last failed to confirm NotFound: it also answered NotFound for the
+	// witnesses, or did not answer for them. It becomes zero when something shows that the instance exists.
 	deniedAt time.Time
 	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
 	incomplete bool
-	// booted is the running instance as the provider returned it, until the status is written.
+	// booted is the instance as the provider returned it when it was first seen running. It is nil when the status
+	// contains it.
 	booted *booted
-	// getFailures counts consecutive errors of the driver's Get.
+	// getFailures is the number of consecutive errors of the driver's Get.
 	getFailures int32
-	// suspectID is the provider ID of an instance that an observer reported as missing.
+	// suspectID is the provider ID of an instance that may be missing, as another part of the process has reported.
 	suspectID string
-	// polled is the provider's last answer about interruptions.
+	// polled is the last answer of the provider about interruptions.
 	polled polled
-	// checked is true once the provider has confirmed that the instance of an unhealthy Node still exists.
+	// checked is true if the provider has confirmed that the instance of an unhealthy Node still exists.
 	checked bool
 }
 
 // registrationState is about the Machine's Node.
 type registrationState struct {
-	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID but is not its
-	// Node.
+	// reportedConflict is the last Node for which an event was recorded because it has the Machine's provider ID but does
+	// not belong to the Machine.
 	reportedConflict types.UID
-	// otherID is the Node that is proven to be the Machine's, but has another provider ID.
+	// otherID is a Node that is proven to belong to the Machine although it has another provider ID.
 	otherID types.UID
-	// reapplied counts what was set again on the Node because another writer had changed it. It is nil if nothing was set
-	// again.
+	// reapplied counts the values that were set again on the Node because another client had changed them. It is nil if no
+	// value was set again.
 	reapplied *reapplications
-	// tainted is the Node that was given the taint of an old revision, "" if none.
+	// tainted is the Node that got the taint of an old revision. It is "" if there is none.
 	tainted types.UID
-	// applied is the node template on the Node, until the status has it. It is immutable.
+	// applied is the node template that was applied to the Node. It is nil when the status contains it. It is immutable.
 	applied *v1beta1.AppliedNodeTemplate
 }
 
 // teardownState is about the deletion of a Machine, or of an instance that is replaced.
 type teardownState struct {
-	// released is true once our finalizer is removed. The cache shows the Machine for a moment longer, and the
-	// predicate for own writes hides the event of the removal.
+	// released is true if this process has removed its finalizer. The cache may still show the Machine for a moment, and
+	// the predicate for own writes filters the event of the removal.
 	released bool
-	// nothingFoundSince is when Delete first reported that there is no instance, before that was confirmed.
+	// nothingFoundSince is the time at which Delete first reported that there is no instance. This may not be confirmed
+	// yet.
 	nothingFoundSince time.Time
-	// accepted is true once the cloud has accepted the deletion of the instance, or the instance is confirmed to be
+	// accepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
 	// gone.
 	accepted bool
-	// targetUnreachableSince is when the current series of failing calls to the target cluster began, before the
-	// instance was gone.
+	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target cluster.
+	// It is used until the instance is gone.
 	targetUnreachableSince time.Time
-	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
+	// cleanupFailsSince is the corresponding time for calls after the instance was gone.
 	cleanupFailsSince time.Time
-	// forcedSince is when a force-deletion first had to wait for the deletion of the instance. failingSince is the time at
-	// which that deletion began to fail, or zero if it does not fail.
+	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. failingSince
+	// is the time at which that deletion began to fail. It is zero if the deletion does not fail.
 	forcedSince, failingSince time.Time
-	// found is an instance that was created or found but could not be recorded yet, for a deletion. It is immutable.
+	// The field found contains an instance that was created or found while its Machine was being deleted, and that could
+	// not be recorded. It is immutable.
 	found *provider.Instance
-	// drainReport is the last written report of a drain.
+	// drainReport is the last report of a drain that was written to the status.
 	drainReport drainReport
 }
 
-// storedState is a machineState in its stored form. For a running Machine, of which there may be thousands, it takes a
-// tenth of the memory.
+// storedState is the compact form of a machineState. There may be thousands of running Machines. For each of them, the
+// compact form needs a tenth of the memory.
 type storedState struct {
 	uid types.UID
-	// created is the creation time of the Machine in seconds.
+	// created is the creation time of the Machine in seconds since 1970.
 	created int64
-	// full is the full state if the other fields cannot hold it. It is immutable.
+	// full is the complete state. It is nil if the other fields contain everything. It is immutable.
 	full *machineState
 }
 
@@ -159,9 +164,9 @@ func newStateStore() *stateStore {
 		created:  map[types.UID]time.Time{}}
 }
 
-// since returns when this process made its first pass, which is when it began to lead. This is not when it was started:
-// a process may wait for days until it is elected.
-func (m *stateStore) since(now time.Time) time.Time {
+// leadingSince returns the time of the first pass of this process. At that time, the process became the leader. The
+// process may have been started much earlier, because it may wait for days until it becomes the leader.
+func (m *stateStore) leadingSince(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.began.IsZero() {
@@ -179,8 +184,8 @@ func (m *stateStore) get(machine *v1beta1.Machine) machineState {
 	return machineState{}
 }
 
-// update changes what is remembered of a Machine. An observer may pass a Machine that is gone. If a newer Machine has
-// its name, the state of the newer one stays unchanged.
+// update changes what is remembered of a Machine. The caller may pass a Machine that no longer exists. If a newer
+// Machine with the same name exists, the state of the newer one is not changed.
 func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
 	key, uid, created := client.ObjectKeyFromObject(machine), machine.UID, machine.CreationTimestamp.Unix()
 	m.mu.Lock()
@@ -202,7 +207,7 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 	m.machines[key] = compact
 }
 
-// hurry lets the next try of a failed call happen now.
+// hurry allows the next attempt after a failed call to start now.
 func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +230,7 @@ func (m *stateStore) forget(machine types.NamespacedName) {
 	delete(m.machines, machine)
 }
 
-// noteCreated records when the instance of a Machine was created or adopted, and drops outdated records.
+// noteCreated records the time at which the instance of a Machine was created or adopted. It also removes old records.
 func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,15 +241,15 @@ func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle 
 	}
 }
 
-// createdAt returns the time of noteCreated, or zero if this process does not know it.
+// createdAt returns the time that noteCreated has recorded, or zero if there is no record.
 func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.created[machine.UID]
 }
 
-// beginAdoption reports whether no other Machine is adopting the instance at this moment. If it returns true, no other
-// Machine can until endAdoption.
+// beginAdoption reports whether the Machine may adopt its instance now. It returns false while another Machine is
+// adopting the same instance. If it returns true, no other Machine may adopt the instance until endAdoption is called.
 func (m *stateStore) beginAdoption(machine *v1beta1.Machine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,12 +266,12 @@ func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 	delete(m.adopting, machine.Spec.ProviderID)
 }
 
-// polled is the provider's answer about one instance. The zero value means that there is none.
+// polled is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
 type polled struct {
 	// providerID is the provider ID of the instance.
 	providerID string
-	// reason is the reason for the condition InterruptionNotice, or "" if nothing was announced.
+	// reason becomes the reason of the condition InterruptionNotice. It is "" if no interruption was announced.
 	reason string
-	// at is when the cloud reclaims the instance, or zero if the cloud gives no time.
+	// The field at contains the time at which the cloud will reclaim the instance. It is zero if the cloud names no time.
 	at time.Time
 }

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// An observer of the cloud or of Nodes may report a Machine after a new Machine got its name.
+// Another part of the process may report a Machine that no longer exists, while a new Machine has the same name.
 //
 // Rule: no-create-from-stale-view.
 func TestFormerMachineDoesNotChangeTheStateOfItsSuccessor(t *testing.T) {

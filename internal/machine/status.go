@@ -16,8 +16,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// setCondition sets a condition of the Machine and reports whether its status or reason changed, which deserves an
-// event. If only the message changed, it is written, but this is not a transition.
+// setCondition sets a condition of the Machine. It reports whether the status or the reason of the condition changed,
+// because the caller may record an event for this. If only the message changed, the message is written, but the result
+// is false.
 func (p *pass) setCondition(kind string, status bool, reason, message string) (transition bool) {
 	message = wording.Truncate(message, maxMessage)
 	value := metav1.ConditionFalse
@@ -26,7 +27,7 @@ func (p *pass) setCondition(kind string, status bool, reason, message string) (t
 	}
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	transition = old == nil || old.Status != value || old.Reason != reason
-	p.measure(kind, status, reason)
+	p.measurePhase(kind, status, reason)
 	meta.SetStatusCondition(&p.machine.Status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
 		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(p.now),
@@ -64,8 +65,8 @@ func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationStat
 		Code: string(code), LastUpdateTime: &now}
 }
 
-// operationBegan returns when the last operation was recorded. If another client has removed that time, or wrote one
-// far in the future, the operation begins now.
+// operationBegan returns the time at which the last operation was recorded. If another client has removed this time, or
+// has replaced it with a time far in the future, it is set to the current time.
 func (p *pass) operationBegan() time.Time {
 	last := p.machine.Status.LastOperation
 	if last == nil {
@@ -77,10 +78,11 @@ func (p *pass) operationBegan() time.Time {
 	return last.LastUpdateTime.Time
 }
 
-// furthestAhead is how far a time that a process wrote may be ahead of the clock of another process.
+// furthestAhead is the maximum difference between the clocks of two processes. A recorded time may be that far in the
+// future.
 const furthestAhead = time.Hour
 
-// failuresOf returns how many calls of the operation failed in a row until now.
+// failuresOf returns the number of consecutive failures of the operation.
 func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
 		return last.Attempts
@@ -88,7 +90,7 @@ func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 	return 0
 }
 
-// increment returns count+1 without overflow, because any client may have written the number in the status.
+// increment returns count+1. It avoids an overflow, because any client may have written the number in the status.
 func increment(count int32) int32 {
 	if count == math.MaxInt32 {
 		return count
@@ -96,7 +98,7 @@ func increment(count int32) int32 {
 	return max(count, 0) + 1
 }
 
-// markRunning makes the Machine Running, or Available if there is no target cluster.
+// markRunning sets the phase of the Machine to Running, or to Available if there is no target cluster.
 func (p *pass) markRunning() {
 	phase, note, operation := v1beta1.MachineRunning, "The machine is a Ready node.", p.trace.operation
 	if p.Target == nil {
@@ -111,7 +113,7 @@ func (p *pass) markRunning() {
 	if !p.hasRun() {
 		p.trace.finished = operation
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
-			p.ended(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced joined before.
+			p.phaseEnded(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced joined before.
 		}
 		if p.hadTrouble() {
 			p.note(string(phase), "Launch", note)
@@ -121,8 +123,8 @@ func (p *pass) markRunning() {
 	m.Status.Phase = phase
 }
 
-// hadTrouble reports whether the launch had errors. A launch without errors causes no event: the Machine itself shows
-// that it runs and at which time it started, and a starting fleet causes enough events in any case.
+// hadTrouble reports whether errors occurred during the launch. If there were none, no event is recorded: the Machine
+// itself shows that it runs and when it started, and a fleet that starts causes many events anyway.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
 		p.failuresOf(v1beta1.OperationCreate) > 0
@@ -136,7 +138,7 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 		p.warn(string(reason), "Launch", message)
 	}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, reason, message
-	// The last error code of the provider stays, and so does the backoff that is counted from it.
+	// The last error code of the provider and the number of failures are kept, because the backoff depends on them.
 	attempts, code, retry := p.failuresOf(v1beta1.OperationCreate), provider.OK, (*metav1.Time)(nil)
 	if attempts > 0 {
 		code, retry = provider.Code(m.Status.LastOperation.Code), m.Status.LastOperation.NextTryTime
@@ -145,8 +147,8 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m.Status.LastOperation.Attempts, m.Status.LastOperation.NextTryTime = attempts, retry
 }
 
-// hasRun reports whether the Machine was a usable Node before and has not Failed since. Then its time limit for
-// becoming a Node does not apply any more.
+// hasRun reports whether the Machine was a usable Node before and has not failed since then. If so, its time limit for
+// becoming a Node no longer applies.
 func (p *pass) hasRun() bool {
 	switch p.machine.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
@@ -157,8 +159,9 @@ func (p *pass) hasRun() bool {
 	return false
 }
 
-// failAfterTimeout makes a Machine Failed that was not Running within its creation timeout. Until then, it requeues the
-// Machine for that time. cause is the error of the launch, if there is one.
+// failAfterTimeout sets the phase of the Machine to Failed if the Machine has not become Running within its creation
+// timeout. Before the end of the timeout, it requeues the Machine for that time. cause is the error of the launch, or
+// nil.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {
@@ -187,22 +190,22 @@ func (p *pass) failAfterTimeout(cause error) {
 	}
 }
 
-// vanished records that the provider no longer has the instance.
-func (s *instanceStep) vanished() {
+// recordVanished records that the instance no longer exists, as the provider reports.
+func (s *instanceStep) recordVanished() {
 	const message = "The provider reports that the instance is gone."
 	s.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
 	s.fail(v1beta1.FailureInstanceVanished, message)
 }
 
-// Reasons of events on a Machine, in addition to those of its conditions and failures. After a launch with errors, the
-// phase Running or Available is a reason too.
+// The following constants are reasons of events on a Machine. Conditions and failures have other reasons, which are
+// also used for events. If a launch had errors, the final phase, Running or Available, is used as a reason too.
 const (
-	// reasonUpdated surfaces when the instance was updated in place, by the provider or by the agent on the node.
+	// reasonUpdated is the reason if the instance was updated in place, by the provider or by the agent on the node.
 	reasonUpdated = "Updated"
 
-	// reasonDeleted surfaces when the instance is gone and the Machine is deleted. The message names what may remain.
+	// reasonDeleted is the reason if the instance is gone and the Machine is deleted. The message names what may remain.
 	reasonDeleted = "Deleted"
-	// reasonInstanceLeft surfaces when a force-deleted Machine is deleted although its instance may remain.
+	// reasonInstanceLeft is the reason if a force-deleted Machine is deleted although its instance may remain.
 	reasonInstanceLeft = "InstanceLeft"
 )
 
@@ -214,25 +217,24 @@ func (p *pass) warn(reason, action, message string) {
 	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeWarning, reason, action, "%s", wording.Truncate(message, 512))
 }
 
-// maxMessage limits the length of a message in the status, because the API server would refuse a status with a longer
-// one.
+// maxMessage is the maximum length of a message in the status. The API server would reject a status with a longer
+// message.
 const maxMessage = 4096
 
-// dropCondition removes a condition. Unlike meta.RemoveStatusCondition, it keeps the list as it is if there is nothing
-// to remove.
+// dropCondition removes a condition. If there is nothing to remove, the list stays the same. In this case,
+// meta.RemoveStatusCondition would create a new list.
 func dropCondition(conditions *[]metav1.Condition, kind string) {
 	if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
 	}
 }
 
-// A merge patch is computed by comparing the JSON of both objects. One request changes either the status of a Machine
-// or everything else, so the other half is left out of the comparison.
+// A merge patch is computed from the JSON of both objects. A request changes either the status of a Machine or
+// everything else. The other part is therefore left out of the comparison.
 type (
-	// statusOnly is a patch of the status, which fails with a conflict if the Machine has changed since before was
-	// read.
+	// statusOnly is a patch of the status. It fails with a conflict if the Machine has changed since it was read.
 	statusOnly struct{ before *v1beta1.Machine }
-	// withoutStatus is a patch of everything except the status, with the same precondition.
+	// withoutStatus is a patch of everything except the status. It fails with a conflict in the same case.
 	withoutStatus struct{ before *v1beta1.Machine }
 )
 

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// writeStatus changes the status of a Machine as any client with the permission could.
+// writeStatus changes the status of a Machine, as any client with the permission could do.
 func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	w.t.Helper()
 	m := w.get(name)
@@ -26,7 +26,7 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	}
 }
 
-// fillConditions fills the conditions up to the limit with conditions of others.
+// fillConditions adds conditions of other clients until the limit is reached.
 func fillConditions(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
@@ -36,7 +36,8 @@ func fillConditions(s *v1beta1.MachineStatus) {
 	}
 }
 
-// The API server allows 32 conditions. If others could use all of them, it would refuse every write of the status.
+// The API server allows 32 conditions. If other clients could use up this limit, the API server would reject each write
+// of the status.
 //
 // Rule: own-conditions-have-space.
 func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {

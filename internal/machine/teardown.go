@@ -25,23 +25,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// teardownStep deletes the instance and everything that belongs to it, for a deletion or a replacement.
+// teardownStep deletes the instance of a Machine and everything that belongs to it. It is used for the deletion of the
+// Machine and for the replacement of the instance.
 type teardownStep struct {
 	*pass
-	// notOurs is true if the deleted Machine never tagged its instance. The instance stays unchanged.
+	// notOurs is true if the deleted Machine never added its tags to the instance. The instance stays unchanged.
 	notOurs bool
-	// instanceGone is true once the instance is known to be gone, and only its traces elsewhere remain to be removed.
+	// instanceGone is true if the instance is known to be gone. Only its Node and its token may remain to be deleted.
 	instanceGone bool
-	// failing is true if the deletion of the instance failed or could not be requested.
+	// failing is true if the deletion of the instance has failed or could not be requested.
 	failing bool
-	// instanceLeft is true if a force-deletion continued although the instance, or a part of it, may remain.
+	// instanceLeft is true if a force-deletion continues although the instance, or a part of it, may remain.
 	instanceLeft bool
-	// leftBehind is true if the deletion continued without the target cluster.
+	// leftBehind is true if the deletion continues without the target cluster.
 	leftBehind bool
 }
 
-// run deletes what belongs to the Machine in this order: preDrain hooks, drain, preTerminate hooks, instance, Node,
-// token, and only then the finalizer.
+// run executes the deletion in this order: preDrain hooks, drain, preTerminate hooks, instance, Node, token and
+// finalizer.
 func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	s.preservation.tooLate()
 	if !hasFinalizer(s.machine) {
@@ -67,11 +68,12 @@ func (s *teardownStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// secretBackstop is the time after which a Machine that waits for a Secret is reconciled without an event. An event of
-// the Secret finds its Machines by their class, which may be gone.
+// secretBackstop is the time after which a Machine that waits for a Secret is reconciled even without an event. Events
+// of the Secret are mapped to Machines through their class, and the class may be gone.
 const secretBackstop = 5 * time.Minute
 
-// deleting reports what the deletion waits for, or the update that drains the node or replaces the instance.
+// deleting reports what the deletion waits for. It is also used for an update that drains the node or replaces the
+// instance.
 func (s *teardownStep) deleting(reason, message string) {
 	if s.interruption.interrupting {
 		return // The condition InterruptionNotice keeps the Machine from being Ready, and Drained reports the progress.
@@ -110,8 +112,8 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 	return strings.Join(names, ", ")
 }
 
-// findNode finds the Node. It reads the API server before it concludes that there is none, because a Node that
-// registered a moment ago has pods to drain as well.
+// findNode finds the Node. Before it decides that there is no Node, it reads the API server, because the Node may have
+// registered a moment ago and may already have pods.
 func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 	if s.Target == nil || s.notOurs {
 		return next, nil
@@ -157,15 +159,16 @@ func (s *teardownStep) findNode(ctx context.Context) (progress, error) {
 		}
 		s.node = cmp.Or(found.node, found.otherID)
 	}
-	// The target cluster answered, so a later failure starts a new series.
+	// The target cluster has answered, so the next failure starts a new series.
 	s.states.update(s.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
 	return next, nil
 }
 
-// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine. It
-// chooses the Node whose kubelet reports, because an instance has only one kubelet, and a Node that remained after its
-// host was renamed is silent. If all are silent, it chooses the newest. If several report, each may run pods, and an
-// administrator has to decide which Node is wrong.
+// chooseClaimant is called if several Nodes have the provider ID of the machine. It chooses the Node that is drained
+// and deleted with the machine. An instance has only one kubelet. If its host was renamed, the old Node remains, and no
+// kubelet updates the status of that Node. Therefore, the Node whose kubelet still updates the status is chosen. If
+// there is no such Node, the newest Node is chosen. If there are several, each of them may run pods. An administrator
+// then has to decide which Node is wrong.
 func (s *teardownStep) chooseClaimant(found candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(found.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -193,18 +196,19 @@ func (s *teardownStep) chooseClaimant(found candidate) progress {
 	return next
 }
 
-// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it.
-// cleanupPatience is the same for a force-deleted Machine. Both are longer than a lost watch needs to be established
-// again.
+// targetPatience is the time after which a Machine without a Node is deleted although calls to the target cluster still
+// fail. cleanupPatience is the corresponding time for a force-deleted Machine. Both times are longer than a process
+// needs to restore a lost watch.
 const (
 	targetPatience  = 30 * time.Second
 	cleanupPatience = time.Minute
 )
 
-// targetUnreachable stops the deletion, because without the target cluster it is not known which pods would be killed.
-// A force-deletion continues: it deletes the instance anyway, and gives up after some tries to clean up in the target
-// cluster. The deletion of a machine that never had a Node continues too, if the API server confirms that there is
-// none. In that case only other calls have failed, for longer than targetPatience.
+// targetUnreachable stops the deletion. Without the target cluster, the controller does not know which pods the
+// deletion would kill. A force-deletion continues: it deletes the instance anyway. Afterwards, it tries to clean up the
+// target cluster, and gives up after cleanupPatience. The deletion of a machine that never had a Node continues as
+// well, but only if the API server confirms that there is no Node. In that case, other calls to the target cluster have
+// failed for longer than targetPatience.
 func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if s.leftBehind || s.forced() && !s.instanceGone {
 		return next, nil
@@ -223,9 +227,9 @@ func (s *teardownStep) targetUnreachable(ctx context.Context, err error) (progre
 	return onError, err
 }
 
-// targetFailsSince returns when the current series of failures of the target cluster began in this deletion, now at the
-// latest. Failures before and after the instance was gone are separate series. The end of an outage ends a series, so
-// that a failed call right after it is the first of another one.
+// targetFailsSince returns the time at which the current series of failed calls to the target cluster began. If there
+// is no series, a new one begins now. Failures before the instance is gone and failures afterwards are separate series.
+// When an outage ends, the series ends too. A failed call after that is the first failure of a new series.
 func (s *teardownStep) targetFailsSince() (since time.Time) {
 	s.states.update(s.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
@@ -241,7 +245,7 @@ func (s *teardownStep) targetFailsSince() (since time.Time) {
 }
 
 // neverJoined reports whether the API server confirms that the Machine has no Node. A failed read proves nothing: the
-// machine may have joined while this process cannot see it.
+// machine may have joined although this process cannot read the Node.
 func (s *teardownStep) neverJoined(ctx context.Context) bool {
 	if s.machine.Status.NodeRef != nil || s.node != nil {
 		return false
@@ -255,7 +259,8 @@ func (s *teardownStep) forced() bool {
 	return force
 }
 
-// resolve finds the credentials and the class for deleting the instance, or reports what is missing.
+// resolve reads the credentials and the class for the deletion of the instance. If something is missing, it reports
+// this.
 func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress, error) {
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
@@ -271,7 +276,7 @@ func (s *teardownStep) resolve(ctx context.Context) (resolve.Resolved, progress,
 	return inputs, next, nil
 }
 
-// deleteInstance calls Delete until the instance is gone.
+// deleteInstance calls Delete in each pass until the instance is gone.
 func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	if s.notOurs && createdWithProviderID(s.machine) || s.neverCreated() || s.instanceLeft {
 		return next, nil
@@ -310,10 +315,11 @@ func (s *teardownStep) deleteInstance(ctx context.Context) (progress, error) {
 	return s.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
 }
 
-// neverLaunched reports whether no instance can ever have been requested: none is recorded, this process sent no Create
-// with an unknown outcome, and nothing names a provider to ask. The last means that the class does not exist: a
-// finalizer protects a class for as long as a Machine that was launched from it exists. Since the cache may not have a
-// new class yet, the class is read from the API server.
+// neverLaunched reports whether it is impossible that an instance was ever requested. This is so if no instance is
+// recorded, if this process has sent no Create with an unknown result, and if nothing names a provider that could be
+// asked. If nothing names a provider, the class does not exist. If a Machine had been launched from the class, a
+// finalizer would protect the class. The class is read from the API server, because a new class may be missing from the
+// cache.
 func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
@@ -336,8 +342,8 @@ func (s *teardownStep) neverLaunched(ctx context.Context, inputs resolve.Resolve
 	return false, errStale
 }
 
-// awaitSettleTime waits, if no instance was ever recorded, until a Create that may still be under way would have taken
-// effect: two reads that are CreateSettle apart must find nothing.
+// awaitSettleTime is used if no instance was ever recorded. It waits until the effect of any earlier Create would be
+// visible: two reads must find nothing, and the time between them must be at least CreateSettle.
 func (s *teardownStep) awaitSettleTime(message string) progress {
 	since := s.nothingToDeleteSince()
 	left := since.Add(s.Cloud.CreateSettle()).Sub(s.now)
@@ -357,7 +363,7 @@ func (s *teardownStep) blocked(reason, message string) (transition bool) {
 	return before != reason
 }
 
-// deleteFailed records an error of Delete and the time of the next try.
+// deleteFailed records an error of Delete and the time of the next attempt.
 func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress {
 	s.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
@@ -368,14 +374,14 @@ func (s *teardownStep) deleteFailed(err error, inputs resolve.Resolved) progress
 	return s.operationFailed(v1beta1.OperationDelete, c, err, s.deleteFingerprint(inputs))
 }
 
-// deleteNode deletes the Node of an instance that is gone, and no other Node of that name.
+// deleteNode deletes the Node of an instance that is gone. If another Node has the same name, this Node is not deleted.
 func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	if s.notOurs || s.instanceLeft {
 		return next, nil
 	}
 	s.instanceGone = true
 	if s.node == nil {
-		// The Node may have registered just before the instance was gone. From now on no Node can.
+		// The Node may have registered just before the instance was deleted. From now on no Node can.
 		if proceed, err := s.findNode(ctx); err != nil || proceed != next {
 			return proceed, err
 		}
@@ -395,10 +401,10 @@ func (s *teardownStep) deleteNode(ctx context.Context) (progress, error) {
 	return s.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", s.node.Name, err))
 }
 
-// release deletes the token and then removes the finalizer, the last trace of the Machine.
+// release deletes the token and then the finalizer, so that the API server deletes the Machine.
 func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	if s.Target != nil && !s.leftBehind && !s.notOurs && !s.isTrue(v1beta1.ConditionNodeHealthy) {
-		// The Machine may never have run. Otherwise its token was deleted when it became Ready.
+		// The Machine may never have run. If the Node became Ready, the token was already deleted then.
 		if err := s.launch.dropToken(ctx); err != nil {
 			if proceed, err := s.targetUnreachable(ctx, err); proceed != next {
 				return proceed, err
@@ -411,14 +417,14 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	}
 	s.gone = true
 	if err == nil {
-		s.trace.gone()
+		s.trace.deletionDone()
 	}
 	s.forget(client.ObjectKeyFromObject(s.machine))
 	s.states.update(s.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {
 		return next, nil // An earlier pass removed the finalizer and reported it. The cache lagged behind.
 	}
-	s.ended(phaseTermination, s.terminationBegan())
+	s.phaseEnded(phaseTermination, s.terminationBegan())
 	s.observeSpans()
 	message := "The instance is gone."
 	if id := s.machine.Spec.ProviderID; id != "" {
@@ -437,8 +443,8 @@ func (s *teardownStep) release(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// removeFinalizer removes our finalizer, and fails with a conflict if another client has changed the Machine in the
-// meantime. The patch is written directly, because that is cheaper than comparing two Machines.
+// removeFinalizer removes the finalizer of this controller. It returns a conflict if another client has changed the
+// Machine in the meantime. The patch is built directly, because this is cheaper than the comparison of two Machines.
 func (s *teardownStep) removeFinalizer(ctx context.Context) error {
 	left := slices.DeleteFunc(slices.Clone(s.before.Finalizers), func(f string) bool {
 		return f == v1beta1.MachineFinalizer

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// A machine that is deleted right after its creation leaves no instance behind, although Delete returns Gone as long as
-// the cloud does not show the instance.
+// If a machine is deleted right after its creation, no instance remains, even though Delete returns Gone while the
+// cloud does not show the instance.
 //
 // Rules: finalizer-after-instance, gone-is-confirmed.
 func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
@@ -63,8 +63,8 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-// The deletion of an old machine does not wait: an accepted deletion needs no confirmation, and Gone without it is
-// confirmed at once.
+// The deletion of an old machine does not have to wait. If the cloud accepts the deletion, no confirmation is needed.
+// If Delete returns Gone at once, this is confirmed at once.
 //
 // Rules: deletion-order, gone-is-confirmed.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
@@ -133,8 +133,8 @@ func TestDeletionWaitsWhileTheCloudStillShowsTheInstance(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A cloud whose reads lag behind shows the old instance while the new one is created. The machine still has only one
-// instance at a time, and the old one is not mistaken for the new one.
+// If the reads of a cloud are outdated, the cloud still shows the old instance while the new one is created. The
+// machine nevertheless has only one instance at a time, and the old instance is not mistaken for the new one.
 //
 // Rules: replacement-deletes-first, old-instance-not-taken-for-new.
 func TestAReplacementInALaggingCloud(t *testing.T) {
@@ -182,8 +182,8 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 	}
 }
 
-// If a machine is deleted during its replacement, the new instance is deleted as well, although the cloud shows the old
-// one for the same tags.
+// If a machine is deleted during its replacement, the new instance is deleted too, even though the cloud still shows
+// the old instance with the same tags.
 //
 // Rules: unrecorded-instance-looked-up-twice, old-instance-not-taken-for-new.
 func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// leftNamedAfter is how long a deletion takes before the status reports what remains. Until then, clouds detach volumes
-// and network interfaces as usual.
+// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. During this time,
+// it is normal that a cloud still detaches volumes and network interfaces.
 const leftNamedAfter = 3 * time.Minute
 
-// reportRemoving reports that the provider is deleting the instance, and after leftNamedAfter also what remains in the
-// cloud.
+// reportRemoving reports that the provider is deleting the instance. After leftNamedAfter, it also reports what remains
+// in the cloud.
 func (s *teardownStep) reportRemoving(left string) {
 	const usual = "The provider is deleting the instance."
 	s.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, usual, "")

@@ -78,7 +78,7 @@ func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 	}
 }
 
-// The deletion of an instance only ends when the instance is gone.
+// The deletion of an instance does not end before the instance is gone.
 //
 // Rules: finalizer-after-instance, deletion-never-gives-up.
 func TestErrorsOfDelete(t *testing.T) {
@@ -129,7 +129,7 @@ func TestErrorsOfDelete(t *testing.T) {
 	}
 }
 
-// The status has everything that the deletion needs, except the credentials.
+// The status contains everything that the deletion needs, except the credentials.
 //
 // Rule: deletion-without-class.
 func TestDeletionWithoutTheClass(t *testing.T) {
@@ -159,7 +159,8 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// No instance was ever requested for a machine whose class never existed, and no provider could delete one.
+// If the class of a machine never existed, no instance was ever requested for the machine, and no provider could delete
+// one.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestMachineWithoutAClassIsDeletedAtOnce(t *testing.T) {
@@ -174,7 +175,8 @@ func TestMachineWithoutAClassIsDeletedAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If no instance was recorded, one may still appear. Two checks that are a settle time apart must find nothing.
+// If no instance was recorded, the cloud may still show one later. Two checks must find nothing, and the time between
+// them must be at least the settle time.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
@@ -239,7 +241,7 @@ func TestDeletionDuringCreate(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// If a clock is set by days in either direction, no machine fails, loops, or gets a second instance.
+// Even if a clock is moved by days in either direction, no machine fails, loops or gets a second instance.
 func TestClockJumpsAreHarmless(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -275,7 +277,7 @@ func TestDeletionDoesNotWaitWithoutASettleTime(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Without the target cluster, it is not known which pods would be killed.
+// Without the target cluster, the controller does not know which pods the deletion would kill.
 //
 // Rule: failed-read-proves-nothing.
 func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
@@ -393,7 +395,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 	})
 }
 
-// refuseNodes answers requests for Nodes with an error. The verb "" stands for a read.
+// refuseNodes returns an error for each request of the given verb for Nodes. For a read, refuse gets the verb "".
 func (w *world) refuseNodes(verb string) {
 	w.refuse = func(v string, o runtime.Object) error {
 		switch o.(type) {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// newWorldWithAToken returns a world with a Machine m that will join with its token.
+// newWorldWithAToken returns a world with a Machine m whose instance has not joined with its bootstrap token yet.
 func newWorldWithAToken(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -24,11 +24,11 @@ func newWorldWithAToken(t *testing.T) *world {
 	return w
 }
 
-// Rule token-deleted-when-running: a machine that did not join in time can no longer join.
+// Rule token-deleted-when-running: if a machine did not join in time, it can no longer join.
 func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorldWithAToken(t)
-	// The extra minute is needed because the Machine's time began by the clock of the API server.
+	// The extra minute is needed because the API server's clock determines when the Machine's time began.
 	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
@@ -37,8 +37,8 @@ func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	}
 }
 
-// Another client may write that a machine runs before it has joined. Its token is still deleted when its Node becomes
-// Ready.
+// Another client may write to the status that a machine runs, although the machine has not joined yet. When its Node
+// becomes Ready, the token is still deleted.
 //
 // Rule: token-deleted-when-running.
 func TestTokenIsDeletedIfAForgedPhaseClaimsThatTheMachineRan(t *testing.T) {
@@ -53,8 +53,8 @@ func TestTokenIsDeletedIfAForgedPhaseClaimsThatTheMachineRan(t *testing.T) {
 	}
 }
 
-// Anyone who reads the user data of an instance can join with its token. So the token is valid only for hours, even if
-// the machine may take longer, and is extended for as long as the machine may still join.
+// Anyone who can read the user data of an instance can join with its token. The token is therefore valid for only some
+// hours, even if the machine has more time to join. It is extended for as long as the machine may still join.
 //
 // Rule: token-extended-before-expiry.
 func TestTokenIsExtendedWhileTheMachineMayJoin(t *testing.T) {
@@ -100,8 +100,8 @@ func TestTokenIsExtendedWhileTheMachineMayJoin(t *testing.T) {
 	}
 }
 
-// The kubeconfig of the target cluster may be created later than the provider's process. An instance that was created
-// before could never find the cluster.
+// The kubeconfig of the target cluster may be created after the provider's process has started. If an instance were
+// created earlier, it could never find the cluster.
 //
 // Rule: kubeconfig-file-awaited.
 func TestNoInstanceIsCreatedBeforeTheTargetEndpointIsKnown(t *testing.T) {

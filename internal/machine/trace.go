@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// Names of the spans of an operation's steps.
+// The following constants are the names of the spans for the steps of an operation.
 const (
 	stepLaunch     = "launch"
 	stepBoot       = "boot"
@@ -26,21 +26,23 @@ const (
 	stepRemove     = "remove"
 )
 
-// codeNeverRan is the code of a creation that ended because the Machine was deleted.
+// codeNeverRan is the code of a creation that ended because its Machine was deleted.
 const codeNeverRan = "Canceled"
 
-// traceStep reports to the trace what ended in this pass. It never changes what the pass does.
+// traceStep adds the operations, steps and waits that have ended in this pass to the trace. It does not affect the
+// other steps of the pass.
 type traceStep struct {
 	*pass
-	// operation is what is being done with the Machine, and at is the step that it was in when the pass began.
+	// operation is the current operation on the Machine. The field at contains the step of this operation at the beginning
+	// of the pass.
 	operation tracing.Operation
 	at        string
-	// finished is the operation that ended because the Machine runs.
+	// finished is the operation that has ended because the Machine runs.
 	finished tracing.Operation
 }
 
-// begin returns a context in which calls to the cloud are traced.
-func (s *traceStep) begin(ctx context.Context) context.Context {
+// beginPass returns a context that traces the calls to the cloud.
+func (s *traceStep) beginPass(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
 	}
@@ -50,7 +52,7 @@ func (s *traceStep) begin(ctx context.Context) context.Context {
 
 func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
 
-// operationOf returns what is being done with the Machine, or the zero value if nothing is.
+// operationOf returns the current operation on the Machine, or the zero value if there is none.
 func (s *traceStep) operationOf() tracing.Operation {
 	m := s.machine
 	changed := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -65,15 +67,16 @@ func (s *traceStep) operationOf() tracing.Operation {
 		return tracing.Update(m.UID, changed.LastTransitionTime.Unix())
 	case s.hasRun():
 		return tracing.Operation{}
-	case s.replaced():
+	case s.isReplacement():
 		return tracing.Replace(m.UID, m.LaunchAttempt())
 	}
 	return tracing.Create(m.UID)
 }
 
-// replaced reports whether the Machine ran on another instance before. Once the new instance runs, the status does not
-// show whether the old one only lacked capacity. This process knows that about its own actions.
-func (s *traceStep) replaced() bool {
+// isReplacement reports whether the Machine ran on another instance before. When the new instance runs, the status no
+// longer shows whether the old instance failed because of a lack of capacity. The process remembers this only for its
+// own actions.
+func (s *traceStep) isReplacement() bool {
 	m := s.machine
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
 		return false
@@ -82,7 +85,7 @@ func (s *traceStep) replaced() bool {
 	return !known.retried
 }
 
-// stepOf returns the step to which calls to the cloud belong.
+// stepOf returns the name of the current step, to which calls to the cloud are added.
 func (s *traceStep) stepOf() string {
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero(), s.machine.Replacing():
@@ -95,9 +98,9 @@ func (s *traceStep) stepOf() string {
 	return stepLaunch
 }
 
-// updating returns a context in which the call that updates the instance is traced, even before it is known whether an
-// update is needed.
-func (s *traceStep) updating(ctx context.Context) context.Context {
+// traceUpdate returns a context that traces the call of Update. It is used even before it is known whether an update is
+// needed.
+func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	if !s.Tracer.On() {
 		return ctx
 	}
@@ -105,8 +108,8 @@ func (s *traceStep) updating(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// written reports what has ended, once that is in the status.
-func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
+// statusWritten is called after each write of the status. It reports what has ended.
+func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
 	}
@@ -119,7 +122,7 @@ func (s *traceStep) written(before *v1beta1.Machine, ended []span) {
 				tracing.Span{Start: e.began, End: e.began.Add(e.took)})
 		}
 	}
-	s.waited(before)
+	s.reportWait(before)
 	if !s.finished.None() {
 		s.reportFinished()
 	}
@@ -131,8 +134,9 @@ func replacing(m *v1beta1.Machine) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonReplacing
 }
 
-// waited reports how long the Machine waited for one reason, once it waits for another or for none.
-func (s *traceStep) waited(before *v1beta1.Machine) {
+// reportWait is called after each write of the status. If the Machine has stopped waiting for something, it reports how
+// long the wait took.
+func (s *traceStep) reportWait(before *v1beta1.Machine) {
 	was, is, now := waitsFor(before), waitsFor(s.machine), s.Clock.Now()
 	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
 		return
@@ -160,8 +164,8 @@ func (s *traceStep) waited(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition that shows what the Machine waits for. This is Ready, or during a drain the more exact
-// Drained. It returns nil if the Machine waits for nothing.
+// waitsFor returns the condition that shows what the Machine waits for. This is Ready. During a drain, it is Drained,
+// which contains more details. It returns nil if the Machine waits for nothing.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -174,7 +178,7 @@ func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	return c
 }
 
-// reportFinished reports an operation that ended because the Machine runs, with the times in its status.
+// reportFinished reports an operation that has ended because the Machine runs. The times come from the status.
 func (s *traceStep) reportFinished() {
 	m, known, now := s.machine, s.traces.get(s.machine), s.Clock.Now()
 	launched := known.launched
@@ -184,7 +188,7 @@ func (s *traceStep) reportFinished() {
 	start := m.CreationTimestamp.Time
 	steps := stepSequence{at: start, end: now}
 	if s.finished == tracing.Replace(m.UID, m.LaunchAttempt()) {
-		// The first steps of a replacement were reported when the old instance was gone.
+		// If the operation is a replacement, its first steps were already reported when the old instance was gone.
 		start, steps.at = known.replaceBegan, known.launchBegan
 		if start.IsZero() {
 			start, steps.at = launched, launched
@@ -205,7 +209,7 @@ func (s *traceStep) reportFinished() {
 	s.traces.forget(s.key())
 }
 
-// needsReplacement ends the trace of an update that cannot be made in place. The replacement has its own trace.
+// needsReplacement ends the trace of an update that is not possible in place. The replacement has its own trace.
 func (s *traceStep) needsReplacement() {
 	if !s.Tracer.On() {
 		return
@@ -215,8 +219,8 @@ func (s *traceStep) needsReplacement() {
 			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
-// oldInstanceGone reports the steps of a replacement that deleted the old instance. before is the Machine before the
-// replacement.
+// oldInstanceGone reports the steps with which a replacement has deleted the old instance. The argument before is the
+// Machine in its state before the replacement.
 func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	if !s.Tracer.On() {
 		return
@@ -232,20 +236,21 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 	s.traces.update(s.machine, func(t *traceState) { t.replaceBegan, t.launchBegan = began, now })
 }
 
-// retries records that another instance is tried because the cloud had no capacity for the last one.
-func (s *traceStep) retries() {
+// noteRetry records that another instance is tried because the last one failed for lack of capacity.
+func (s *traceStep) noteRetry() {
 	if s.Tracer.On() {
 		s.traces.update(s.machine, func(t *traceState) { t.retried = true })
 	}
 }
 
-// gone reports a finished deletion, and also the creation if the deletion ended it.
-func (s *traceStep) gone() {
+// deletionDone reports a completed deletion. If the deletion ended the creation of the Machine, it also reports the
+// creation.
+func (s *traceStep) deletionDone() {
 	if !s.Tracer.On() {
 		return
 	}
 	m, now, began := s.machine, s.Clock.Now(), s.machine.DeletionTimestamp.Time
-	s.waited(s.before)
+	s.reportWait(s.before)
 	if known := s.traces.get(m); known.reason != "" {
 		s.Tracer.Report(s.operation, "", s.about(),
 			tracing.Span{Name: "wait " + known.reason, Start: known.since, End: now, Reason: known.reason})
@@ -268,7 +273,7 @@ func (s *traceStep) gone() {
 	s.traces.forget(s.key())
 }
 
-// neverRan reports whether a Machine that is being deleted was never a usable Node.
+// neverRan reports whether a Machine that is being deleted has never been a usable Node.
 func (s *traceStep) neverRan() bool {
 	m := s.machine
 	if s.Target == nil {
@@ -278,7 +283,7 @@ func (s *traceStep) neverRan() bool {
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil
 }
 
-// teardownSteps returns the steps that deleted an instance.
+// teardownSteps returns spans for the steps that have deleted an instance.
 func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	steps := stepSequence{at: began, end: ended}
 	for _, step := range []struct{ name, kind string }{
@@ -294,7 +299,7 @@ func teardownSteps(m *v1beta1.Machine, began, ended time.Time) []tracing.Span {
 	return steps.spans
 }
 
-// stepSequence builds spans that follow each other without a gap, even if their times come from different clocks.
+// stepSequence builds spans without gaps between them, even if their times come from different clocks.
 type stepSequence struct {
 	at, end time.Time
 	spans   []tracing.Span
@@ -311,22 +316,23 @@ func (l *stepSequence) until(name string, end time.Time) {
 	l.at = end
 }
 
-// traceState is what is remembered of a Machine for its trace in addition to its status. Losing it makes times less
-// exact.
+// traceState is what the process remembers of a Machine for its trace. The rest comes from the status of the Machine.
+// Losing it makes times less exact.
 type traceState struct {
 	uid types.UID
-	// launched is when the Machine's instance was recorded.
+	// launched is the time at which the Machine's instance was recorded.
 	launched time.Time
-	// reason is what the Machine waits for, and the time at which this wait began.
+	// reason explains why the Machine waits. The field since contains the time at which this wait began.
 	reason string
 	since  time.Time
-	// replaceBegan is when the replacement of the instance began, and launchBegan when the old instance was gone.
+	// replaceBegan is the time at which the replacement of the instance began. launchBegan is the time at which the old
+	// instance was gone.
 	replaceBegan, launchBegan time.Time
-	// retried is true if the cloud had no capacity for the instance, and another one is tried.
+	// retried is true if the instance failed for lack of capacity and another one is tried.
 	retried bool
 }
 
-// traceStates are the states of all Machines. It is empty while tracing is off.
+// traceStates contains the traceState of each Machine. It is empty if tracing is off.
 type traceStates struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]traceState

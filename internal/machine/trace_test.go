@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// traced creates a world whose process reports traces. spans flushes and returns the spans.
+// traced creates a world whose process reports traces. The function spans exports all spans and returns them.
 func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp.Span) {
 	t.Helper()
 	receiver := otlp.Receive(t)
@@ -42,7 +42,8 @@ func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp
 	}
 }
 
-// completeTrace returns the trace of an operation, which must be complete and account for all of its time.
+// completeTrace returns the trace of an operation. It fails the test if the trace is not complete, or if its steps do
+// not cover the whole time of the operation.
 func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	t.Helper()
 	trace := otlp.Of(spans, o.TraceID().String())
@@ -55,7 +56,7 @@ func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Tr
 	return trace
 }
 
-// children returns the names of the spans below the root, ordered by their start.
+// children returns the names of the spans directly below the root, ordered by their start.
 func children(trace otlp.Trace) (names []string) {
 	for _, root := range trace.Roots() {
 		for _, s := range trace {
@@ -67,7 +68,7 @@ func children(trace otlp.Trace) (names []string) {
 	return names
 }
 
-// roots counts the spans of a name that have no parent.
+// roots returns the number of spans with this name that have no parent.
 func roots(spans []otlp.Span, name string) (n int) {
 	for _, s := range spans {
 		if s.Name == name && s.Parent == "" {
@@ -79,7 +80,7 @@ func roots(spans []otlp.Span, name string) (n int) {
 
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 //
-// Errors of the cloud and a restart in the middle are parts of one trace.
+// Even if the cloud returns errors and the process is restarted, the creation is a single trace.
 func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot = 40 * time.Second
@@ -146,7 +147,7 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 
 // Rules: traces-explain-the-time.
 //
-// The replacement has its own trace, and the update that caused it links to it.
+// The replacement has its own trace. It is linked to the trace of the update that caused it.
 func TestAReplacementIsATrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 30*time.Second, 20*time.Second
@@ -204,7 +205,7 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 
 // Rules: trace-ids-follow-from-uid, late-lack-of-capacity.
 //
-// A retry after a lack of capacity is not a replacement: the creation continues.
+// If an instance failed for lack of capacity, the next attempt is not a replacement, but belongs to the same creation.
 func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
 	w, spans := traced(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 20*time.Second, time.Second
@@ -224,7 +225,7 @@ func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
 	}
 }
 
-// Log lines of an operation contain the ID of its trace.
+// The log lines of an operation contain the ID of its trace.
 func TestLogLinesNameTheTrace(t *testing.T) {
 	w, spans := traced(t)
 	var lines []string
@@ -232,7 +233,7 @@ func TestLogLinesNameTheTrace(t *testing.T) {
 	m := w.createMachine("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
 	w.options.Live = w.api
-	// Another client changes the machine during the pass, which is logged.
+	// Another client changes the machine during the pass. The process writes a log line about this.
 	w.cloud.Around = func(_ string, f func() error) error {
 		w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, "example.com/changed", "") })
 		return f()

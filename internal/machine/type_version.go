@@ -11,9 +11,9 @@ func (r *Reconciler) unsupportedSchema(m *v1beta1.Machine) string {
 	return unsupportedSchema(m, r.RequireTypeVersion)
 }
 
-// unsupportedSchema returns why the Machine is neither launched nor changed, but only observed and deleted: its type
-// version is unknown to this process, or it has none although one is required. It returns "" if the type version is
-// supported.
+// unsupportedSchema returns a message if the Machine must be neither launched nor changed, because this process does
+// not know its type version, or because the type version is missing although it is required. Such a Machine is only
+// observed and deleted. If the type version is supported, it returns "".
 func unsupportedSchema(m *v1beta1.Machine, required bool) string {
 	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
 	switch {

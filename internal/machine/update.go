@@ -16,15 +16,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// updateStep updates an instance whose Machine's specification has changed.
+// updateStep updates the instance if the specification of the Machine has changed.
 type updateStep struct {
 	*pass
-	// waitsFor is what an update that takes the node out of service waits for.
+	// waitsFor describes what an update waits for if the update takes the node out of service.
 	waitsFor *metav1.Condition
 }
 
-// run updates the instance to the specification: in place if the provider can, else by replacing the instance of the
-// same Machine. The author of the change need not know which.
+// run updates the instance to the specification. If the provider cannot update the instance in place, run replaces the
+// instance of the same Machine. The author of a change does not have to know which of the two is possible.
 func (s *updateStep) run(ctx context.Context) (progress, error) {
 	m := s.machine
 	if machinestate.Paused(m) || s.unsupportedSchema(m) != "" {
@@ -44,7 +44,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if s.unchanged() && !updateRequested(s.machine) {
-		s.upToDate()
+		s.recordUpToDate()
 		return next, nil
 	}
 	if machinestate.Paused(m) {
@@ -55,7 +55,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	inputs, err := s.Classes.Resolve(ctx, m)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.drain.suspend()
-		s.notUpdated(v1beta1.ReasonUpdateError, missing.Message)
+		s.reportNotUpdated(v1beta1.ReasonUpdateError, missing.Message)
 		return next, nil
 	}
 	if err != nil {
@@ -63,18 +63,18 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	}
 	wanted := appliedOf(m, inputs)
 	if *m.Status.Applied == *wanted && !updateRequested(s.machine) {
-		// Only the name of the class changed.
-		s.upToDate()
+		// Only the name of the class has changed.
+		s.recordUpToDate()
 		return next, nil
 	}
 	if inputs.Provider != s.Cloud.Name() {
 		s.drain.end()
-		s.notUpdated(v1beta1.ReasonUnsupportedChange,
+		s.reportNotUpdated(v1beta1.ReasonUnsupportedChange,
 			fmt.Sprintf("The instance belongs to provider %q and cannot be moved to provider %q.", s.Cloud.Name(), inputs.Provider))
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, s.launch.attempt())
-	switch left, never := s.states.get(m).pace.left(fingerprint, s.now); {
+	switch left, never := s.states.get(m).pace.waitTime(fingerprint, s.now); {
 	case never:
 		return next, nil // The provider refused the update permanently, and nothing has changed.
 	case left > 0:
@@ -84,7 +84,8 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	return s.updateInstance(ctx, inputs, wanted, fingerprint, false)
 }
 
-// unchanged compares everything that can be compared without reading the class, which never changes.
+// unchanged reports whether the specification still equals the recorded one. It does not read the class, because a
+// class never changes.
 func (s *updateStep) unchanged() bool {
 	applied, spec := s.machine.Status.Applied, s.machine.Spec
 	if applied.Version != spec.Version {
@@ -97,19 +98,20 @@ func (s *updateStep) unchanged() bool {
 		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
-// upToDate records that the instance matches the specification, and ends a drain for an update.
-func (s *updateStep) upToDate() {
+// recordUpToDate records that the instance matches the specification. It also ends the drain for an update.
+func (s *updateStep) recordUpToDate() {
 	s.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
 	s.drain.end()
 }
 
-// appliedOf returns the record of an instance that is created from the inputs.
+// appliedOf returns the record for an instance that is created from these inputs.
 func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
 	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
 		Version: m.Spec.Version}
 }
 
-// updateInstance calls Update, after draining the node if the update needs that.
+// updateInstance calls Update. If the update needs a drained node, it drains the node first and then calls Update
+// again.
 func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus,
 	fingerprint string, drained bool) (progress, error) {
 	m := s.machine
@@ -117,7 +119,7 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	if err != nil {
 		return onError, err
 	}
-	if s.agent.pending(node) {
+	if s.agent.waitsForAgent(node) {
 		return s.agent.run(ctx, wanted, fingerprint)
 	}
 	req := provider.UpdateRequest{
@@ -131,21 +133,21 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 	if node != nil {
 		req.NodeVersion = node.Status.NodeInfo.KubeletVersion
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := s.recordRequest(ctx); err != nil {
 		return onError, err
 	}
 	m = s.machine
-	result, err := s.Cloud.Update(s.trace.updating(ctx), req)
+	result, err := s.Cloud.Update(s.trace.traceUpdate(ctx), req)
 	if err != nil {
 		s.noteAmbiguous(err, fingerprint)
 		if provider.IsNotFound(err) {
 			if s.instance.showsWithin() > 0 {
-				s.updating("Waiting for the provider to show the instance.")
+				s.reportUpdating("Waiting for the provider to show the instance.")
 				return next, nil
 			}
 			s.states.update(m, func(r *machineState) { r.instance.suspectID = m.Spec.ProviderID })
 		}
-		s.failed(err, fingerprint)
+		s.recordUpdateFailure(err, fingerprint)
 		return next, nil
 	}
 	s.callSucceeded()
@@ -154,34 +156,34 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 		if same, err := s.agent.versionUnchanged(ctx, node); err != nil || !same {
 			return onError.unless(err == nil), err
 		}
-		// The cloud does not know what an agent was asked for and may be about to do.
+		// The cloud does not know whether an agent was asked for another update, which the agent may still execute.
 		if hasRequest(node) && m.Spec.Version != "" {
 			return s.agent.run(ctx, wanted, fingerprint)
 		}
 		if done, err := s.agent.withdrawRequest(ctx, node); err != nil || !done {
 			return onError.unless(err == nil), err
 		}
-		if left := s.unsettled(fingerprint); left > 0 {
-			s.notUpdated(v1beta1.ReasonUpdating, "The update is done. Updating the instance once more after the settle time, because an earlier request may still change it.")
+		if left := s.settlesIn(fingerprint); left > 0 {
+			s.reportNotUpdated(v1beta1.ReasonUpdating, "The update is done. Updating the instance once more after the settle time, because an earlier request may still change it.")
 			s.requeueIn(left)
 			return next, nil
 		}
 		s.states.update(m, func(r *machineState) { r.pace, r.update = pace{}, updateState{} })
 		m.Status.Applied = wanted
-		s.ended(phaseUpdate, s.updateBegan())
+		s.phaseEnded(phaseUpdate, s.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {
 			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
 		}
-		s.upToDate()
+		s.recordUpToDate()
 		s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, "The instance was updated in place.", "")
 		s.note(reasonUpdated, "Update", "The instance was updated in place.")
 		return next, nil
 	case provider.UpdateInProgress:
-		s.updating("The provider is updating the instance.")
+		s.reportUpdating("The provider is updating the instance.")
 		return next, nil
 	case provider.UpdateNeedsDrain:
 		if drained {
-			s.failed(provider.Errorf(provider.Internal, "the driver asked for a drain of a node that is drained"), fingerprint)
+			s.recordUpdateFailure(provider.Errorf(provider.Internal, "the driver asked for a drain of a node that is drained"), fingerprint)
 			return next, nil
 		}
 		for _, step := range []func(context.Context) (progress, error){s.teardown.findNode, s.drain.run} {
@@ -201,35 +203,35 @@ func (s *updateStep) updateInstance(ctx context.Context, inputs resolve.Resolved
 			OldProviderID: m.Spec.ProviderID}
 		s.updateWaits(v1beta1.ReasonReplacing, "Replacing the instance: "+result.Reason)
 		s.note(v1beta1.ReasonReplacing, "Update", "Replacing the instance: "+result.Reason)
-		// The step must be durable before anything is deleted.
+		// The step must be written to the status before anything is deleted.
 		if err := s.writeStatus(ctx); err != nil {
 			return onError, err
 		}
 		s.trace.needsReplacement()
-		return s.replace(s.trace.begin(ctx))
+		return s.replace(s.trace.beginPass(ctx))
 	case provider.UpdateByAgent:
 		return s.agent.run(ctx, wanted, fingerprint)
 	case provider.UpdateRefused:
 		if done, err := s.agent.withdrawRequest(ctx, node); err != nil || !done {
 			return onError.unless(err == nil), err
 		}
-		s.refused(result.Reason, fingerprint)
+		s.refuseUpdate(result.Reason, fingerprint)
 		return next, nil
 	}
-	s.failed(provider.Errorf(provider.Internal, "the driver returned the unknown outcome %q", result.Outcome), fingerprint)
+	s.recordUpdateFailure(provider.Errorf(provider.Internal, "the driver returned the unknown outcome %q", result.Outcome), fingerprint)
 	return next, nil
 }
 
-// refused reports that the update cannot be made. Nothing is tried again until something changes.
-func (s *updateStep) refused(reason, fingerprint string) {
+// refuseUpdate reports that the update is not possible. It is not retried until something changes.
+func (s *updateStep) refuseUpdate(reason, fingerprint string) {
 	s.states.update(s.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
 	s.drain.end()
-	s.notUpdated(v1beta1.ReasonUnsupportedChange, reason)
+	s.reportNotUpdated(v1beta1.ReasonUnsupportedChange, reason)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
 }
 
-// updating reports that an update in place is under way, or that it has taken too long.
-func (s *updateStep) updating(message string) {
+// reportUpdating reports that an update in place is in progress, or that it takes too long.
+func (s *updateStep) reportUpdating(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
 	started := s.operationBegan()
 	reason := v1beta1.ReasonUpdating
@@ -239,31 +241,31 @@ func (s *updateStep) updating(message string) {
 	} else {
 		s.requeueIn(started.Add(timeout).Sub(s.now))
 	}
-	s.notUpdated(reason, message)
+	s.reportNotUpdated(reason, message)
 	s.requeueIn(pollInterval(s.now.Sub(started)))
 }
 
-// notUpdated reports why the instance does not match the specification. The instance keeps running as it is.
-func (s *updateStep) notUpdated(reason, message string) {
+// reportNotUpdated reports why the instance does not match the specification. The instance continues to run unchanged.
+func (s *updateStep) reportNotUpdated(reason, message string) {
 	if s.setCondition(v1beta1.ConditionUpToDate, false, reason, message) && reason != v1beta1.ReasonUpdating {
 		s.warn(reason, "Update", message)
 	}
 }
 
-// failed records an error of Update and the time of the next try.
-func (s *updateStep) failed(err error, fingerprint string) {
-	s.notUpdated(v1beta1.ReasonUpdateError, messageOf(err))
+// recordUpdateFailure records an error of Update and the time of the next attempt.
+func (s *updateStep) recordUpdateFailure(err error, fingerprint string) {
+	s.reportNotUpdated(v1beta1.ReasonUpdateError, messageOf(err))
 	s.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
-// drainedForUpdate reports whether the node was drained for an unfinished update, is still cordoned, and its volumes
-// are detached.
+// drainedForUpdate reports whether the node is ready for an update that disrupts it: the node was drained, it is still
+// cordoned, and its volumes are detached.
 func (s *updateStep) drainedForUpdate(node *corev1.Node) bool {
 	return s.isTrue(v1beta1.ConditionDrained) && s.isTrue(v1beta1.ConditionVolumesDetached) &&
 		(node == nil || node.Spec.Unschedulable)
 }
 
-// updateWaits reports what an update waits for that drains the node or replaces the instance.
+// updateWaits reports what an update waits for. It is used for updates that drain the node or replace the instance.
 func (s *updateStep) updateWaits(reason, message string) {
 	if s.machine.Retrying() {
 		s.launch.removalWaits(reason, message)
@@ -290,8 +292,8 @@ func isUpdating(m *v1beta1.Machine) bool {
 	return false
 }
 
-// replace deletes the old instance and opens the next attempt. Each step can be repeated, because it checks what is
-// already done.
+// replace deletes the old instance and opens the next attempt. After a crash, all steps can be repeated, because each
+// step checks what was already done.
 func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	m := s.machine
 	if m.Spec.ProviderID != "" {
@@ -314,7 +316,7 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
 		s.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone. Creating a new one.")
 	}
-	// The cloud may show the old instance for a while, and the driver could mistake it for the new one.
+	// The cloud may still show the old instance for some time, and the driver could mistake it for the new one.
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.NextLaunchAttempt(), OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
 	s.interruption.forgetNotice()
@@ -325,7 +327,7 @@ func (s *updateStep) replace(ctx context.Context) (progress, error) {
 		return onError, err
 	}
 	s.trace.oldInstanceGone(old)
-	if proceed, err := s.launch.run(s.trace.begin(ctx)); err != nil || proceed != next {
+	if proceed, err := s.launch.run(s.trace.beginPass(ctx)); err != nil || proceed != next {
 		return proceed, err
 	}
 	return s.run(ctx)

@@ -20,19 +20,20 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Some updates are made by an agent on the node. An annotation of the drained Node asks the agent for the update, and
-// the agent answers with another annotation. The Node holds the state of the update: a request without an answer is
-// being carried out, and an answer stays until it has been handled.
+// An agent on the node executes some updates. An annotation on the drained Node asks the agent for the update. The
+// agent answers with another annotation. The state of the update is stored in these annotations: if there is no answer
+// yet, the agent is working on the request. The answer is kept until it has been processed.
 
-// request is the update request on a Node, and the agent's answer.
+// request is the update request on a Node, together with the agent's answer.
 type request struct {
-	// version is the requested version, or "" if there is no request.
+	// version is the requested version. It is "" if there is no request.
 	version string
-	// result is the agent's answer before the colon, or "" if there is none yet. explanation is the text after the colon.
+	// result is the part of the agent's answer before the colon, or "" if there is no answer. explanation is the part
+	// after the colon.
 	result, explanation string
 }
 
-// maxExplanation limits how much of an agent's answer is repeated in messages.
+// maxExplanation is the maximum length of an agent's answer in a message.
 const maxExplanation = 256
 
 func requestOn(node *corev1.Node) request {
@@ -41,7 +42,7 @@ func requestOn(node *corev1.Node) request {
 		explanation: strings.TrimSpace(explanation)}
 }
 
-// oneLine turns text from an untrusted source into one short line of printable characters.
+// oneLine converts a text from an untrusted source to one short line of printable characters.
 func oneLine(s string) string {
 	if len(s) > maxExplanation {
 		s = wording.Truncate(s, maxExplanation)
@@ -55,8 +56,8 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// kubeletHasVersion reports whether the Node's kubelet has the version. A distribution's suffix after a plus sign is
-// ignored, unless the wanted version has a suffix.
+// kubeletHasVersion reports whether the kubelet of the Node has this version. The suffix after a plus sign, which a
+// distribution may add, is ignored unless the wanted version also has a suffix.
 func kubeletHasVersion(node *corev1.Node, version string) bool {
 	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
 	wanted := strings.TrimPrefix(version, "v")
@@ -66,19 +67,19 @@ func kubeletHasVersion(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-// agentStep updates the node's version by an agent on the node.
+// agentStep asks an agent on the node to update the version of the node.
 type agentStep struct{ *pass }
 
-// run asks the agent to update the node to the version in the specification, and handles its answer.
+// run asks the agent to update the node to the version in the specification, and processes the agent's answer.
 func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	switch {
 	case s.Target == nil:
-		s.update.refused("The update needs an agent on the node, but there is no target cluster, so the machine has no node.",
+		s.update.refuseUpdate("The update needs an agent on the node, but there is no target cluster, so the machine has no node.",
 			fingerprint)
 		return next, nil
 	case version == "":
-		s.update.failed(provider.Errorf(provider.Internal,
+		s.update.recordUpdateFailure(provider.Errorf(provider.Internal,
 			"the driver requires an agent on the node for the update, but spec.version is empty"), fingerprint)
 		return next, nil
 	case m.Status.NodeRef == nil:
@@ -94,10 +95,10 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	case proceed != next:
 		return next, nil
 	case s.node == nil:
-		s.await("The node is gone. Waiting for it to register again.")
+		s.reportWaiting("The node is gone. Waiting for it to register again.")
 		return next, nil
 	case m.Status.NodeRef == nil || s.node.UID != m.Status.NodeRef.UID:
-		// The Node was registered again. The new one is not drained, and its agent was not asked.
+		// The Node was registered again. The new Node is not drained, and its agent was not asked for the update.
 		s.drain.end()
 		s.update.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s was registered again. It is drained again before its agent is asked for the update.", s.node.Name))
 		s.requeueIn(time.Second)
@@ -106,30 +107,31 @@ func (s *agentStep) run(ctx context.Context, wanted *v1beta1.AppliedStatus, fing
 	node, asked := s.node, requestOn(s.node)
 	switch {
 	case asked.version == "" && kubeletHasVersion(node, version):
-		return s.succeeded(wanted)
+		return s.finishUpdate(wanted)
 	case asked.version != version:
-		return s.ask(ctx)
+		return s.askAgent(ctx)
 	case asked.result == v1beta1.UpdateResultSucceeded && kubeletHasVersion(node, version) && nodeReady(node):
 		if done, err := s.endRequest(ctx); err != nil || !done {
 			return onError.unless(err == nil), err
 		}
-		return s.succeeded(wanted)
+		return s.finishUpdate(wanted)
 	case asked.result == v1beta1.UpdateResultSucceeded:
-		s.await(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
+		s.reportWaiting(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
 			node.Name, version))
 	case asked.result == v1beta1.UpdateResultFailed:
-		s.failed(node, version, asked.explanation)
+		s.reportFailure(node, version, asked.explanation)
 	case asked.result != "":
-		s.await(fmt.Sprintf("The agent on node %s answered neither %q nor %q, but: %s", node.Name,
+		s.reportWaiting(fmt.Sprintf("The agent on node %s answered neither %q nor %q, but: %s", node.Name,
 			v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
 	default:
-		s.await(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
+		s.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", node.Name, version))
 	}
 	return next, nil
 }
 
-// ask drains the node and then asks its agent. The same patch removes an answer to an earlier request.
-func (s *agentStep) ask(ctx context.Context) (progress, error) {
+// askAgent drains the node and then asks the agent for the update. The patch with the request also removes the answer
+// to an earlier request.
+func (s *agentStep) askAgent(ctx context.Context) (progress, error) {
 	m, version := s.machine, s.machine.Spec.Version
 	if proceed, err := s.drain.run(ctx); err != nil {
 		return onError, err
@@ -137,36 +139,37 @@ func (s *agentStep) ask(ctx context.Context) (progress, error) {
 		return next, nil // The drain takes time. Meanwhile, the node is observed as usual.
 	}
 	if s.node == nil {
-		s.await("The node is gone. Waiting for it to register again.")
+		s.reportWaiting("The node is gone. Waiting for it to register again.")
 		s.requeueIn(time.Second)
 		return next, nil
 	}
 	if c := s.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
 		m.Status.LastOperation = nil // A new request gets the whole timeout.
 	}
-	s.await(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", s.node.Name, version))
+	s.reportWaiting(fmt.Sprintf("Waiting for the agent on node %s to answer the request for version %s.", s.node.Name, version))
 	if err := s.confirm(ctx, "asking the agent on its node for an update"); err != nil {
 		return onError, err
 	}
 	_, err := s.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version},
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		// Keep the reason that was written: an alternating reason would trigger a pass each time.
-		s.await(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", s.node.Name, version,
+		// Keep the reason of the condition. If the reason changed with each attempt, each change would trigger a pass.
+		s.reportWaiting(fmt.Sprintf("Cannot ask the agent on node %s for version %s: %s", s.node.Name, version,
 			wording.Truncate(err.Error(), 256)))
 		return onError, err
 	}
 	return next, nil
 }
 
-// await reports that the agent works on the update, or takes too long.
-func (s *agentStep) await(message string) {
+// reportWaiting reports that the agent is working on the update, or that it takes too long.
+func (s *agentStep) reportWaiting(message string) {
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
 		fmt.Sprintf("The agent on the node was asked for version %s.", s.machine.Spec.Version), "")
 	timeout, began := s.machine.Spec.Timeouts.UpdateOrDefault(), s.operationBegan()
 	if s.Reach != nil {
-		// During an outage no agent can see a request or answer it, and there may have been outages before this process
-		// began to lead. Excluding that time must not withdraw a timeout that was already reported.
+		// Time during an outage does not count, because an agent could not see the request or answer it. This process does
+		// not know which outages occurred before it became the leader. If a timeout was already reported, the excluded time
+		// must not withdraw it.
 		if c := s.upToDateCondition(); began.Before(s.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = s.leading
 		}
@@ -178,46 +181,47 @@ func (s *agentStep) await(message string) {
 		s.requeueIn(left)
 		return
 	}
-	s.update.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update has taken longer than %s. %s", timeout, message))
+	s.update.reportNotUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update has taken longer than %s. %s", timeout, message))
 }
 
-// failed reports the failure that the agent reported. The node stays cordoned, because its state is unknown. The agent
-// is asked again for another version, or when an administrator removes one of the annotations.
-func (s *agentStep) failed(node *corev1.Node, version, explanation string) {
+// reportFailure reports that the agent failed to update the node. The node stays cordoned, because its state is
+// unknown. The agent is asked again if another version is wanted, or if an administrator removes one of the two
+// annotations.
+func (s *agentStep) reportFailure(node *corev1.Node, version, explanation string) {
 	if explanation = oneLine(explanation); explanation == "" {
 		explanation = "no reason given"
 	}
 	message := fmt.Sprintf("The agent on node %s failed to update the node to %s: %s. To retry, remove the annotation %s from the node.",
 		node.Name, version, strings.TrimSuffix(explanation, "."), v1beta1.NodeAnnotationUpdateResult)
-	s.update.notUpdated(v1beta1.ReasonUpdateError, message)
+	s.update.reportNotUpdated(v1beta1.ReasonUpdateError, message)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
-// succeeded ends an update: the node has the desired version, and there is no request to its agent any more.
-func (s *agentStep) succeeded(wanted *v1beta1.AppliedStatus) (progress, error) {
+// finishUpdate ends an update. At this point, the node has the wanted version and no request to its agent.
+func (s *agentStep) finishUpdate(wanted *v1beta1.AppliedStatus) (progress, error) {
 	s.states.update(s.machine, func(r *machineState) { r.pace = pace{} })
 	s.machine.Status.Applied = wanted
-	s.ended(phaseUpdate, s.updateBegan())
-	s.update.upToDate()
+	s.phaseEnded(phaseUpdate, s.updateBegan())
+	s.update.recordUpToDate()
 	message := fmt.Sprintf("The agent on the node updated the node to %s.", s.machine.Spec.Version)
 	s.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
 	s.note(reasonUpdated, "Update", message)
 	return next, nil
 }
 
-// pending reports whether the driver has left the current change to the agent on the node, and the agent was asked for
-// it. Then the driver is not asked again.
-func (s *agentStep) pending(node *corev1.Node) bool {
+// waitsForAgent reports whether the driver has left this update to the agent on the node, and the agent was already
+// asked for it. If so, the driver is not asked again.
+func (s *agentStep) waitsForAgent(node *corev1.Node) bool {
 	c := s.upToDateCondition()
 	return c != nil && c.ObservedGeneration == s.machine.Generation &&
 		(c.Reason == v1beta1.ReasonWaitingForAgent || c.Reason == v1beta1.ReasonUpdateTimeout) &&
 		hasRequest(node) && requestOn(node).version == s.machine.Spec.Version
 }
 
-// hasRequest reports whether the Node has a request to its agent that was not handled yet.
+// hasRequest reports whether the Node has a request to its agent that was not processed yet.
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
-// withdrawRequest removes an obsolete request from the Node, and reports whether that is done.
+// withdrawRequest removes a request that is no longer wanted from the Node. It reports whether this is done.
 func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
@@ -226,7 +230,7 @@ func (s *agentStep) withdrawRequest(ctx context.Context, node *corev1.Node) (boo
 	return s.endRequest(ctx)
 }
 
-// pairedNode returns the Node of status.nodeRef, or nil if there is none.
+// pairedNode returns the Node of status.nodeRef, or nil if it does not exist.
 func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	ref := s.machine.Status.NodeRef
 	if s.Target == nil || ref == nil {
@@ -245,8 +249,9 @@ func (s *agentStep) pairedNode(ctx context.Context) (*corev1.Node, error) {
 	return node.DeepCopy(), nil
 }
 
-// versionUnchanged reports whether the Node still has the version that was reported to the driver, which may be from a
-// late cache. A driver that relies on agents considers an instance updated if its Node has the desired version.
+// versionUnchanged reports whether the Node still has the version that the driver got in the request. That version may
+// come from an outdated cache. If a driver relies on agents, it considers an instance updated as soon as its Node has
+// the wanted version.
 func (s *agentStep) versionUnchanged(ctx context.Context, reported *corev1.Node) (bool, error) {
 	if reported == nil || s.machine.Spec.Version == "" {
 		return true, nil
@@ -264,7 +269,7 @@ func (s *agentStep) versionUnchanged(ctx context.Context, reported *corev1.Node)
 	return true, nil
 }
 
-// endRequest removes the request and the answer from the Node, and reports whether that is done.
+// endRequest removes the request and the answer from the Node. It reports whether this is done.
 func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	done, err := s.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -273,8 +278,8 @@ func (s *agentStep) endRequest(ctx context.Context) (bool, error) {
 	return done, err
 }
 
-// annotateNode sets annotations of the Node and removes others, and reports whether that is done. It is not done if the
-// Node has changed since it was read. Then another pass follows.
+// annotateNode sets some annotations of the Node and removes others. It reports whether this is done. If the Node has
+// changed since it was read, nothing is written and the result is false. Then another pass follows.
 func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
 	changed := s.node.DeepCopy()
 	for _, key := range remove {
@@ -296,7 +301,7 @@ func (s *agentStep) annotateNode(ctx context.Context, set map[string]string, rem
 	return true, nil
 }
 
-// upToDateCondition returns the condition UpToDate if it is False, else nil.
+// upToDateCondition returns the condition UpToDate if its status is False. Otherwise, it returns nil.
 func (s *agentStep) upToDateCondition() *metav1.Condition {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {

@@ -23,7 +23,7 @@ const (
 	newVersion = "v1.36.4"
 )
 
-// leftToAgent returns a running Machine whose driver leaves the update to an agent on the node.
+// leftToAgent returns a running Machine whose driver leaves updates to an agent on the node.
 func leftToAgent(t *testing.T) (*world, *answers, *corev1.Node) {
 	t.Helper()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
@@ -31,7 +31,7 @@ func leftToAgent(t *testing.T) (*world, *answers, *corev1.Node) {
 	return w, a, w.getNode(nodeNameOf(w.namespace, "m"))
 }
 
-// onNode changes the Node as its agent, its kubelet or an administrator would.
+// onNode changes the Node as the agent, the kubelet or an administrator would.
 func (w *world) onNode(change func(*corev1.Node)) {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -46,7 +46,7 @@ func (w *world) onNode(change func(*corev1.Node)) {
 	}
 }
 
-// podGone deletes the pod that delays the drain, and lets the drain see that.
+// podGone deletes the pod that delays the drain, and runs a pass of the drain's workers.
 func (w *world) podGone() {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
@@ -64,7 +64,7 @@ func (w *world) agentAnswers(result string) {
 	w.onNode(func(node *corev1.Node) { set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result) })
 }
 
-// kubeletIs makes the kubelet report a version and whether it is ready.
+// kubeletIs makes the kubelet report the given version, and whether the node is ready.
 func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	w.onNode(func(node *corev1.Node) {
@@ -73,8 +73,8 @@ func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	})
 }
 
-// wantRequest fails the test unless the agent is asked for the version, or for nothing if it is "", and has not
-// answered.
+// wantRequest fails the test unless the Node contains a request for this version without an answer. If version is "",
+// the Node must contain no request.
 func (w *world) wantRequest(version string) *corev1.Node {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -84,8 +84,8 @@ func (w *world) wantRequest(version string) *corev1.Node {
 	return node
 }
 
-// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked once the node is drained, and the update
-// is done when the node is Ready with the version.
+// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked when the node is drained. The update is
+// complete when the node is Ready with the new version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
 	w, a, node := leftToAgent(t)
@@ -158,8 +158,8 @@ func TestUpdateIsNotDoneWhileTheLiveNodeHasAnotherVersion(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// Rule agent-failure-reported: the agent's failure message is reported on one short line. The node stays out of
-// service, and nothing is tried until an administrator removes an annotation or another version is wanted.
+// Rule agent-failure-reported: the failure message of the agent is shortened to one line and reported. The node stays
+// out of service. Nothing is tried until an administrator removes an annotation or another version is wanted.
 func TestAgentFailureIsReported(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(w *world){
@@ -208,8 +208,8 @@ func TestAgentFailureIsReported(t *testing.T) {
 	}
 }
 
-// Rule agent-request-clears-answer: an answer counts only for the last request, and a success only together with the
-// version.
+// Rule agent-request-clears-answer: only an answer to the last request counts, and the answer "succeeded" counts only
+// if the kubelet has the new version.
 func TestAnswerToAnEarlierRequestDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{v1beta1.UpdateResultSucceeded, "failed: whatever"} {
@@ -235,8 +235,8 @@ func TestAnswerToAnEarlierRequestDoesNotCount(t *testing.T) {
 	}
 }
 
-// Rule reverted-change-asked-again: if a change is reverted after the agent was asked, the agent is asked to revert it,
-// because it may have made the change.
+// Rule reverted-change-asked-again: if a change is reverted after the agent was asked for it, the agent is also asked
+// to revert it, because it may already have made the change.
 func TestRevertedChangeIsRequestedFromTheAgent(t *testing.T) {
 	t.Parallel()
 	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
@@ -274,8 +274,8 @@ func TestRevertedChangeIsRequestedFromTheAgent(t *testing.T) {
 	}
 }
 
-// Rule late-agent-reported: an agent that does not answer in time is reported. A late answer counts, and a repeated
-// request gets the whole timeout again. Time in which the target cluster was unreachable does not count.
+// Rule late-agent-reported: if an agent does not answer in time, this is reported. A late answer still counts. If the
+// request is repeated, it gets the full timeout. Time in which the target cluster was unreachable does not count.
 func TestAgentTimeoutIsReported(t *testing.T) {
 	t.Parallel()
 	w, _, _ := leftToAgent(t)
@@ -306,8 +306,8 @@ func TestAgentTimeoutIsReported(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
-// Rule late-agent-reported: a process does not know the outages before it began to lead, but it knows which timeouts
-// were reported then.
+// Rule late-agent-reported: a process does not know which outages occurred before it became the leader, but it knows
+// which timeouts were already reported.
 func TestAgentTimeoutStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	t.Parallel()
 	w, _, _ := leftToAgent(t)
@@ -328,8 +328,8 @@ func TestAgentTimeoutStartsWhenTheProcessBeginsToLead(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule reregistered-node-drained-again: a Node that registers again is drained again, and its agent is asked again.
-// Without a Node, no agent is asked.
+// Rule reregistered-node-drained-again: if a Node registers again, it is drained again, and its agent is asked again.
+// While there is no Node, no agent is asked.
 func TestAgentUpdateOnADeletedNode(t *testing.T) {
 	t.Parallel()
 	w, _, node := leftToAgent(t)
@@ -355,8 +355,8 @@ func TestAgentUpdateOnADeletedNode(t *testing.T) {
 	w.wantRequest(newVersion)
 }
 
-// Rule reregistered-node-drained-again: without a target cluster, the update is refused. Before the Node has
-// registered, the update waits.
+// Rule reregistered-node-drained-again: without a target cluster, the update is refused. Until the Node has registered,
+// the update waits.
 func TestAgentUpdateWithoutANode(t *testing.T) {
 	t.Parallel()
 	byAgent := func(provider.UpdateRequest) (provider.UpdateResult, error) {

@@ -11,12 +11,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The cloud keeps no record of updates in place. A request whose answer was lost may have been carried out, or may
-// still take effect after the change is reverted. So the status records the request before it is sent, and keeps the
-// record until the instance is known to match the latest request.
+// The cloud keeps no record of updates in place. If the answer to a request was lost, the update may already be done,
+// or it may still take effect after the change is reverted. The request is therefore recorded in the status before it
+// is sent. The record is kept until the instance is known to match the last request.
 
-// updateRequested reports whether an update was, or is about to be, requested and its result is not known. Then the
-// instance may differ from what is recorded as applied, and reverting the change is an update as well.
+// updateRequested reports whether an update was requested, or will be requested soon, and its result is unknown. In
+// this case, the instance may differ from the recorded configuration, so that even the reversal of a change needs an
+// update.
 func updateRequested(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -33,9 +34,10 @@ func updateRequested(m *v1beta1.Machine) bool {
 	return false
 }
 
-// begin records durably that an update is requested, or checks that this is recorded. It fails if the Machine has
-// changed in the meantime, because the change that a late cache shows may have been reverted.
-func (s *updateStep) begin(ctx context.Context) error {
+// recordRequest writes to the status that an update is requested. If the status already contains this, it only checks
+// that the Machine has not changed. It fails if the Machine has changed in the meantime: if the cache is outdated, the
+// change may already have been reverted.
+func (s *updateStep) recordRequest(ctx context.Context) error {
 	if updateRequested(s.before) {
 		return s.confirm(ctx, "updating its instance")
 	}
@@ -53,8 +55,8 @@ func (s *updateStep) begin(ctx context.Context) error {
 	return nil
 }
 
-// noteAmbiguous records an error after which the request may still take effect. This is harmless if the next request is
-// the same, but the change may be reverted by then.
+// noteAmbiguous records that a request failed with an error after which the request may still take effect. If the next
+// request is the same, this does no harm. But the change may have been reverted by then.
 func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	if !provider.CodeOf(err).Ambiguous() {
 		return
@@ -68,9 +70,9 @@ func (s *updateStep) noteAmbiguous(err error, fingerprint string) {
 	})
 }
 
-// unsettled returns the time during which an earlier, different request may still change the instance. This is a
-// request of this process that had no answer, or a request of an earlier process.
-func (s *updateStep) unsettled(fingerprint string) time.Duration {
+// settlesIn returns the time for which an earlier request may still change the instance. Only requests that differ from
+// the given one count. Such a request was sent by this process and got no answer, or it was sent by an earlier process.
+func (s *updateStep) settlesIn(fingerprint string) time.Duration {
 	u := s.states.get(s.machine).update
 	var since time.Time
 	if u.ambiguous != fingerprint {

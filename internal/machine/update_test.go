@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// answers is an Update of a driver that returns one answer after the other and repeats the last one. It records the
-// requests.
+// answers simulates the Update of a driver. It returns the given answers one after another, and then repeats the last
+// one. It records the requests.
 type answers struct {
 	given []provider.UpdateResult
 	errs  []error
@@ -37,7 +37,7 @@ func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, err
 	return answer, nil
 }
 
-// changed returns a running Machine of class "small" that must be updated to class "large".
+// changed returns a running Machine whose class has been changed from "small" to "large", so that it needs an update.
 func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	t.Helper()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	return w, m
 }
 
-// Rule update-in-place: an update in place changes nothing else, and is requested once.
+// Rule update-in-place: an update in place is requested once and changes nothing else.
 func TestAChangeInPlace(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -72,8 +72,8 @@ func TestAChangeInPlace(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule disruptive-update-drains: an update that disrupts the node is made on a drained node, which is uncordoned when
-// it is Ready again.
+// Rule disruptive-update-drains: if an update disrupts the node, the node is drained before the update and is
+// uncordoned when it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
@@ -90,7 +90,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	if node := w.getNode(nodeNameOf(w.namespace, "m")); !node.Spec.Unschedulable {
 		t.Error("the node is not cordoned for the update")
 	}
-	// The node restarts and is not Ready for a while, which is part of the update.
+	// During the update, the node restarts and is not Ready for some time.
 	w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionFalse)
 	w.step(10 * time.Second)
 	w.reconcile("m")
@@ -115,7 +115,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 }
 
 // Rules volumes-detached-first, disruptive-update-drains: a node is not disrupted while its volumes are attached, even
-// if another process takes over.
+// if another process becomes the leader.
 func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){
@@ -157,7 +157,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
-// Rule replacement-deletes-first: an instance that cannot be updated in place is replaced under the same Machine. The
+// Rule replacement-deletes-first: if an instance cannot be updated in place, it is replaced under the same Machine. The
 // old instance is deleted first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
@@ -182,8 +182,8 @@ func TestAChangeByReplacement(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule rejected-update-leaves-machine: a refused update leaves the machine unchanged, is reported, and is not requested
-// again until something changes.
+// Rule rejected-update-leaves-machine: a rejected update does not change the machine. It is reported, and is not
+// requested again until something changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
@@ -200,7 +200,7 @@ func TestARefusedChange(t *testing.T) {
 	if len(a.asked) != 1 {
 		t.Errorf("the driver was asked %d times", len(a.asked))
 	}
-	// After the change is reverted, the machine is up to date without a call to the driver.
+	// When the change is reverted, the machine is up to date without a call of the driver.
 	w.update("m", func(m *v1beta1.Machine) { m.Spec = before.Spec })
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
@@ -209,7 +209,8 @@ func TestARefusedChange(t *testing.T) {
 	}
 }
 
-// Rule failed-update-retried: a failed update is tried again with growing waits, and the machine continues to run.
+// Rule failed-update-retried: if an update fails, it is retried with increasing delays, and the machine continues to
+// run.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
@@ -234,7 +235,8 @@ func TestAnUpdateThatFails(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule failed-update-retried: an update that takes longer than timeouts.update is reported, and is still waited for.
+// Rule failed-update-retried: if an update takes longer than timeouts.update, this is reported, and the controller
+// continues to wait for it.
 func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
@@ -261,8 +263,8 @@ func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: a reverted change whose answer was lost is also reverted in the cloud, even if the first
-// request takes effect late.
+// Rule update-recorded-first: if a change is reverted and the answer to its request was lost, the change is also
+// reverted in the cloud, even if the first request takes effect late.
 func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 	t.Parallel()
 	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
@@ -316,7 +318,7 @@ func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 	}
 }
 
-// Rule update-recorded-first: a change that only a late cache shows is not requested.
+// Rule update-recorded-first: if only an outdated cache shows a change, no update is requested.
 func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	t.Parallel()
 	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
@@ -335,7 +337,8 @@ func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	}
 }
 
-// Rule made-from-former-specification: an instance that may have been created from an earlier specification is updated.
+// Rule made-from-former-specification: if an instance may have been created from an earlier specification, it is
+// updated.
 func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// userDataOf launches the machine and returns the user data that the cloud got for it.
+// userDataOf launches the machine. It returns the user data with which the instance was created.
 func (w *world) userDataOf(name string) []byte {
 	w.t.Helper()
 	w.reconcile(name)
@@ -25,7 +25,7 @@ func (w *world) userDataOf(name string) []byte {
 	return []byte(live[0].UserData)
 }
 
-// A machine that gets no instance leaves no token behind.
+// If no instance is created for a machine, no token of the machine remains.
 //
 // Rules: user-data-one-pass, token-only-on-request.
 func TestPlaceholderWithoutAValueLeavesNoToken(t *testing.T) {
@@ -73,7 +73,7 @@ func TestUserDataIsCompressedOnRequest(t *testing.T) {
 	}
 }
 
-// classWith returns a class like "small" with a changed specification.
+// classWith returns a class that differs from "small" in its specification.
 func (w *world) classWith(name string, change func(*v1beta1.MachineClassSpec)) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
 		Finalizers: []string{v1beta1.InUseFinalizer}}}

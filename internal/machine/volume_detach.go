@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// detachByForce waits for the volumes of a silent node, now that its instance is known to be gone. Before that, it was
-// not known whether the volumes were in use. The out-of-service taint tells Kubernetes that the node is off. Otherwise
-// Kubernetes would wait for a kubelet that no longer exists. The Node must not be deleted before that, because the
-// taint is on the Node.
+// detachByForce waits until the volumes of an unreachable node are detached. It is called when the instance is known to
+// be gone. Before the instance was gone, the volumes may have been in use. The out-of-service taint tells Kubernetes
+// that the node is shut down. Without the taint, Kubernetes would wait for a kubelet that no longer exists. The Node
+// must not be deleted before the volumes are detached, because the taint is on the Node.
 func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	if s.node == nil || s.forced() || s.leftBehind || s.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
@@ -34,7 +34,7 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	}
 	message := "The instance is gone. " + outcome.Message
 	if !s.outOfService() {
-		// The condition was False for another reason before. Its new transition records since when this wait lasts.
+		// Until now, the condition was False for another reason. A new transition time records the start of this wait.
 		dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
 	s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
@@ -63,7 +63,8 @@ func (s *teardownStep) outOfService() bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
-// outOfServiceSince returns when that wait began, now if it has not begun.
+// outOfServiceSince returns the start of the wait for the volumes of such a node. If the wait has not begun yet, it
+// returns the current time.
 func (s *teardownStep) outOfServiceSince() time.Time {
 	if s.outOfService() {
 		return meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// silent creates a running Machine with attached volumes whose node no longer reports.
+// silent creates a running Machine with attached volumes. The kubelet of its node no longer reports.
 func (w *world) silent(name string, volumes ...string) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.running(name)
@@ -54,7 +54,7 @@ func (w *world) detach(ctx context.Context, volume string) {
 	}
 }
 
-// drains runs one pass of the drain's workers.
+// drains runs one pass of the workers that execute drains.
 func (w *world) drains(name string) {
 	w.t.Helper()
 	workers := w.process.Drainer.(reconcile.Reconciler)
@@ -65,8 +65,8 @@ func (w *world) drains(name string) {
 	}
 }
 
-// settleDrains runs passes of the drain's workers until they have seen the current attachments, because the first pass
-// uses the existing list.
+// settleDrains runs several passes of the drain's workers. In the first pass, the workers may use an older list of
+// attachments.
 func (w *world) settleDrains(name string) {
 	w.t.Helper()
 	for range 2 {
@@ -95,7 +95,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	node := w.silent("m", "db").Status.NodeRef.Name
 	w.delete("m")
 
-	// The instance may still run, so its volumes may be in use.
+	// While the instance may still run, its volumes may be in use.
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
 	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonSkipped)
@@ -119,7 +119,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 		t.Error("no pass is scheduled in case the trigger of the volumes is lost")
 	}
 
-	// A new process continues the same wait, and writes nothing.
+	// After a restart, the new process continues the same wait, and writes nothing.
 	w.step(2 * time.Minute)
 	w.restart()
 	w.wantQuiet("m")
@@ -208,7 +208,7 @@ func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 		t.Error("the node is not out of service although a volume is attached to it")
 	}
 
-	// If the attachments cannot be read, the wait still ends.
+	// Even if the attachments cannot be read, the wait ends.
 	w.refuse = forbid[*storagev1.VolumeAttachmentList]
 	w.step(5 * time.Minute)
 	w.restart()
@@ -218,8 +218,8 @@ func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// TestNodeThatFallsSilentGetsTheWholeDetachTimeout makes sure that the forced detachment gets its whole timeout, and
-// not only the rest of the earlier wait.
+// TestNodeThatFallsSilentGetsTheWholeDetachTimeout checks that the forced detachment has its own full timeout, even if
+// the machine has already waited for the volumes before.
 //
 // Rule: out-of-service-taint.
 func TestNodeThatFallsSilentGetsTheWholeDetachTimeout(t *testing.T) {
@@ -274,8 +274,8 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	}
 }
 
-// The deletion of a silent node with volumes is interrupted at each of its effects. The volumes are always detached
-// first.
+// The deletion of an unreachable node with volumes is interrupted at each of its effects. The volumes are always
+// detached first.
 //
 // Rules: crash-safe-everywhere, out-of-service-taint.
 func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
@@ -315,7 +315,7 @@ func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
 	}
 }
 
-// forbid refuses reads of one kind as the API server does.
+// forbid rejects reads of one kind with the API server's error for a missing permission.
 func forbid[T runtime.Object](_ string, o runtime.Object) error {
 	if _, ok := o.(T); ok {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
@@ -353,7 +353,8 @@ func TestDrainThatCannotReadPodsIsReported(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A kubelet whose container runtime is dead, or whose disk is read-only, still reports, but ends no pods.
+// If the container runtime has failed or the disk is read-only, a kubelet may still update the status of its Node, but
+// cannot end pods.
 //
 // Rule: unready-node-pods-gone-later.
 func TestUnreadyNodeDoesNotDelayADeletionForHours(t *testing.T) {

@@ -25,10 +25,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns everything that triggers a pass over a Machine. drains is the source of the Drainer, or nil if there
-// is none.
+// Wiring returns all event sources that trigger a pass over a Machine. drains is the source of the Drainer, or nil if
+// there is no Drainer.
 //
-// The Machines of an event are read from a bare cache, because waiting for our own writes there would delay all events.
+// To find the Machines of an event, the event handlers read directly from the cache. They must not wait until the cache
+// contains this process's own writes, because this would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
 	t := wiring.Controller{Name: "machine", Reconciler: r, Concurrency: r.Concurrency}
 	for _, trigger := range r.triggers(cache, drains) {
@@ -44,8 +45,8 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 	return t
 }
 
-// trigger is what a step may wait for, and the watch or the source that causes the pass. A trigger without either does
-// not occur in this process.
+// trigger is a progress for which a step may wait, together with the watch or the source that triggers the pass. If
+// both are nil, this trigger never occurs in this process.
 type trigger struct {
 	wakes  progress
 	watch  *wiring.Watch
@@ -71,8 +72,8 @@ func (r *Reconciler) triggers(cache client.Reader, drains source.Source) []trigg
 	}
 }
 
-// machineChanged passes changes by users and owners. This controller's own writes of the status do not count as
-// changes.
+// machineChanged selects changes of Machines by users and owners. Writes of the status by this controller are not
+// selected.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, n := e.ObjectOld, e.ObjectNew
@@ -93,8 +94,8 @@ func asMachine(o client.Object) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// instanceReleased passes the deletion of a Machine and a change of its provider ID, for example when its instance is
-// replaced.
+// instanceReleased selects events after which the instance of a Machine may be free: the deletion of the Machine, and
+// changes of its provider ID, for example when its instance is replaced.
 func instanceReleased() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -117,7 +118,7 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// outdatedChanged passes a MachineSet that appears, or begins or ceases to be declared outdated.
+// outdatedChanged selects new MachineSets, and MachineSets that start or stop being declared outdated.
 func outdatedChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool { return declaredOutdated(e.ObjectOld) != declaredOutdated(e.ObjectNew) },
@@ -125,8 +126,8 @@ func outdatedChanged() predicate.Predicate {
 	}
 }
 
-// machinesOfSet enqueues the Machines of a MachineSet behind all others: there may be thousands, and those that a
-// rollout creates at the same time are more important.
+// machinesOfSet enqueues the Machines of a MachineSet with a low priority. There may be thousands of them, and Machines
+// that a rollout creates at the same time are more important.
 func machinesOfSet(cache client.Reader) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, set client.Object, q queue) {
@@ -139,9 +140,9 @@ func machinesOfSet(cache client.Reader) handler.EventHandler {
 	}
 }
 
-// classChanged passes a class that was created, changed or deleted, or permits another adoption, or becomes protected.
-// It also passes a class that starts or stops serving while it is being deleted. Other changes of the status do not
-// concern Machines.
+// classChanged selects classes that are created, changed or deleted, and classes whose annotations change or that get
+// the finalizer. It also selects a class that is being deleted if it starts or stops creating machines. Other changes
+// of the status of a class do not matter for Machines.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	deletion := func(o client.Object) string {
@@ -158,7 +159,7 @@ func classChanged() predicate.Predicate {
 	})
 }
 
-// nodeChanged passes changes of everything that a Machine reads from its Node. Heartbeats are not part of that.
+// nodeChanged selects all changes of a Node that matter for its Machine. Heartbeats are not part of that.
 func nodeChanged(signals interruption.Signals) predicate.Predicate {
 	announces := func(node *corev1.Node) interruption.Notice {
 		notice, _ := signals.Of(node)
@@ -186,7 +187,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// machinesOfNode finds the Machines of a Node by the name that a Machine has or expects, and by the provider ID.
+// machinesOfNode finds the Machines of a Node by the Node name that they have or expect, and by the provider ID.
 func machinesOfNode(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		node, ok := o.(*corev1.Node)
@@ -202,7 +203,7 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// machinesIn lists Machines from a cache without copying, because they are only needed to be enqueued.
+// machinesIn lists Machines from a cache. It does not copy them, because only their names are needed.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
 	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
 		client.DisableReadYourWritesConsistency)

@@ -31,7 +31,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// managed returns a world whose process runs in a real manager and under the real clock.
+// managed returns a world whose process runs in a real manager and uses the real clock.
 func managed(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -71,7 +71,7 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 	return w
 }
 
-// countingReader counts live reads from an API server.
+// countingReader counts the reads that bypass the cache.
 type countingReader struct {
 	client.Reader
 	asked *atomic.Int32
@@ -83,7 +83,7 @@ func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	return c.Reader.Get(ctx, key, o, opts...)
 }
 
-// counting records the writes that the API server accepted.
+// counting records all writes that the API server has accepted.
 type counting struct {
 	client.Client
 	effects *effects
@@ -118,7 +118,7 @@ func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client
 	return c.counting.note("patch status", o, c.SubResourceWriter.Patch(ctx, o, patch, opts...))
 }
 
-// await waits until there are n Machines and each satisfies done.
+// await waits until there are n Machines and done returns true for each of them.
 func (w *world) await(what string, n int, done func(*v1beta1.Machine) bool) []v1beta1.Machine {
 	w.t.Helper()
 	return env.Await(w.t, w.api, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -136,8 +136,7 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
 }
 
-// Every wait of a machine ends with an event: with the requeue times of the passes alone, this test would run into its
-// timeout.
+// Each wait of a machine must end because of an event. If only requeue times ended the waits, this test would time out.
 func TestTriggersOfAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5
@@ -214,7 +213,7 @@ func TestTriggersOfAMachine(t *testing.T) {
 	}
 }
 
-// A set that begins or ceases to be declared outdated triggers its machines.
+// If a set starts or stops being declared outdated, this triggers its machines.
 //
 // Rule: outdated-node-taints.
 func TestSetTriggersItsMachines(t *testing.T) {
@@ -241,7 +240,7 @@ func TestSetTriggersItsMachines(t *testing.T) {
 	}
 }
 
-// The machines of a set wait until no other machine is queued.
+// The machines of a set are processed only when no other machine is in the queue.
 func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,12 +260,12 @@ func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
 	}
 }
 
-// The limit of writes per machine also holds when many machines are reconciled at the same time, from caches, with all
-// their triggers.
+// The number of writes per machine is also limited if many machines are reconciled at the same time, with caches and
+// all triggers.
 func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	w := managed(t)
 	w.class("small", "")
-	// With the second machine, the process knows which machines existed before it led.
+	// When the process reconciles the second machine, it knows which machines existed before it became the leader.
 	for i, first := range []string{"first", "second"} {
 		w.createMachine(first)
 		w.await("an instance", i+1, func(m *v1beta1.Machine) bool { return m.Spec.ProviderID != "" })
@@ -282,7 +281,7 @@ func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 		t.Helper()
 		done := w.effects.of("API")
 		t.Logf("%.2f writes per machine %s", float64(len(done))/machines, what)
-		// A write is occasionally repeated because of a conflict.
+		// Sometimes, a write is repeated because of a conflict.
 		if len(done) > most*machines+machines/5 {
 			t.Errorf("%d writes for %d machines %s, more than %d each: %q", len(done), machines, what, most, done)
 		}
@@ -321,7 +320,7 @@ func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	}
 }
 
-// Changes of a Node that a Machine does not use trigger nothing.
+// If a change of a Node does not matter for its Machine, it triggers nothing.
 func TestHeartbeatsTriggerNothing(t *testing.T) {
 	t.Parallel()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxClients bounds the entries of Clients. Credentials that were rotated are never used again, and their clients must
-// not be kept forever.
+// maxClients limits the number of entries of Clients. Credentials that were rotated are never used again, and their
+// clients must not be kept forever.
 const maxClients = 64
 
 // Clients caches a driver's clients, one for each combination of credentials and scope, so that many calls share
@@ -25,9 +25,10 @@ type clientEntry[C any] struct {
 	client C
 }
 
-// Get returns the client for the credentials and the scope. The scope is anything else by which clients differ, such
-// as an endpoint or a subscription. If there is no client yet, Get calls newClient; it returns errors of newClient and
-// does not cache them. Concurrent calls may each create a client; all of them return the first one that was cached.
+// Get returns the client for the credentials and the scope. The scope stands for everything else that distinguishes
+// clients, such as an endpoint or a subscription. If there is no client yet, Get calls newClient. If newClient fails,
+// Get returns the error and does not cache it. Concurrent calls may each create a client; all of them return the first
+// one that was cached.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
 	if client, found := c.use(key); found {
@@ -60,7 +61,7 @@ func (c *Clients[C]) Forget(credentials Credentials, scope string) {
 	}
 }
 
-// use returns the client of an existing entry and makes the entry the most recently used.
+// use returns the client of an existing entry and marks the entry as the most recently used one.
 func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// goCommand runs the go command in the core module without the workspace, as a user of only that module does.
+// goCommand runs the go command in the core module without the workspace, like a user who uses only that module.
 func goCommand(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)

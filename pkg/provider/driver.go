@@ -11,7 +11,7 @@ const DefaultCallTimeout = 30 * time.Second
 
 // Driver creates, finds, updates and deletes the instances of one cloud.
 //
-// Every method honours the deadline and the cancellation of its context. It returns an *Error, or an error that wraps
+// Every method honors the deadline and the cancellation of its context. It returns an *Error, or an error that wraps
 // one, with the Code that fits; any other error counts as Unknown. Messages are shown in conditions and events, so they
 // must not contain credentials, user data or response bodies of the cloud.
 type Driver interface {
@@ -37,8 +37,8 @@ type Driver interface {
 	// other parameters, or that the instance created with the token is gone, Create returns AlreadyExists. Create never
 	// returns an instance that is being deleted.
 	//
-	// Machinist uses the token of another attempt only after lookups by tags have found nothing for CreateSettle. A driver
-	// therefore does not have to guard against reads that lag behind its own writes.
+	// Machinist uses the token of another attempt only after lookups by tags have found nothing for the duration
+	// CreateSettle. A driver therefore does not have to guard against reads that lag behind its own writes.
 	Create(ctx context.Context, req CreateRequest) (*Instance, error)
 
 	// Get finds one instance by its provider ID or, if that is empty, by the tags for the cluster and the machine's UID.
@@ -69,8 +69,8 @@ type Driver interface {
 	// another cluster or another machine, or that lacks one of the two tags: it returns FailedPrecondition.
 	//
 	// Gone completes the deletion of a Machine if an earlier call did not report Gone, or if the same answer reports
-	// Found. Any other Gone may come from a read that lags behind. In this case, Machinist continues to call Delete until
-	// CreateSettle has passed since the end of Create, and then confirms with Get that there is no instance.
+	// Found. In all other cases, Gone may come from a read that lags behind. Machinist then continues to call Delete until
+	// CreateSettle has passed since the end of Create, and finally confirms with Get that there is no instance.
 	//
 	// Without a provider ID, Delete also deletes what an interrupted Create left behind for the machine, such as a network
 	// interface without an instance.
@@ -81,14 +81,14 @@ type Driver interface {
 	// belong to no instance.
 	//
 	// An invalid providerSpec must not widen the scope: if the scope depends on the providerSpec, List fails. A user who
-	// may write a class can confirm the removal of orphans in its scope.
+	// may write a class can confirm the removal of orphans in the scope of the class.
 	//
 	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's list
 	// repeats entries or changes its order. If any page fails, List returns an error and never an early end of the list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
-// Timeouter is implemented by drivers whose calls need another time limit than DefaultCallTimeout.
+// Timeouter is implemented by drivers whose calls need a time limit other than DefaultCallTimeout.
 type Timeouter interface {
 	// CallTimeout returns the time limit of every call of the driver. It must be positive.
 	CallTimeout() time.Duration
@@ -100,8 +100,8 @@ type Timeouter interface {
 // Until the settle time has passed, an instance that the cloud does not show counts as existing. A machine without a
 // recorded instance is forgotten only if a second lookup, at the end of the settle time, also finds nothing.
 type Settler interface {
-	// CreateSettle returns the longest time from the end of a Create call, or of the process that made the call, until Get
-	// finds the instance by tags and by provider ID. It must be positive.
+	// CreateSettle returns the longest time until Get finds a new instance by tags and by provider ID. The time begins at
+	// the end of the Create call, or at the end of the process that made the call. It must be positive.
 	CreateSettle() time.Duration
 }
 
@@ -109,37 +109,38 @@ type Settler interface {
 // uses it for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
 	// Adopt sets req.Tags on the instance. It fails with FailedPrecondition if the instance carries the tags of another
-	// cluster or machine, unless they are exactly those of req.Former (see AdoptRequest.Replaces), which Adopt replaces.
-	// If the answer is lost, the tags become visible within CreateSettle or never.
+	// cluster or machine. However, if these tags are exactly those of req.Former (see AdoptRequest.Replaces), Adopt
+	// replaces them. If the answer of a call is lost, the tags become visible within CreateSettle or never.
 	//
-	// If the credentials reach instances of others, Adopt asks for a mark on the instance that only users of the cloud can
-	// set, such as a tag. Without it, every user who may create a Machine could delete any of these instances. The tags of
-	// req.Former take the place of the mark only for an instance that List covers for the class.
+	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag,
+	// which only users of the cloud can set. Without this mark, every user who may create a Machine could delete any of
+	// these instances. The tags of req.Former replace the mark only if List for the class covers the instance.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 
-// Scoper is implemented by drivers whose List returns the same for many classes, such as for all classes of one
+// Scoper is implemented by drivers whose List returns the same result for many classes, such as for all classes of one
 // account, region or resource group. Without it, Machinist calls List once for each distinct providerSpec.
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
-	// credentials and the same name, List returns the same. ListScope makes no call, and the name contains no secret. If
-	// the name is empty, or ListScope fails, Machinist lists the class separately. If a name covers more instances than
-	// List returns, orphans stay hidden. If a name covers fewer, Machinist only makes unnecessary calls.
+	// credentials and the same name, List returns the same result. ListScope makes no call, and the name contains no
+	// secret. If the name is empty, or ListScope fails, Machinist lists the class separately. If a name covers more
+	// instances than List returns, orphans stay hidden. If a name covers fewer instances, Machinist only makes unnecessary
+	// calls.
 	ListScope(class Class) (string, error)
 }
 
-// Accounter is implemented by drivers whose credentials identify the account of the cloud that they open. With an
-// Accounter, Machinist counts the machines whose instances are in another account than the account that the class's
-// credentials open now. It also does not trust a NotFound from the wrong account.
+// Accounter is implemented by drivers that can identify, from the credentials, the cloud account to which the
+// credentials belong. With an Accounter, Machinist counts the machines whose instances are not in the account to which
+// the class's credentials belong now. Machinist also does not trust NotFound from the wrong account.
 type Accounter interface {
 	// Account names the account, such as a subscription or a project, in at most 256 bytes. It makes no call, and the name
-	// contains no secret. The name stays the same when a password or a key is replaced. It is empty if the credentials do
-	// not identify the account.
+	// contains no secret. The name stays the same when a password or a key is replaced. The name is empty if the
+	// credentials do not identify the account.
 	Account(class Class) (string, error)
 }
 
-// AccountOf returns the name of the account that the credentials of the class open. It is empty if the driver does not
-// know the name.
+// AccountOf returns the name of the account to which the credentials of the class belong. The name is empty if the
+// driver does not know it.
 func AccountOf(d Driver, class Class) string {
 	a, ok := d.(Accounter)
 	if !ok {

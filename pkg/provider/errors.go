@@ -51,8 +51,8 @@ const (
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether a retry soon would have the same result. The outcome changes only if the request changes or,
-// after InvalidArgument and FailedPrecondition, if something in the cloud changes.
+// Terminal reports whether a retry in the near future would have the same result. The outcome changes only if the
+// request changes or, after InvalidArgument and FailedPrecondition, if something in the cloud changes.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }
@@ -70,8 +70,8 @@ func (c Code) Ambiguous() bool {
 type Error struct {
 	Code    Code
 	Message string
-	// Field is the path below providerSpec of the field that an InvalidArgument or FailedPrecondition is about. It is
-	// empty if the error is not about one field.
+	// Field is the path, below providerSpec, of the field that caused an InvalidArgument or FailedPrecondition. It is
+	// empty if no single field caused the error.
 	Field string
 	// RetryAfter is the minimum time to wait before the next call, as requested by the cloud. Zero means that the cloud
 	// requested none.
@@ -123,11 +123,11 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// maxRetryAfter limits the wait that a cloud can request. A response that asks for days must not stop the deletion of
-// an instance for days.
+// maxRetryAfter limits the wait that a cloud can request. A response that requests a wait of days must not delay the
+// deletion of an instance for days.
 const maxRetryAfter = 10 * time.Minute
 
-// RetryAfter returns the minimum time to wait that the error requests, at most 10 minutes. It is zero if the error
+// RetryAfter returns the minimum waiting time that the error requests, at most 10 minutes. It is zero if the error
 // requests none.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {

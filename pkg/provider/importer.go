@@ -9,36 +9,38 @@ import (
 // Importer is implemented by drivers that can take over the instances of other machine controllers. Without it, a
 // Migration of the provider is blocked.
 //
-// All methods are idempotent. Those that change an instance guard against concurrent changes, for example with an ETag.
+// All methods are idempotent. Methods that change an instance guard against concurrent changes, for example with an
+// ETag.
 type Importer interface {
 	// Locate returns the instances that the old system created from one description in one account. It finds them by what
-	// the old system left in the cloud: tags, names, or both. If nothing in the cloud distinguishes them, it also returns
-	// instances of other clusters of the same old system. The caller uses only those that an old Machine names.
+	// the old system left in the cloud: tags, names, or both. If nothing in the cloud distinguishes the clusters of the
+	// old system, Locate also returns the instances of other clusters. The caller ignores instances that no old Machine
+	// names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
 	// running instance. It makes no call to the cloud. For everything that it cannot translate, it returns a Finding with
-	// the path of the old field, and it reports every field that it does not know. It never omits a field silently. It
+	// the path of the old field. It also reports every field that it does not know. It never omits a field silently. It
 	// returns InvalidArgument if it cannot read the description at all.
 	//
-	// The caller also calls Import with false values instead of those from Secrets. What then differs in Imported.Spec is
-	// not shown in plans.
+	// The caller also calls Import with made-up values in place of the values from Secrets. Parts of Imported.Spec that
+	// differ as a result are not shown in plans.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
-	// Release removes the tags by which the old system would delete the instance as its own. It removes them from the
-	// instance of the Machine and from its parts, and keeps all other tags. It fails with FailedPrecondition if the
-	// instance does not carry the tags of the cluster and the Machine, and with NotFound if there is no such instance. It
-	// succeeds if there is nothing to remove.
+	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It removes
+	// them from the instance of the Machine and from its parts, and keeps all other tags. It fails with FailedPrecondition
+	// if the instance does not carry the tags of the cluster and the Machine, and with NotFound if there is no such
+	// instance. It succeeds if there is nothing to remove.
 	Release(ctx context.Context, req ReleaseRequest) error
 
-	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes them
-	// only if the instance carries exactly those of the cluster and the Machine. It succeeds if the instance has no tags
-	// of Machinist or does not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or
+	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes the
+	// tags only if they are exactly the tags of the cluster and the Machine. It succeeds if the instance has no tags of
+	// Machinist or does not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or
 	// Machine.
 	Disown(ctx context.Context, req DisownRequest) error
 }
 
-// The systems that fleets can be taken over from, each named by the API group of its machines.
+// The systems from which fleets can be taken over, each named by the API group of its machines.
 const (
 	// SourceMachineK8s and SourceMachinesK8s have cluster-scoped Machines only.
 	SourceMachineK8s  = "machine.k8s.io"
@@ -51,17 +53,17 @@ const (
 	SourceOpenShift = "machine.openshift.io"
 )
 
-// Sources returns all systems that fleets can be taken over from.
+// Sources returns all systems from which fleets can be taken over.
 func Sources() []string {
 	return []string{SourceMachineK8s, SourceMachinesK8s, SourceClusterK8s, SourceGardener, SourceOpenShift}
 }
 
-// Legacy is the description of instances in an old system.
+// Legacy is an old system's description of instances.
 type Legacy struct {
 	// Source is the API group of the old system, such as SourceGardener.
 	Source string
-	// Provider is the old system's name of the cloud as written in the description, such as "azure" or "Azure". If the
-	// system has no such name, it is the kind of the description, such as AzureMachineProviderSpec.
+	// Provider is the old system's name for the cloud, as written in the description, such as "azure" or "Azure". If the
+	// old system has no such name, Provider is the kind of the description, such as AzureMachineProviderSpec.
 	Provider string
 	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have it
 	// in different fields:
@@ -86,17 +88,17 @@ type LocateRequest struct {
 type Located struct {
 	// Instance is the instance as the cloud reports it. Its provider ID has the same spelling as in Driver.Get.
 	Instance Instance
-	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is its UID, if the old
-	// system sets it as a tag. Both are empty if they are unknown.
+	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is the UID of the old
+	// Machine, if the old system sets the UID as a tag. Both are empty if they are unknown.
 	Machine    string
 	MachineUID types.UID
 	// Collected reports whether the instance or one of its parts carries tags by which the old system would delete it.
 	Collected bool
 	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to do.
-	// It is empty if the driver knows no reason. The migration begins only when it is empty for all instances.
+	// It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all instances.
 	NotAdoptable string
-	// Facts is what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and contains no
-	// secrets.
+	// Facts contains what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and contains
+	// no secrets.
 	Facts []byte
 }
 
@@ -107,7 +109,7 @@ type ImportRequest struct {
 	Facts []byte
 }
 
-// Imported is an old description, translated for Machinist.
+// Imported is the translation of an old description for Machinist.
 type Imported struct {
 	// Spec is the providerSpec, as JSON with apiVersion and kind.
 	Spec []byte
@@ -135,10 +137,10 @@ const (
 	// FindingUnknownField is the code of a Loss: the driver does not know the field.
 	FindingUnknownField = "UnknownField"
 	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. It no longer
-	// blocks the migration when an override of the converted class adds it, so that Validate accepts the result.
+	// blocks the migration when an override of the converted class adds the missing value and Validate accepts the result.
 	FindingRequiredField = "RequiredField"
 	// FindingInvalidField is the code of a Blocker: the driver cannot translate the type or the form of the value. An
-	// override removes it as for FindingRequiredField.
+	// override can remove the finding, as for FindingRequiredField.
 	FindingInvalidField = "InvalidField"
 )
 
@@ -147,11 +149,11 @@ type Finding struct {
 	Level FindingLevel
 	// Code is the kind of the finding in CamelCase, such as UnknownField. An administrator accepts losses by their codes.
 	Code string
-	// Path is the path of the old field, such as spec.providerSpec.value.diskType. A driver returns it relative to the
-	// description.
+	// Path is the path of the old field, such as spec.providerSpec.value.diskType. A driver returns a path that is
+	// relative to the description.
 	Path string
-	// Message explains what the finding means and what to do. It contains no secrets and no value of a field that may hold
-	// one.
+	// Message explains what the finding means and what to do. It contains no secrets, and no values of fields that may
+	// contain secrets.
 	Message string
 }
 

@@ -37,11 +37,12 @@ type Instance struct {
 	StateMessage string
 	// StateCode belongs to StateFailed: it is the code with which Create would have failed for the same reason. It is
 	// empty if the cloud does not report the reason. After ResourceExhausted, Machinist deletes the instance and creates
-	// another one for the same machine, with the backoff that follows such an answer to Create. After any other code, or
-	// without one, the machine becomes Failed.
+	// another one for the same machine. The backoff is the same as after a Create call that failed with this code. After
+	// any other code, or without one, the machine becomes Failed.
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
-	// cannot know it.
+	// cannot know it. A driver that reports the name in Create must report it in Get too, because a kubelet can join only
+	// under the name that Get reports.
 	NodeName string
 	// Addresses are the addresses that the cloud itself assigned or confirmed. Machinist approves serving certificates for
 	// them.
@@ -51,11 +52,11 @@ type Instance struct {
 	// ranges of --approve-guest-addresses.
 	GuestAddresses []corev1.NodeAddress
 
-	// Type, Region and Zone are the provider's names, at most 256 bytes each.
+	// Type, Region and Zone are the names that the provider uses, at most 256 bytes each.
 	Type   string
 	Region string
 	Zone   string
-	// LaunchTime is when the cloud accepted the instance. It is zero if the cloud does not report it.
+	// LaunchTime is the time at which the cloud accepted the instance. It is zero if the cloud does not report it.
 	LaunchTime time.Time
 
 	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the tags. A field is empty if its tag is
@@ -100,10 +101,10 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 // Leftover is a part of a machine that belongs to no instance, such as a disk, a network interface or an address. Parts
 // are left over if Create was interrupted, or if the instance was deleted without the part.
 type Leftover struct {
-	// ID is the cloud's name of the part, for display. It is unique among all parts, the same in every list, and at most
-	// 1 KiB long.
+	// ID is the cloud's name for the part, and is used for display. It is unique among all parts, the same in every list,
+	// and at most 1 KiB long.
 	ID string
-	// LaunchTime is when the part was created. It is zero if the cloud does not report it.
+	// LaunchTime is the time at which the part was created. It is zero if the cloud does not report it.
 	LaunchTime time.Time
 
 	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the part's tags. A field is empty if its tag

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Interrupter is implemented by drivers whose cloud lists, in one call for many instances, which of them it is about to
-// reclaim. Machinist calls Interruptions every few seconds for each scope in which it has machines. Apart from the
-// search for orphans, these are the only calls that a settled fleet causes.
+// Interrupter is implemented by drivers whose cloud can list, in one call, the instances that it is about to reclaim.
+// Machinist calls Interruptions every few seconds for each scope in which it has machines. Apart from the search for
+// orphans, these are the only calls that a settled fleet causes.
 //
 // A driver does not need Interrupter if the cloud announces the interruption only to the instance itself, for example
-// through a metadata service. In this case, a termination handler on the node reports it to Machinist.
+// through a metadata service. In this case, a termination handler on the node reports the interruption to Machinist.
 type Interrupter interface {
 	// Interruptions returns the instances, in the scope of the request's credentials and providerSpec, whose interruption
 	// was announced and has not been withdrawn. The result may include instances of other clusters. It should contain the
-	// interruptions of the next minutes: Machinist ignores an interruption that is further ahead until then.
+	// interruptions of the next minutes: Machinist ignores interruptions that are further in the future.
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 
@@ -29,8 +29,8 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID identifies the instance.
 	ProviderID string
-	// At is when the cloud reclaims the instance. Zero means that the cloud does not report the time; Machinist then
-	// assumes 30 seconds.
+	// At is the time at which the cloud reclaims the instance. Zero means that the cloud does not report the time;
+	// Machinist then assumes 30 seconds.
 	At     time.Time
 	Reason InterruptionReason
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Names of the tags that every instance of Machinist carries in the cloud. If a cloud restricts the form of tag names,
-// the driver may spell them in another way, as long as Create, Get and List agree.
+// the driver may use a different spelling, as long as Create, Get and List use the same one.
 const (
 	// TagCluster holds the cluster ID of the installation that owns the instance.
 	TagCluster = "machinist-cluster"
@@ -28,7 +28,8 @@ type Class struct {
 	// Spec is the providerSpec as raw JSON, exactly as the user wrote it. Treat it as hostile until the driver has parsed
 	// it strictly. It is empty in a GetRequest or DeleteRequest if the class no longer exists.
 	Spec []byte
-	// Credentials are the contents of the Secret that the class refers to. They are empty if it refers to none.
+	// Credentials are the contents of the Secret that the class refers to. They are empty if the class refers to no
+	// Secret.
 	Credentials Credentials
 }
 
@@ -64,7 +65,7 @@ type CreateRequest struct {
 	// Token makes the request idempotent in the cloud: it is the same for every retry of one attempt, and has the form
 	// "<uid>-<attempt>".
 	Token string
-	// Tags must be on the instance from its first moment.
+	// Tags must be on the instance from the moment of its creation.
 	Tags map[string]string
 	// UserData is the rendered bootstrap data, byte-identical for every retry of one attempt. It contains secrets.
 	UserData Secret
@@ -80,7 +81,7 @@ type GetRequest struct {
 	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
 	// Machine.UID.
 	ProviderID string
-	// Scope is the locator from Instance.Scope. It is empty if none was recorded.
+	// Scope is the locator from Instance.Scope. It is empty if no locator was recorded.
 	Scope string
 }
 
@@ -93,7 +94,7 @@ type UpdateRequest struct {
 	Scope      string
 	Version    string
 	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. If an agent on the node
-	// changes the version (UpdateByAgent), the cloud may report another one.
+	// changes the version (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
 	// Drained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
 	// UpdateNeedsDrain while Drained is false.
@@ -113,8 +114,8 @@ const (
 	// UpdateNeedsReplacement: only a new instance can satisfy the specification.
 	UpdateNeedsReplacement UpdateOutcome = "NeedsReplacement"
 	// UpdateByAgent: an agent on the node has to install UpdateRequest.Version; everything else matches the specification.
-	// Machinist drains the node, requests the update from the agent and waits for it. It does not call Update again for
-	// this request.
+	// Machinist drains the node, requests the update from the agent and waits for it. Machinist does not call Update again
+	// for this request.
 	UpdateByAgent UpdateOutcome = "ByAgent"
 	// UpdateRefused: neither a change in place nor a replacement can satisfy the specification. The running instance is
 	// kept as it is.
@@ -146,9 +147,9 @@ type DeleteResult struct {
 	// Gone reports whether nothing of the instance is left. False means that the cloud has accepted the deletion and has
 	// not completed it; Machinist calls Delete again.
 	Gone bool
-	// Found reports whether this call found the instance. It matters together with Gone: then the cloud has deleted the
-	// instance within the call. Gone without Found may come from a read that lags behind. Machinist then confirms it with
-	// Get, and waits if the instance was created less than CreateSettle ago.
+	// Found reports whether this call found the instance. Found together with Gone means that the cloud deleted the
+	// instance within the call. Gone without Found may come from a read that lags behind. In this case, Machinist confirms
+	// with Get that there is no instance, and waits if the instance was created less than CreateSettle ago.
 	Found bool
 	// Left lists what is left while Gone is false, such as "volume 1a2b (available)". It includes the cloud's answer about
 	// each part that the cloud refuses to delete now, such as "volume 1a2b: it has snapshots". Machinist shows Left when a
@@ -163,13 +164,13 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former is the identity that the new tags replace, if the instance carries exactly the tags of that identity: the
-	// Machine before its control cluster was lost or moved. Nil means that Adopt replaces no tags. A user who may write
-	// classes chooses the former cluster, so Adopt limits it to the scope of the class: see Adopter.
+	// Former is the identity of the Machine before its control cluster was lost or moved. If the instance carries exactly
+	// the tags of this identity, the new tags replace them. Nil means that Adopt replaces no tags. A user who may write
+	// classes chooses the former cluster, so Adopt accepts it only within the scope of the class: see Adopter.
 	Former *Identity
 }
 
-// Identity is the owner of an instance as its tags name it.
+// Identity is the owner of an instance according to the tags of the instance.
 type Identity struct {
 	ClusterID  string
 	MachineUID types.UID
@@ -185,15 +186,15 @@ func (r AdoptRequest) Replaces(in *Instance) bool {
 type ListRequest struct {
 	Class     Class
 	ClusterID string
-	// Continue is empty for the first page. For each further page, it is ListPage.Continue of the page before.
+	// Continue is empty for the first page. For each further page, it is ListPage.Continue of the previous page.
 	Continue string
 }
 
 // ListPage is one page of instances.
 type ListPage struct {
 	Instances []Instance
-	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver returns the parts that its
-	// Delete without a provider ID deletes. If the parts of a driver cannot outlive their instance, the driver returns no
+	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver returns the parts that a Delete
+	// call without a provider ID deletes. If the parts of a driver cannot outlive their instance, the driver returns no
 	// leftovers.
 	Leftovers []Leftover
 	// Continue is empty on the last page.

@@ -14,7 +14,7 @@ const redacted = "[redacted]"
 // Reveal returns the content.
 type Secret struct{ data []byte }
 
-// NewSecret returns a Secret with the content data. It does not copy the slice.
+// NewSecret returns a Secret with the given content. It does not copy the slice.
 func NewSecret(data []byte) Secret { return Secret{data: data} }
 
 // Reveal returns the content. The caller must not change it.
@@ -51,10 +51,10 @@ func (c Credentials) In(namespace string) Credentials {
 }
 
 // Namespace returns the namespace of the Secret. A driver that lends the identity of its own process to credentials
-// without a secret part uses it to decide which namespaces it trusts.
+// without a secret part uses this namespace to decide whether it trusts the credentials.
 func (c Credentials) Namespace() string { return c.namespace }
 
-// Get returns the entry with the key, and whether there is one.
+// Get returns the entry with the given key, and whether there is such an entry.
 func (c Credentials) Get(key string) (Secret, bool) {
 	v, ok := c.data[key]
 	return Secret{data: v}, ok

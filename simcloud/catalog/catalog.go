@@ -37,9 +37,9 @@ type Catalog struct {
 	InstanceTypes []simcloud.InstanceType `json:"instanceTypes,omitempty"`
 	Images        []simcloud.Image        `json:"images,omitempty"`
 	Accounts      []Account               `json:"accounts,omitempty"`
-	// KubeletInPlace is how the kubelet of an instance changes its version.
+	// KubeletInPlace is the mode in which UpdateInstance changes the kubelet version of an instance.
 	KubeletInPlace simcloud.InPlaceMode `json:"kubeletInPlace,omitempty"`
-	// Settings are the initial settings. Each setting that is not in the file has its default.
+	// Settings are the initial settings. If the file does not contain a setting, the setting has its default value.
 	Settings simcloud.Settings `json:"settings,omitempty"`
 }
 
@@ -52,7 +52,8 @@ type Region struct {
 // Zone is a zone of a region.
 type Zone struct {
 	Name string `json:"name"`
-	// Capacity is how many instances of a type fit into the zone. A type that is not in the map has no limit.
+	// Capacity contains the maximum number of instances in the zone for each instance type. A type that is not in the map
+	// has no limit.
 	Capacity map[string]int `json:"capacity,omitempty"`
 }
 
@@ -106,7 +107,8 @@ func Default() *Catalog {
 	}
 }
 
-// Load reads a configuration file. It does not call Validate, because the caller may still add accounts.
+// Load reads a configuration file. It does not call Validate, because the caller may add accounts before the
+// validation.
 func Load(path string) (*Catalog, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -150,7 +152,8 @@ func Parse(data []byte) (*Catalog, error) {
 }
 
 var (
-	// nameFormat is that of names, which become labels of Nodes and path segments of provider IDs.
+	// nameFormat is the format of all names in the catalog. The names become labels of Nodes and path segments of provider
+	// IDs.
 	nameFormat    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	versionFormat = regexp.MustCompile(`^v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(-[0-9A-Za-z.-]{1,64})?$`)
 )

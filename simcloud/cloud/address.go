@@ -12,8 +12,8 @@ const (
 	instancePrefix = "i-"
 )
 
-// Addresses returns a page of the addresses of instances that are not terminated, and of kept addresses, with the lag
-// of lists.
+// Addresses returns a page of the addresses in use, and of the addresses that are kept after the termination of their
+// instances. The page lags behind the writes like other lists.
 func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (*simcloud.AddressList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {

@@ -2,8 +2,8 @@
 // can see of their instances. It does not know about HTTP.
 //
 // One lock protects everything, because every operation is short: it decides, adds a line to the journal and changes
-// maps. Whatever takes time in the simulation is a time in a record. One agenda for all instances contains the next
-// changes.
+// maps. If an activity takes time in the simulation, the record of the instance contains the time at which it ends. A
+// single agenda contains all instances, ordered by the times of their next changes.
 package cloud
 
 import (
@@ -34,7 +34,7 @@ type Hosts interface {
 	Stop(id string)
 }
 
-// Options of a Cloud. All except Clock and Log are required.
+// Options of a Cloud. All options except Clock and Log are required.
 type Options struct {
 	// Catalog must be valid.
 	Catalog *catalog.Catalog
@@ -54,7 +54,7 @@ type Cloud struct {
 	hosts   Hosts
 	clock   clock.Clock
 	log     *slog.Logger
-	// wake tells Run that the agenda has a new first entry.
+	// A message on wake tells Run that the first entry of the agenda has changed.
 	wake chan struct{}
 
 	mu       sync.Mutex
@@ -82,12 +82,12 @@ type tokenKey struct{ account, token string }
 
 type tag struct{ key, value string }
 
-// instance is a record and its state that is not saved.
+// instance consists of a saved record and of state that is not saved.
 type instance struct {
 	rec      *record
 	versions []version
-	// previousState is the state before the current one, and stateSince the time of the change. reads counts how often the
-	// instance was read.
+	// previousState is the state before the last change of state, and stateSince is the time of that change. reads is the
+	// number of times that the instance was read.
 	previousState simcloud.InstanceState
 	stateSince    time.Time
 	reads         int
@@ -97,7 +97,7 @@ type instance struct {
 	agendaIndex int // -1 if it is not on the agenda
 }
 
-// New returns a cloud with the state in the journal, and switches its machines on.
+// New restores the state of a cloud from the journal, and starts the machines that were switched on.
 func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
@@ -137,7 +137,7 @@ const (
 	keyCapacity = "capacity/"
 )
 
-// meta is state that does not belong to an instance.
+// meta contains the state that does not belong to a particular instance.
 type meta struct {
 	Created int `json:"created"`
 }
@@ -200,7 +200,7 @@ func (c *Cloud) Run(ctx context.Context) {
 	}
 }
 
-// step carries out all changes that are due. It returns when the next one is due, or the zero time.
+// step carries out all changes that are due. It returns the time of the next change, or the zero time if there is none.
 func (c *Cloud) step() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,11 +220,11 @@ func (c *Cloud) step() time.Time {
 	return c.agenda[0].due
 }
 
-// now is the wall time, without parts that the journal does not preserve.
+// now returns the current time in UTC, without the monotonic clock reading, which the journal cannot store.
 func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 
-// commit saves a record together with ops, and then makes it the current one. It deletes a record whose retention is
-// over.
+// commit saves a new record of an instance, together with the additional ops. Then it makes this record the current
+// one. If the record may be forgotten, commit deletes it.
 func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	id := next.Instance.ID
 	forgotten := next.forgotten(c.now())
@@ -245,7 +245,8 @@ func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	return nil
 }
 
-// apply makes a record the current one. This is the only place that updates state that depends on records.
+// apply replaces the current record of an instance in memory. This is the only place that updates state that depends on
+// records.
 func (c *Cloud) apply(inst *instance, next *record) {
 	old := inst.rec
 	if old == nil {
@@ -307,7 +308,7 @@ func (c *Cloud) forget(inst *instance) {
 	}
 }
 
-// position returns the index of the first instance in c.order with this sequence or a later one.
+// position returns the index in c.order of the first instance whose sequence number is at least the given one.
 func (c *Cloud) position(sequence int) (int, bool) {
 	return slices.BinarySearchFunc(c.order, sequence, func(inst *instance, s int) int { return inst.rec.Sequence - s })
 }

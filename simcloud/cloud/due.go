@@ -30,7 +30,8 @@ func (a *agenda) Pop() any {
 	return inst
 }
 
-// set moves an instance to its time. The zero time removes it.
+// set changes the position of an instance on the agenda according to the time of its next change. The zero time removes
+// it.
 func (a *agenda) set(inst *instance, due time.Time) {
 	inst.due = due
 	switch {

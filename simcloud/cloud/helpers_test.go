@@ -37,7 +37,7 @@ func (h *fakeHosts) Stop(id string) {
 	delete(h.on, id)
 }
 
-// world is a cloud under test with its clock and its state directory.
+// world is a simulated cloud for tests, together with its clock and its state directory.
 type world struct {
 	t       *testing.T
 	dir     string
@@ -48,7 +48,7 @@ type world struct {
 	*Cloud
 }
 
-// newWorld returns a world with the accounts "alice" and "bob", and "guest" with read access.
+// newWorld returns a world with three accounts: "alice", "bob", and "guest", which may only read.
 func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	t.Helper()
 	cat := catalog.Default()
@@ -134,7 +134,8 @@ func (w *world) createWith(faults []simcloud.InstanceFault,
 	return inst
 }
 
-// state returns the state that the owner reads, or "" if the owner cannot read the instance.
+// state returns the state of an instance as its owner reads it. If the owner cannot read the instance, the result is
+// "".
 func (w *world) state(id string) simcloud.InstanceState {
 	w.t.Helper()
 	inst, err := w.Get("alice", id)
@@ -181,7 +182,7 @@ func seconds(n int) *simcloud.Duration {
 	return &d
 }
 
-// wantCode checks the code of an error, and that its message contains mention.
+// wantCode checks the code of an error, and checks that the message contains the given text.
 func wantCode(t *testing.T, err error, code simcloud.ErrorCode, mention string) {
 	t.Helper()
 	if simcloud.CodeOf(err) != code || (err != nil && !strings.Contains(err.Error(), mention)) {

@@ -356,7 +356,7 @@ func TestRunCarriesOutDueChanges(t *testing.T) {
 	<-done
 }
 
-// Invariants hold after any sequence of operations, faults, passing time and restarts.
+// The test checks the invariants after random sequences of operations, faults, delays and restarts.
 func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newWorld(t, func(c *catalog.Catalog) {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// account is a customer. Only the digest of its token is stored.
+// account is a customer. It contains only a digest of the customer's token.
 type account struct {
 	name     string
 	token    string
@@ -54,7 +54,7 @@ func capacityOf(c *catalog.Catalog) map[capacityKey]int {
 	return all
 }
 
-// loadLimit loads a change of an account or of a capacity by the admin. It ignores changes of objects that the
+// loadLimit restores a change that an admin made to an account or to a capacity. It ignores changes of objects that the
 // configuration no longer contains.
 func (c *Cloud) loadLimit(key string) error {
 	parts := strings.Split(key, "/")
@@ -143,7 +143,7 @@ func (c *Cloud) SetQuota(name, region string, quota simcloud.Quota) error {
 	return nil
 }
 
-// SetCapacity sets how many instances of a type a zone can hold, or no limit if n is nil.
+// SetCapacity limits the number of instances of a type in a zone. If n is nil, there is no limit.
 func (c *Cloud) SetCapacity(region, zone, instanceType string, n *int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Cloud) setCapacity(key capacityKey, n *int) {
 	}
 }
 
-// count adds a record to the usage, or subtracts it.
+// count adds the instance of a record to the usage if sign is 1, and subtracts it if sign is -1.
 func (c *Cloud) count(r *record, sign int) {
 	if r.live() {
 		c.live += sign
@@ -224,12 +224,12 @@ func (a *account) mayUse(region string) bool {
 	return len(a.regions) == 0 || slices.Contains(a.regions, region)
 }
 
-// fail returns an error of the cloud.
+// fail returns an error with a code that the cloud returns to clients.
 func fail(code simcloud.ErrorCode, format string, args ...any) error {
 	return &simcloud.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// failJournal returns the error for a change that could not be saved, and so was not made.
+// failJournal returns the error for a change that was rejected because it could not be saved.
 func failJournal(err error) error {
 	return fail(simcloud.CodeInternalError, "the state cannot be saved: %v", err)
 }

@@ -15,11 +15,11 @@ import (
 // maxConsoleBytes is the maximum size of a console.
 const maxConsoleBytes = 16 << 10
 
-// machine is what the cloud knows about the machine inside an instance.
+// machine is the state of the simulated machine inside an instance.
 type machine struct {
 	saved  saved
 	status simcloud.HostStatus
-	// reporter is what the running machine reports to, or nil if the machine is off.
+	// reporter receives the reports of the running machine. It is nil if the machine is off.
 	reporter *reporter
 }
 
@@ -62,7 +62,7 @@ func (c *Cloud) switchMachine(inst *instance, old *record) {
 	}
 	var userData []byte
 	if _, err := c.journal.Get(keyUserData+id, &userData); err != nil {
-		// The machine starts and reports that it has no user data.
+		// Start the machine nevertheless. The machine itself reports that it has no user data.
 		c.log.Error("cannot read the user data of an instance", "instance", id, "error", err)
 	}
 	m.saved.print(c.now(), "machine starts")

@@ -27,8 +27,7 @@ const (
 	maxHostname = 63
 )
 
-// Create creates an instance, or returns the one that was created with the client token. faults are faults of a new
-// instance, counted from its launch.
+// Create creates an instance. If an instance with the client token already exists, Create returns this instance.
 func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest,
 	faults []simcloud.InstanceFault) (*simcloud.Instance, error) {
 	parameters, err := parametersOf(req)
@@ -296,7 +295,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 	return nil
 }
 
-// change carries out a change that the owner requested.
+// change applies a change that the owner of an instance has requested.
 func (c *Cloud) change(accountName, id string, do func(next *record) error) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -346,7 +345,7 @@ func (c *Cloud) newID() string {
 	}
 }
 
-// jitter returns a share of whole that only depends on the instance.
+// jitter returns a fraction of whole. The fraction is always the same for the same instance.
 func jitter(id string, whole simcloud.Duration) time.Duration {
 	h := fnv.New32a()
 	h.Write([]byte(id))

@@ -2,8 +2,8 @@ package cloud
 
 import "net/netip"
 
-// pool allocates numbers below size. Each number has one owner at a time. A released number is allocated again only
-// after all others.
+// pool allocates numbers below size. A number can be allocated only once until it is released. The pool reuses a
+// released number as late as possible.
 type pool struct {
 	size int
 	next int
@@ -12,7 +12,7 @@ type pool struct {
 
 func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
 
-// take allocates a number. It returns false if all are in use.
+// take allocates a number. If all numbers are in use, it returns false.
 func (p *pool) take() (int, bool) {
 	if len(p.used) >= p.size {
 		return 0, false
@@ -25,7 +25,7 @@ func (p *pool) take() (int, bool) {
 	return n, true
 }
 
-// reserve allocates a number that is in use already.
+// reserve marks a number as allocated.
 func (p *pool) reserve(n int) {
 	p.used[n] = true
 	p.next = (n + 1) % p.size
@@ -33,7 +33,7 @@ func (p *pool) reserve(n int) {
 
 func (p *pool) release(n int) { delete(p.used, n) }
 
-// maxInstances is how many live instances have a network for their pods.
+// maxInstances is the maximum number of live instances. Each of them needs its own network for pods.
 const maxInstances = 1 << 14
 
 // Each live instance has a slot: an address in 10.0.0.0/8 and a network for 254 pods in 100.64.0.0/10. No traffic

@@ -16,7 +16,7 @@ type version struct {
 	rec *record
 }
 
-// lags are how far reads lag behind the writes.
+// lags contains the delays after which the different kinds of reads show a write.
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -26,7 +26,8 @@ func lagsOf(s simcloud.Settings) lags {
 
 func (l lags) longest() simcloud.Duration { return max(l.get, l.list, l.tags) }
 
-// addVersion adds an instance's new record to its versions, and drops those that no reader can see any more.
+// addVersion adds the current record of an instance to its versions. It removes the versions that no read can return
+// any more.
 func (c *Cloud) addVersion(inst *instance) {
 	longest := lagsOf(c.settings).longest()
 	if longest == 0 {
@@ -44,14 +45,15 @@ func (c *Cloud) addVersion(inst *instance) {
 	inst.versions = append(slices.Clone(inst.versions[visible:]), version{now, inst.rec})
 }
 
-// showAll makes everything that was written so far visible at once.
+// showAll makes all previous writes visible to reads immediately.
 func (c *Cloud) showAll() {
 	for _, inst := range c.instances {
 		inst.versions = []version{{rec: inst.rec}}
 	}
 }
 
-// recordBefore returns the record that was current lag ago, or nil.
+// recordBefore returns the record that was the current one at an earlier time, which is now minus lag. If there was no
+// record at that time, the result is nil.
 func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	if lag == 0 || len(inst.versions) == 0 {
 		return inst.rec
@@ -82,7 +84,7 @@ func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// read returns a record as a reader sees it.
+// read returns an instance as Get and List show it to its owner.
 func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.reads++
@@ -93,7 +95,7 @@ func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// answer returns a record as a customer sees it.
+// answer returns an instance in the form in which its owner receives it.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
@@ -113,14 +115,15 @@ func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	return out
 }
 
-// view returns an instance as it is. It shares maps and slices with the record, which are never changed.
+// view returns the exact state of an instance. The result shares its maps and slices with the record. This is safe,
+// because they are never modified.
 func (inst *instance) view(rec *record) *simcloud.Instance {
 	out := rec.Instance
 	out.Host = inst.hostStatus()
 	return &out
 }
 
-// Get returns an instance, with the lag of reads.
+// Get returns an instance. If reads lag, it returns an earlier state of the instance.
 func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +135,7 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	return nil, failNoInstance(id)
 }
 
-// List returns a page of instances, with the lag of lists.
+// List returns a page of instances. If lists lag, it returns earlier states of the instances.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
 	limit, after, err := pageOf(o)
 	if err != nil {
@@ -162,7 +165,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 	return page, nil
 }
 
-// filter returns the options that a list applies.
+// filter removes the options that the semantics tell lists to ignore.
 func (c *Cloud) filter(o simcloud.ListInstancesOptions) simcloud.ListInstancesOptions {
 	if c.settings.Semantics.FiltersIgnored {
 		o.Tags, o.HasTags, o.Name = nil, nil, ""
@@ -186,8 +189,8 @@ func (c *Cloud) applyListSemantics(page *simcloud.InstanceList) {
 	}
 }
 
-// candidates returns the instances after a sequence that may match, in order. A rare tag must not cost a pass over all
-// instances.
+// candidates returns the instances that may match the options, in the order of creation. It returns only instances with
+// a sequence number above the given one. If an option names a rare tag, candidates does not iterate over all instances.
 func (c *Cloud) candidates(o simcloud.ListInstancesOptions, after int) []*instance {
 	start, _ := c.position(after + 1)
 	rest := c.order[start:]
@@ -233,7 +236,7 @@ func matches(rec *record, o simcloud.ListInstancesOptions) bool {
 		(len(o.States) == 0 || slices.Contains(o.States, i.State))
 }
 
-// pageOf returns the length of a page and the sequence after which it begins.
+// pageOf returns the maximum length of the requested page and the sequence number after which the page begins.
 func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	if o.Limit == 0 {
 		o.Limit = simcloud.MaxPageSize
@@ -245,8 +248,8 @@ func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
 	return o.Limit, after, err
 }
 
-// A token is the sequence of the last instance on the page. Instances that are created or deleted meanwhile do not move
-// the others.
+// A token is the sequence of the last instance on the page. If instances are created or deleted between two pages, the
+// positions of the other instances do not change.
 
 func encodeNext(after int) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(after)))
@@ -265,7 +268,7 @@ func decodeNext(token string) (int, error) {
 	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q was not returned by a list", token)
 }
 
-// Current returns an instance without lag, for fault rules.
+// Current returns an instance without any lag, so that fault rules can match it.
 func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -259,8 +259,8 @@ func TestTags(t *testing.T) {
 	w.checkInvariants()
 }
 
-// Each instance that exists all the time is listed exactly once, even if others are created and deleted between two
-// pages, and for each way to find candidates.
+// Each instance that exists during the whole list is returned exactly once, even if others are created and deleted
+// between two pages. The test covers all ways in which lists find candidates.
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {
@@ -357,7 +357,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w.pass(time.Second)
 	w.wantState(young.ID, simcloud.StateRunning)
 
-	// A change of an instance does not require that it is readable.
+	// An instance that reads do not show yet can be changed and deleted.
 	if _, err := w.Delete("alice", w.create().ID); err != nil {
 		t.Error(err)
 	}

@@ -7,20 +7,20 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// record is the saved state of an instance. A committed record is never changed, but replaced by another one. Times are
-// zero if nothing will happen.
+// record is the saved state of an instance. A committed record is never modified. Each change replaces it with a new
+// record. If a time is zero, the event is not planned.
 type record struct {
 	Instance  simcloud.Instance     `json:"instance"`
 	TypeSpec  simcloud.InstanceType `json:"type"`
 	ImageSpec simcloud.Image        `json:"image"`
 	Sequence  int                   `json:"sequence"`
 	Account   string                `json:"account"`
-	// Parameters is the digest of the request.
+	// Parameters is a digest of the parameters of the request that created the instance.
 	Parameters string `json:"parameters"`
 	PodSlot    int    `json:"podSlot"`
 	Boots      int    `json:"boots"`
 
-	// BootAt is when a pending or rebooting instance becomes running.
+	// BootAt is the time at which a pending or rebooting instance becomes running.
 	BootAt      time.Time `json:"bootAt,omitzero"`
 	TerminateAt time.Time `json:"terminateAt,omitzero"`
 	// HideAt is when its owner can no longer read a terminated instance. ForgetAt is when the record is deleted and its
@@ -30,17 +30,18 @@ type record struct {
 	Hidden   bool      `json:"hidden,omitempty"`
 	// FreeAt is when a terminated instance no longer counts against quota and capacity.
 	FreeAt time.Time `json:"freeAt,omitzero"`
-	// AddressInUse is true if the address of a terminated instance was not deleted yet.
+	// AddressInUse is true if the instance is terminated and its address has not been deleted yet.
 	AddressInUse bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
 	NeverRegisters bool `json:"neverRegisters,omitempty"`
-	// Faults are the faults that have not happened yet, the earliest first.
+	// Faults contains the faults that have not taken effect yet, ordered by time.
 	Faults []simcloud.InstanceFault `json:"faults,omitempty"`
 }
 
-// clone returns a copy that may be changed, except for the content of its maps and slices: they must be replaced.
+// clone returns a copy of the record. The caller may modify the copy, but must replace its maps and slices instead of
+// modifying them.
 func (r *record) clone() *record {
 	next := *r
 	return &next
@@ -48,7 +49,7 @@ func (r *record) clone() *record {
 
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
 
-// counts reports whether the instance counts against quota and capacity.
+// counts reports whether the instance counts against the quota and the capacity.
 func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
 
 // hasAddress reports whether the instance's address is in use.
@@ -59,7 +60,7 @@ func (r *record) switchedOn() bool {
 	return r.Instance.State == simcloud.StateRunning && !r.Silent && !r.NeverRegisters
 }
 
-// addFault adds a fault at a time.
+// addFault plans a fault for a time.
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	if earlier := r.Instance.ReclaimTime; f.Kind == simcloud.FaultReclaimed && (earlier == nil || at.Before(*earlier)) {
 		r.Instance.ReclaimTime = &at
@@ -74,7 +75,7 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	r.Faults = slices.Insert(slices.Clone(r.Faults), i, f)
 }
 
-// due returns when the record changes next, or the zero time.
+// due returns the time of the next planned change, or the zero time.
 func (r *record) due() time.Time {
 	at, _ := r.next()
 	if r.AddressInUse {
@@ -86,7 +87,7 @@ func (r *record) due() time.Time {
 	return at
 }
 
-// forgotten reports whether the record can be deleted.
+// forgotten reports whether the retention time of the record is over, so that the record can be deleted.
 func (r *record) forgotten(now time.Time) bool {
 	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressInUse
 }
@@ -102,11 +103,11 @@ func (r *record) advance(now time.Time, s simcloud.Settings) {
 	}
 }
 
-// change is a change of a record, with its time.
+// change modifies a record at a planned time.
 type change func(at time.Time, s simcloud.Settings)
 
-// next returns the next change and its time, or nil. If two have the same time, the fault comes first: "never boots"
-// must win over a boot time of 0.
+// next returns the next planned change and its time. If there is none, the change is nil. If a fault and another change
+// have the same time, the fault is first, so that "never boots" prevents a boot with a boot time of 0.
 func (r *record) next() (at time.Time, what change) {
 	consider := func(t time.Time, c change) {
 		if !t.IsZero() && (what == nil || t.Before(at)) {
@@ -155,7 +156,7 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.Instance.TerminationTime = &at
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
-	// Readers with a lag must still find the instance while it is visible.
+	// Keep the record until even delayed reads no longer show the instance.
 	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(),
 		s.Semantics.QuotaLag)))
 	if s.Semantics.QuotaLag > 0 {

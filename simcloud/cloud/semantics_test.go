@@ -16,8 +16,8 @@ func (w *world) setSemantics(patch simcloud.SemanticsPatch) {
 	w.set(simcloud.SettingsPatch{Semantics: &patch})
 }
 
-// listed returns the IDs of a list in its order.
-func (w *world) listed(o simcloud.ListInstancesOptions) (ids []string) {
+// listedIDs lists instances and returns their IDs in the order of the list.
+func (w *world) listedIDs(o simcloud.ListInstancesOptions) (ids []string) {
 	w.t.Helper()
 	list, err := w.List("alice", o)
 	if err != nil {
@@ -38,7 +38,7 @@ func (w *world) delete(id string) {
 
 func (w *world) wantListed(o simcloud.ListInstancesOptions, want ...string) {
 	w.t.Helper()
-	if got := w.listed(o); !slices.Equal(got, want) {
+	if got := w.listedIDs(o); !slices.Equal(got, want) {
 		w.t.Errorf("the list has %v, expected %v", got, want)
 	}
 }
@@ -84,7 +84,7 @@ func TestListsOmitAndRepeat(t *testing.T) {
 	none, yes := 0, true
 	w.setSemantics(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
 	w.wantListed(all, b, a, b)
-	// The next page begins after the last instance in order.
+	// Although the list is reversed, the next page begins after the last instance in the order of creation.
 	list, err := w.List("alice", simcloud.ListInstancesOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)

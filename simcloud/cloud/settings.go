@@ -16,7 +16,7 @@ func (c *Cloud) Settings() simcloud.Settings {
 	return c.settings
 }
 
-// PatchSettings changes settings. The changes survive a restart, even with another configuration file.
+// PatchSettings changes settings. The changes are kept after a restart, even if the configuration file has changed.
 func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *Cloud) loadSettings() error {
 	return merge(&c.settings, c.overlay)
 }
 
-// merge overwrites fields of a value with those of patches that have the same JSON form.
+// merge copies the fields that are set in the patches to a value whose fields have the same names in JSON.
 func merge(into any, patches ...any) error {
 	for _, patch := range patches {
 		data, err := json.Marshal(patch)

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account is a client of the cloud that converts IDs and names to lower case. Clouds may return names in other letter
-// case than they were given, but a provider ID must not change as long as its instance exists.
+// account is a client of the cloud that converts IDs and names to lower case. The cloud may change the case of a name,
+// but a provider ID must stay the same as long as its instance exists.
 type account struct{ *simcloud.Client }
 
 func lowerCased(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
@@ -83,8 +83,8 @@ func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq
 // maxPages is the maximum number of pages of one list. By default, a page has up to a thousand entries.
 const maxPages = 10_000
 
-// pages iterates over the results of read, page by page, and ends with the first error. More than maxPages are an
-// error.
+// pages calls read for one page after another and iterates over all entries. It ends after the first error. More than
+// maxPages are an error.
 func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		next := ""
@@ -107,8 +107,8 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// current returns an instance without the lag of reads: the answer to a write never lags, even if the write changes
-// nothing. It returns nil for a terminated instance.
+// current returns the current state of an instance. It makes a write that changes nothing, because the answers to
+// writes have no lag. It returns nil for a terminated instance.
 func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -117,8 +117,8 @@ func (a account) current(ctx context.Context, id string) (*simcloud.Instance, er
 	return in, err
 }
 
-// owned returns the instance, and an error unless it has the owner's tags. If a tag is missing, owned reads the current
-// tags, because the tag may be new.
+// owned checks that the instance has the owner's tags, and returns the instance or an error. If a tag is missing in the
+// given state, owned reads the current tags, because the tag may have been added recently.
 func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.misses(in) {
 		now, err := a.current(ctx, in.ID)

@@ -36,8 +36,8 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
-			// Each address is deleted at the latest with its instance. No operation on a running instance can fail halfway, and
-			// an address is created with its instance. The cloud does not ask guests for addresses.
+			// An address is never deleted before its instance. Operations on running instances never fail halfway, and each
+			// address is created together with its instance. The cloud does not ask guests for addresses.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved, conformance.GuestClaims}
 			if settings != (simcloud.Settings{}) {
@@ -45,7 +45,7 @@ func TestTheDriverConforms(t *testing.T) {
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
-					// Pages are smaller than the number of instances in the suite.
+					// The pages are small, so that the lists of the suite have several pages.
 					return driver.New(driver.Options{Endpoints: []string{s.url}, CreateSettle: 5 * time.Second, PageSize: 2})
 				},
 				Class:     class(),
@@ -100,7 +100,7 @@ func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	return s
 }
 
-// resources returns what is not terminated, as the operator of the cloud sees it.
+// resources returns the instances that are not terminated, and the addresses, as the operator of the cloud sees them.
 func (s *sim) resources(ctx context.Context) ([]string, error) {
 	dump, err := s.admin.Dump(ctx)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 	var all []string
 	for _, r := range dump.Records {
 		if r.State == simcloud.StateShuttingDown {
-			// A due change appears in the dump only a moment later. A fault updates the record, and this one has no effect while
-			// an instance shuts down.
+			// A change that is due appears in the dump only after a moment. Adding a fault updates the record immediately, and
+			// this fault has no effect on an instance that is shutting down.
 			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultRecovers})
 			if err != nil {
 				return nil, err
@@ -162,7 +162,8 @@ func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[
 	}, nil
 }
 
-// simLegacies returns old descriptions, with the account's token if the old system keeps it there.
+// simLegacies returns descriptions in the formats of all old systems. If the old system keeps the token in the
+// description, the description contains the account's token.
 func simLegacies() (all []provider.Legacy) {
 	for _, source := range provider.Sources() {
 		old := legacyOf(source, oldSpec)
@@ -220,7 +221,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	case conformance.PermissionDenied:
 		rule.Effect.Error = simcloud.CodeForbidden
 	case conformance.Hanging:
-		// This is longer than the test. The call ends when the cloud stops.
+		// This is longer than the test. The call ends only when the cloud stops.
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
 	case conformance.DoneLate:
 		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip

@@ -39,8 +39,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// deleteAddresses deletes the address that the cloud keeps of an instance that no longer exists. It returns what is
-// left. Lists may lag, so they only yield IDs, and the answer to the deletion shows whether the address exists.
+// If the cloud keeps the address of a deleted instance, deleteAddresses deletes it. It returns what is left. Lists may
+// be outdated, so they are used only to find IDs. The answer to the deletion shows whether the address exists.
 func deleteAddresses(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string
 	if providerID != "" {
@@ -67,7 +67,7 @@ func deleteAddresses(ctx context.Context, client account, providerID string, own
 		case simcloud.CodeNotFound:
 			err = nil
 		case simcloud.CodeConflict:
-			// The address belongs to an instance that was found meanwhile.
+			// The address belongs to an instance that was not found before, but exists.
 			return fmt.Sprintf("address %s: %.256s", id, err), nil
 		}
 		if err != nil {
@@ -136,8 +136,8 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 // leftInstance returns the name of an instance that still exists.
 func leftInstance(in *simcloud.Instance) string { return "instance " + in.ProviderID }
 
-// terminate requests the deletion of an instance, unless that was done before. It reports whether the instance is
-// terminated.
+// terminate requests the deletion of an instance, unless the deletion was already requested. It reports whether the
+// instance is terminated.
 func terminate(ctx context.Context, client account, in *simcloud.Instance) (gone bool, err error) {
 	if in.State == simcloud.StateShuttingDown {
 		return false, nil

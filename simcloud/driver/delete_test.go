@@ -89,7 +89,7 @@ func TestDeleteRefusesInstancesOfOtherOwners(t *testing.T) {
 	}
 }
 
-// A new instance is not in reads yet. If it were treated as gone, it would run forever.
+// Reads do not show a new instance yet. If it were treated as gone, it would run forever.
 func TestDeleteDoesNotTrustLaggingRead(t *testing.T) {
 	s := newSim(t)
 	lag := simcloud.Duration(time.Hour)

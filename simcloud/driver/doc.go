@@ -1,4 +1,4 @@
-// Package driver is the provider "sim", whose machines are instances of the simulated cloud.
+// Package driver implements provider.Driver for the simulated cloud. The name of the provider is "sim".
 //
 // A providerSpec has this form. zone, tags and endpoint are optional:
 //
@@ -13,6 +13,6 @@
 // The credentials Secret contains the account's token under the key "token". The token is only sent to endpoints that
 // the provider process was started with: endpoint in providerSpec selects one of these.
 //
-// Errors do not contain the cloud's own error messages. They name the operation and the kind of the answer. The cloud's
-// error is their cause, for logs.
+// Errors do not contain the cloud's own error messages. They name the failed operation and the kind of error. The
+// cloud's error is their cause, for logs.
 package driver

@@ -30,8 +30,8 @@ type Options struct {
 	// HTTPClient sends all calls. Default: a client that uses no proxy and keeps connections for many concurrent calls.
 	// Redirects are never followed.
 	HTTPClient *http.Client
-	// CreateSettle is how long a creation whose answer was lost may still take effect in the cloud, or be missing in
-	// lists. Default: twice provider.DefaultCallTimeout.
+	// CreateSettle is the time after which a creation whose answer was lost can no longer take effect and is no longer
+	// missing in lists. Default: twice provider.DefaultCallTimeout.
 	CreateSettle time.Duration
 	// PageSize is the page size of List. Default and maximum: simcloud.MaxPageSize.
 	PageSize int
@@ -99,8 +99,9 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return err
 }
 
-// Capacity implements provider.Driver. It also checks that the cloud offers what providerSpec names. So a misspelt
-// image is reported for the class, before its first machine is created.
+// Capacity implements provider.Driver. It also checks that the cloud offers the region, zone, type and image in the
+// providerSpec. Therefore, a misspelled image is reported in the status of the class, before the first machine is
+// created.
 func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -146,8 +147,8 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resourcesOf returns the resources that a kubelet reports as allocatable on such an instance. By default, it reserves
-// 100 MiB of the memory and a tenth of the disk.
+// resourcesOf returns the resources that a kubelet reports as allocatable on an instance of the type. By default, it
+// reserves 100 MiB of the memory and a tenth of the disk.
 func resourcesOf(t *simcloud.InstanceType) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(int64(t.CPUs), resource.DecimalSI),

@@ -56,8 +56,8 @@ func codeOf(code simcloud.ErrorCode) (provider.Code, string) {
 	return provider.Unknown, "the cloud returned an error that this driver does not know"
 }
 
-// noAnswer returns the code and the message for a call without an answer. The message contains the cause only if it is
-// a network error, because that has addresses but no content.
+// noAnswer returns the code and the message for a call without an answer. The message contains the cause only if the
+// cause is a network error, because network errors contain only addresses and no data.
 func noAnswer(err error) (provider.Code, string) {
 	var network *net.OpError
 	switch {
@@ -71,7 +71,7 @@ func noAnswer(err error) (provider.Code, string) {
 	return provider.Unavailable, "the cloud did not return a usable answer"
 }
 
-// notOffered returns an error for a valid field that names something that the cloud does not offer.
+// notOffered returns an error for a field that is valid, but names an object that the cloud does not have.
 func notOffered(path, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = path

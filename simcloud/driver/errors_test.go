@@ -85,7 +85,7 @@ func TestCodesOfMissingAnswers(t *testing.T) {
 	wantCode(t, err, provider.Canceled)
 }
 
-// A cloud that repeats the request in an answer, valid or not, must not get it into an error of the driver.
+// Even if the cloud repeats the request in a valid or invalid answer, the driver's errors must not contain the request.
 func TestErrorsContainNoSecrets(t *testing.T) {
 	const userData = "bootstrap-token-abcdef"
 	for name, answer := range map[string]func(w http.ResponseWriter, echo string){

@@ -20,8 +20,8 @@ func liveStates() []simcloud.InstanceState {
 	}
 }
 
-// convert converts an instance that is not terminated. The scope is the endpoint in providerSpec, or empty for the
-// default endpoint, whose URL may change without affecting the instances.
+// convert converts an instance that is not terminated. The scope of the result is the endpoint in the providerSpec. For
+// the default endpoint, the scope is empty, so that the URL of the default endpoint may change.
 func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	out := &provider.Instance{
 		ProviderID:   in.ProviderID,
@@ -54,7 +54,8 @@ func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	case simcloud.StatePending:
 		return provider.StatePending
 	case simcloud.StateRunning, simcloud.StateRebooting:
-		// A restart ends without help, and the Node shows it better.
+		// A rebooting instance counts as running, because the reboot ends automatically, and the Node shows its progress
+		// better.
 		return provider.StateRunning
 	case simcloud.StateStopped:
 		return provider.StateStopped
@@ -79,13 +80,14 @@ func ownerOf(clusterID string, machine provider.Machine) (owner, error) {
 	return owner{cluster: clusterID, machine: machine}, nil
 }
 
-// tags returns the tags by which the owner's instance is found.
+// tags returns the tags that identify the owner's instance.
 func (o owner) tags() map[string]string {
 	return map[string]string{provider.TagCluster: o.cluster, provider.TagMachineUID: string(o.machine.UID)}
 }
 
-// complete returns tags with the owner's tags added, which take precedence.
-func (o owner) complete(tags map[string]string) map[string]string {
+// withOwnerTags returns a copy of tags with the owner's tags added. If a key occurs twice, the owner's tag takes
+// precedence.
+func (o owner) withOwnerTags(tags map[string]string) map[string]string {
 	out := make(map[string]string, len(tags)+3)
 	for key, value := range tags {
 		out[key] = value
@@ -97,7 +99,7 @@ func (o owner) complete(tags map[string]string) map[string]string {
 	return out
 }
 
-// misses reports whether the instance lacks one of the owner's tags.
+// misses reports whether the instance lacks the key of one of the owner's tags.
 func (o owner) misses(in *simcloud.Instance) bool {
 	for key := range o.tags() {
 		if _, tagged := in.Tags[key]; !tagged {
@@ -135,7 +137,7 @@ func idOf(providerID string) (string, error) {
 	return parts[2], nil
 }
 
-// byProviderID returns the instance with a provider ID, whatever its owner.
+// byProviderID returns the instance with a provider ID, even if it has another owner.
 func byProviderID(ctx context.Context, client account, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {
@@ -166,8 +168,8 @@ func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, 
 	return found, nil
 }
 
-// find returns the owner's instance by provider ID, or by tags if the provider ID is empty. If several have the tags,
-// it returns the oldest one that is not being deleted.
+// find returns the owner's instance by provider ID, or by tags if the provider ID is empty. If several instances have
+// the tags, find returns the oldest instance that is not being deleted.
 func find(ctx context.Context, client account, providerID string, o owner) (*simcloud.Instance, error) {
 	if providerID != "" {
 		return byProviderID(ctx, client, providerID)

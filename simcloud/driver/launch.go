@@ -36,8 +36,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if err != nil {
 		return nil, err
 	}
-	// The idempotency of the cloud covers the retries of one attempt. Only a later attempt can find an instance that was
-	// created with another token.
+	// Within an attempt, the cloud's client token prevents a second instance. Only a later attempt can find an instance
+	// that was created with another token.
 	if req.Token != string(req.Machine.UID)+"-1" {
 		in, err := find(ctx, client, "", own)
 		if err == nil {
@@ -51,7 +51,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	if tags == nil {
 		tags = map[string]string{}
 	}
-	maps.Copy(tags, own.complete(req.Tags))
+	maps.Copy(tags, own.withOwnerTags(req.Tags))
 	if req.Version != "" {
 		tags[tagVersion] = req.Version
 	}
@@ -69,7 +69,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 		return nil, createError(err, spec)
 	}
 	if in.State == simcloud.StateTerminated {
-		// The instance of this token was deleted. The caller looks for the UID, finds nothing and begins another attempt.
+		// The instance that was created with this token has been deleted. The caller looks for the UID, finds nothing and
+		// begins another attempt.
 		return nil, provider.Errorf(provider.AlreadyExists,
 			"create instance: the client token belongs to instance %s, which is terminated", in.ID)
 	}
@@ -79,7 +80,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return convert(in, spec.Endpoint), nil
 }
 
-// createError returns an error with the requested parameters, and with the field if the cloud names one.
+// createError translates an error of CreateInstance. It adds the requested parameters, and the field that the cloud
+// names as the cause.
 func createError(err error, spec Spec) error {
 	position := spec.Region
 	if spec.Zone != "" {
@@ -105,8 +107,8 @@ func createError(err error, spec Spec) error {
 	return out
 }
 
-// Get implements provider.Driver. By provider ID, it returns the instance whatever its owner, because an adoption must
-// see the tags.
+// Get implements provider.Driver. If the request contains a provider ID, Get returns the instance even if it has
+// another owner, because the caller needs its tags for an adoption.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	own := owner{cluster: req.ClusterID, machine: req.Machine}
 	if req.ProviderID == "" {
@@ -157,7 +159,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		}
 	}
 	if own.owns(in) != nil {
-		if in, err = client.UpdateTags(ctx, in.ID, simcloud.UpdateTagsRequest{Set: own.complete(req.Tags)}); err != nil {
+		if in, err = client.UpdateTags(ctx, in.ID, simcloud.UpdateTagsRequest{Set: own.withOwnerTags(req.Tags)}); err != nil {
 			return nil, translate(err, "tag instance "+req.ProviderID)
 		}
 	}
@@ -210,7 +212,8 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
-// ListScope implements provider.Scoper. List returns all regions of the account at an endpoint.
+// ListScope implements provider.Scoper. The scope is the endpoint, because List returns the instances in all regions of
+// the account at an endpoint.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return cmp.Or(d.endpointOf("", class.Spec), d.endpoints[0]), nil
 }

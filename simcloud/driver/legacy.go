@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Tags of an old system's controller on its instances in the simulated cloud. By LegacyTagRole, it finds instances
-// without a Machine of its own and deletes them.
+// Tags of an old system's controller on its instances in the simulated cloud. The controller finds instances by
+// LegacyTagRole, and deletes those that have no Machine.
 const (
 	LegacyTagMachine    = "legacy-machine"
 	LegacyTagMachineUID = "legacy-machine-uid"
@@ -31,19 +31,20 @@ type LegacySpec struct {
 	Size   string            `json:"size"`
 	Image  string            `json:"image"`
 	Tags   map[string]string `json:"tags,omitempty"`
-	// Credentials are the credentials, in systems that keep them in the description. Other systems have them in a Secret.
+	// Credentials contains the credentials, if the old system keeps them in the description. Other systems keep them in a
+	// Secret.
 	Credentials *LegacyCredentials `json:"credentials,omitempty"`
 }
 
-// LegacyCredentials are the credentials of an account. The Secret of an old system has the same key.
+// LegacyCredentials are the credentials of an account. The Secrets of old systems use the same key.
 type LegacyCredentials struct {
 	Token string `json:"token"`
 }
 
 var _ provider.Importer = (*Driver)(nil)
 
-// Import implements provider.Importer. It does not import the zone of an instance: the class may have instances in
-// several zones, and Update does not move an instance while the class names no zone.
+// Import implements provider.Importer. It does not import the zone of an instance, because a class may have instances
+// in several zones. If the class names no zone, Update never requires another zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {
@@ -80,7 +81,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	if out.Spec, err = json.Marshal(spec); err != nil {
 		return provider.Imported{}, provider.Errorf(provider.Internal, "encode the providerSpec")
 	}
-	// Missing fields were reported above. This is about the values of the other fields.
+	// Missing fields were reported above, so report only invalid values here.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
 			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
@@ -101,8 +102,8 @@ func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	return legacy.Parse(old.Spec)
 }
 
-// Locate implements provider.Importer. It lists the region of the description, because the size of an instance may have
-// changed since.
+// Locate implements provider.Importer. It lists all instances in the region of the description, and does not compare
+// their sizes, because a size may have been changed.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
 	if err != nil {

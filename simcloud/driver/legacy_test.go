@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// legacyOf returns a description in an old system that keeps its credentials in a Secret.
+// legacyOf returns a description in the format of an old system that keeps the credentials in a Secret.
 func legacyOf(source, spec string) provider.Legacy {
 	return provider.Legacy{Source: source, Provider: driver.Name, Spec: provider.NewSecret([]byte(spec)),
 		Credentials: credentials(token)}
@@ -21,7 +21,7 @@ func legacyOf(source, spec string) provider.Legacy {
 
 const oldSpec = `{"region":"sim-1","size":"small","image":"sim-os-1","tags":{"team":"blue","legacy-role":"node"}}`
 
-// findings returns level, code and path of each finding.
+// findings returns the level, the code and the path of each finding.
 func findings(all []provider.Finding) string {
 	var out []string
 	for _, f := range all {
@@ -156,7 +156,7 @@ func TestReleaseAndDisown(t *testing.T) {
 	must(t, s.driver.Disown(t.Context(), disown))
 }
 
-// interceptor is a transport that calls do before the second change of tags. The first change only reads.
+// interceptor is a transport that calls do before it sends the second update of tags. The first change only reads.
 type interceptor struct {
 	changes int
 	do      func()

@@ -24,7 +24,7 @@ const (
 
 // Spec is the providerSpec of an instance of the simulated cloud.
 type Spec struct {
-	// APIVersion and Kind are the constants APIVersion and Kind.
+	// APIVersion and Kind must have the values of the constants with the same names.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// Region, InstanceType and Image are names in the cloud.
@@ -43,7 +43,7 @@ type Spec struct {
 // ownTags is the prefix of all tags that this driver sets itself.
 const ownTags = "machinist-"
 
-// maxTags leaves room for the driver's tags.
+// maxTags is the maximum number of tags in a providerSpec. The limit leaves room for the driver's own tags.
 const maxTags = simcloud.MaxTags - 10
 
 // maxSpecBytes is much larger than any useful providerSpec.
@@ -152,13 +152,13 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// jsonType returns the type without the value that the decoder adds, as in "number -5".
+// jsonType removes the value that the decoder adds to the name of a type, as in "number -5".
 func jsonType(value string) string {
 	kind, _, _ := strings.Cut(value, " ")
 	return kind
 }
 
-// shorten cuts a path that a user chose, so that it does not fill the message of a condition.
+// shorten truncates a path. Users choose field names, so a long path could fill the message of a condition.
 func shorten(path string) string {
 	const most = 128
 	if len(path) <= most {
@@ -167,9 +167,9 @@ func shorten(path string) string {
 	return strings.ToValidUTF8(path[:most], "") + "…"
 }
 
-// endpointOf returns the endpoint to search for an instance, or "" for the default: the one in Instance.Scope, else the
-// one in providerSpec. An invalid providerSpec must not prevent the deletion of its machine. With an invalid
-// providerSpec, no instance was ever created at another endpoint.
+// endpointOf returns the endpoint at which an instance is managed: the scope or, if the scope is empty, the endpoint in
+// the providerSpec. The result is "" for the default endpoint. An invalid providerSpec must not prevent the deletion of
+// its machine. This is safe, because no instance was ever created at another endpoint with an invalid providerSpec.
 func (d *Driver) endpointOf(scope string, raw []byte) string {
 	if scope != "" {
 		return scope

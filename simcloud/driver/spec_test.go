@@ -132,7 +132,7 @@ func TestEndpointIsSelectedAndRecorded(t *testing.T) {
 	if one.created() != 0 || two.created() != 1 || in.Scope != two.url {
 		t.Fatalf("created %d and %d, scope %q", one.created(), two.created(), in.Scope)
 	}
-	// The class no longer exists, so the recorded scope must be enough.
+	// The class no longer exists, so only the recorded scope names the endpoint.
 	class := provider.Class{Credentials: credentials(token)}
 	if _, err := d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster,
 		ProviderID: in.ProviderID, Scope: in.Scope}); err != nil {

@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Update implements provider.Driver. It changes type, image and kubelet version in place as far as the cloud supports
-// it. If the image has an agent, the agent changes the version. Another region, zone or endpoint needs another
-// instance.
+// Update implements provider.Driver. It changes the type, the image and the kubelet version in place, if the cloud
+// supports this. If the image contains an agent, the agent changes the kubelet version. Another region, zone or
+// endpoint needs another instance.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -96,8 +96,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return result(provider.UpdateDone, "")
 }
 
-// changedByAgent reports whether the version may have to change, and the requested image has an agent that changes it
-// without the cloud.
+// changedByAgent reports whether the kubelet version may have to change, and the requested image has an agent that
+// makes this change.
 func changedByAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec,
 	req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
@@ -111,7 +111,7 @@ func changedByAgent(ctx context.Context, client account, in *simcloud.Instance, 
 	return image != nil && image.NodeAgent, nil
 }
 
-// changeOf returns what must change, or an empty request.
+// changeOf returns a request with all properties that must change. If nothing must change, the request is empty.
 func changeOf(in *simcloud.Instance, spec Spec, version string) simcloud.UpdateInstanceRequest {
 	var change simcloud.UpdateInstanceRequest
 	if spec.InstanceType != in.Type {
@@ -135,7 +135,8 @@ func describe(instanceType, image, version string) string {
 	return fmt.Sprintf("(type %q, image %q, kubelet %q)", instanceType, image, version)
 }
 
-// modeOf returns the strictest in-place mode of a change's parts. rejection is why the change is impossible, or "".
+// modeOf returns the strictest in-place mode that one of the requested changes requires. If a change is impossible,
+// rejection is the reason.
 func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 	change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
 	mode = simcloud.InPlaceLive
@@ -145,7 +146,8 @@ func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 		}
 	}
 	if change.KubeletVersion != "" {
-		// The cloud does not report the mode of a kubelet change. The node is always drained first.
+		// The cloud does not publish the in-place mode of kubelet changes, so assume a restart. The node is always drained
+		// first.
 		stricter(simcloud.InPlaceRestart)
 	}
 	if change.Type != "" {

@@ -23,8 +23,8 @@ const keyFault = "fault/"
 type Call struct {
 	Operation string
 	Account   string
-	// Instance is the instance of the call: the one requested or the existing one, or nil. For a list, it only has the
-	// tags in the options.
+	// Instance is the instance that the call requests, or the existing instance that the call concerns. It is nil if there
+	// is none. For a list, it contains only the tags in the options.
 	Instance *simcloud.Instance
 }
 
@@ -32,15 +32,16 @@ type Call struct {
 type Decision struct {
 	// Before and After are the latencies before and after the call's effect.
 	Before, After time.Duration
-	// Fails is true if the caller does not get the answer of the call. It gets no answer if Drop is set, else Error.
+	// Fails is true if the caller does not get the answer of the call. If Drop is true, the connection is closed without
+	// an answer. Otherwise, the answer is Error.
 	Fails bool
-	// Effective is true if a failing call is carried out nevertheless.
+	// Effective is true if a failing call is carried out before it fails.
 	Effective bool
-	// Late is how long after its failure a failing call is carried out, or 0 for never.
+	// Late is the delay after which a failing call is carried out. If it is 0, the call is not carried out later.
 	Late  time.Duration
 	Drop  bool
 	Error *simcloud.Error
-	// Instance are faults of the instance that the call creates.
+	// Instance contains faults to add to the instance that the call creates.
 	Instance []simcloud.InstanceFault
 }
 
@@ -74,7 +75,7 @@ func Load(j *journal.Journal) (*Rules, error) {
 	return rs, nil
 }
 
-// Decide returns what happens to a call, and counts the call.
+// Decide applies all matching rules to a call and increments their counters.
 func (rs *Rules) Decide(c Call) (Decision, error) {
 	var d Decision
 	rs.mu.Lock()
@@ -126,7 +127,7 @@ func (d *Decision) add(r *rule) {
 	}
 }
 
-// acts reports whether a rule acts on the call that was just counted.
+// acts reports whether a rule affects the call that has just been counted.
 func (r *rule) acts() bool {
 	if r.Matched <= r.Skip {
 		return false
@@ -172,7 +173,7 @@ func (r *rule) matches(c Call) bool {
 		(m.Zone == "" || m.Zone == i.Zone)
 }
 
-// Add adds a rule and returns it as stored.
+// Add stores a new rule and returns it with its ID.
 func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
 	if err := validate(new); err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (rs *Rules) List() []simcloud.FaultRule {
 	return all
 }
 
-// Remove removes the rule with an ID, or all rules if it is empty.
+// Remove removes the rule with an ID. If the ID is empty, it removes all rules.
 func (rs *Rules) Remove(id string) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

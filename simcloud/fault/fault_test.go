@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/simcloud/journal"
 )
 
-// testRules are rules and the directory in which they are stored.
+// testRules contains rules and the directory in which they are stored.
 type testRules struct {
 	t       *testing.T
 	dir     string

@@ -15,15 +15,16 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-// Annotations of a Node that request an update of the kubelet from its agent, and that contain the agent's answer.
+// These annotations of a Node contain a request to update its kubelet, and the result of this request.
 const (
 	updateRequested = "machinist.dev/update-requested"
 	updateResult    = "machinist.dev/update-result"
 )
 
-// handleUpdateRequest is the agent of machines whose image has one. It installs the kubelet that the Node requests,
-// starts it, and writes an answer. A request with an answer is done. The patch of the answer also tests that the
-// request is still the same.
+// handleUpdateRequest simulates the agent in images that contain one. It installs the kubelet version that an
+// annotation of the Node requests, starts this kubelet, and writes the result to another annotation. If the Node
+// already contains a result, the request has been processed. The patch that writes the result fails if the request was
+// changed in the meantime.
 func (m *machine) handleUpdateRequest(ctx context.Context, node *corev1.Node) error {
 	version, asked := node.Annotations[updateRequested]
 	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {

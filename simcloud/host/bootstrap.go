@@ -51,7 +51,8 @@ type bootstrap struct {
 	serverTLS bool
 }
 
-// parseBootstrap parses the user data. notes are for the console: what was ignored, and why.
+// parseBootstrap parses the user data. It returns notes for the console, which explain which parts of the user data
+// were ignored.
 func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 	f, notes, err := parseUserData(spec.UserData)
 	if err != nil {
@@ -248,7 +249,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 		return err
 	}
 	if check > 0 {
-		// With only this field, a kubelet also reports this often.
+		// If only nodeStatusUpdateFrequency is set, a kubelet uses the same value for its reports.
 		b.statusCheck, b.statusReport = check, check
 	}
 	if report > 0 {
@@ -257,7 +258,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 	return nil
 }
 
-// frequency parses a duration, and returns 0 if there is none.
+// frequency parses a duration. If the text is empty, it returns 0.
 func frequency(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

@@ -31,8 +31,8 @@ const (
 // certificatePatience is how long a kubelet waits for a certificate before it creates another request.
 const certificatePatience = 15 * time.Minute
 
-// authenticate connects the machine as its node: with the certificate on its disk or, if there is no valid one, with a
-// new one.
+// authenticate connects to the cluster with the node certificate on the machine's disk. If there is no valid
+// certificate, it requests a new one.
 func (m *machine) authenticate(ctx context.Context) error {
 	certificate, err := m.disk.certificate(m.clock.Now())
 	if err != nil {
@@ -68,7 +68,8 @@ func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	return &certificate, nil
 }
 
-// save saves a disk. It keeps the version that an agent installed.
+// save saves the content of the disk. If the content has no kubelet version, save keeps the version that an agent has
+// installed.
 func (m *machine) save(d Disk) error {
 	if d.KubeletVersion == "" {
 		d.KubeletVersion = m.disk.KubeletVersion
@@ -82,7 +83,8 @@ func (m *machine) save(d Disk) error {
 
 // requestCertificate requests the node certificate with the bootstrap token, and waits until it is approved.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	// A kubelet saves the key only with the certificate. If it is interrupted, it uses another key for the next request.
+	// A kubelet does not save the key before it has the certificate. If it is interrupted, it therefore uses a new key for
+	// the next request.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("generate a private key: %w", err)
@@ -113,7 +115,8 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	return m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), CertificatePEM: certificate})
 }
 
-// postRequest creates a request for a key. As for kubelets, the server generates its name.
+// postRequest creates a request for a key. The API server generates the name of the request, as it does for real
+// kubelets.
 func (m *machine) postRequest(ctx context.Context, conn *connection,
 	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
@@ -140,7 +143,7 @@ func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
 	error) {
 	requests := conn.certificates.CertificateSigningRequests()
 	for {
-		if certificate, err := issued(csr); certificate != nil || err != nil {
+		if certificate, err := issuedCertificate(csr); certificate != nil || err != nil {
 			return certificate, err
 		}
 		watch, err := requests.Watch(ctx, metav1.ListOptions{
@@ -153,7 +156,7 @@ func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
 		}
 		for event := range watch.ResultChan() {
 			if seen, ok := event.Object.(*certificatesv1.CertificateSigningRequest); ok {
-				if certificate, err := issued(seen); certificate != nil || err != nil {
+				if certificate, err := issuedCertificate(seen); certificate != nil || err != nil {
 					watch.Stop()
 					return certificate, err
 				}
@@ -171,8 +174,9 @@ func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
 	}
 }
 
-// issued returns the certificate of a request, or nil if there is none yet.
-func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+// issuedCertificate returns the certificate of an approved request. If the certificate does not exist yet, the result
+// is nil.
+func issuedCertificate(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&
 			c.Status != corev1.ConditionFalse {

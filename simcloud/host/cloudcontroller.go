@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// setCloudFields sets the fields of the Node that a cloud controller manager sets and kubelets do not: the provider ID
-// if it is not set, and the labels of instance type, region and zone. The identity of the kubelet is used, which may
-// write both.
+// setCloudFields sets those fields of the Node that are set by a cloud controller manager and not by kubelets: the
+// provider ID, if it is empty, and the labels of instance type, region and zone. It uses the credentials of the
+// kubelet, which may write these fields.
 func (m *machine) setCloudFields(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -55,7 +55,7 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: b.serverName},
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
-			// A few calls per minute do not need tables of 4 KiB and more.
+			// The machine makes only a few calls per minute, so it does not need larger tables.
 			MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
 		},
 	}
@@ -95,8 +95,8 @@ func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (
 	return c, nil
 }
 
-// dial opens a tracked connection. A machine that is switched off must close its connections at once, without waiting
-// until net/http notices.
+// dial opens a tracked connection. The connections are tracked, so that a machine that is switched off can close them
+// immediately, before net/http notices.
 func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {

@@ -22,8 +22,8 @@ type Fleet struct {
 	group   sync.WaitGroup
 }
 
-// NewFleet returns an empty fleet. Machines and cluster use the same clock, so clocks other than the real one are only
-// for tests.
+// NewFleet returns an empty fleet. The machines and the cluster must use the same clock. Therefore, only tests can use
+// a clock other than the real one.
 func NewFleet(c clock.Clock) *Fleet {
 	return &Fleet{clock: c, running: map[string]context.CancelFunc{},
 		roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
@@ -70,7 +70,8 @@ func (f *Fleet) Close() {
 	f.group.Wait()
 }
 
-// roots shares the certificate authorities between machines of one cluster as long as one of them uses them.
+// roots caches the certificate authorities of clusters, so that all machines of a cluster share them. An entry is
+// dropped when no machine uses it any more.
 type roots struct {
 	mu    sync.Mutex
 	pools map[[sha256.Size]byte]weak.Pointer[x509.CertPool]

@@ -19,7 +19,7 @@ import (
 // renewShare: a Lease is renewed after this fraction of its duration.
 const renewShare = 4
 
-// heartbeatState is the state of the heartbeat.
+// heartbeatState is the state of the loop in heartbeat.
 type heartbeatState struct {
 	lease         *coordinationv1.Lease // as the server last returned it
 	nextRenewal   time.Time
@@ -30,8 +30,8 @@ type heartbeatState struct {
 	backoff       wait.Backoff
 }
 
-// heartbeat renews the Lease and updates the Node until the machine is switched off. It prints an error if it differs
-// from the previous one, because no other component reports it.
+// heartbeat renews the Lease and updates the Node until the machine is switched off. If an attempt fails with another
+// error than the previous attempt, heartbeat prints the error, because no other component reports it.
 func (m *machine) heartbeat(ctx context.Context) {
 	// A Node is not Ready when it registers. As soon as the machine is ready, the Node is updated.
 	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
@@ -61,7 +61,7 @@ func (m *machine) heartbeat(ctx context.Context) {
 				return
 			}
 			m.schedule(p)
-			// The delay prevents a busy loop if another object was not found.
+			// Wait a second, because the error may be about another missing object. Without the wait, this would be a busy loop.
 			next = now.Add(time.Second)
 		default:
 			if trouble := "heartbeat: " + explain(err); trouble != p.lastError {
@@ -78,8 +78,9 @@ func (m *machine) heartbeat(ctx context.Context) {
 	}
 }
 
-// schedule plans the actions after a registration. A kubelet first tries to renew its Lease before it has registered.
-// So a new Node gets its Lease with the next attempt, one interval later.
+// schedule plans the next actions after the Node was registered. A real kubelet makes its first attempt to renew the
+// Lease before it has registered its Node, so this attempt fails. Therefore, a new Node has a Lease only after the next
+// attempt, one interval later.
 func (m *machine) schedule(p *heartbeatState) {
 	p.nextRenewal = m.registered
 	if m.created {
@@ -119,7 +120,7 @@ func (m *machine) heartbeatOnce(ctx context.Context, p *heartbeatState) error {
 	return nil
 }
 
-// check compares the Node with the machine and updates it.
+// check compares the Node with the state of the machine, and updates the Node if necessary.
 func (m *machine) check(ctx context.Context, p *heartbeatState, now time.Time) error {
 	report := now.Sub(p.reported) >= m.boot.statusReport
 	node, err := m.syncNode(ctx, false, report)
@@ -136,14 +137,14 @@ func (m *machine) check(ctx context.Context, p *heartbeatState, now time.Time) e
 	return nil
 }
 
-// renew renews the Lease, or creates it if it is missing. As with a kubelet, there is no Lease without a Node, and the
-// error is NotFound.
+// renew renews the Lease, or creates it if it is missing. If the Node does not exist, renew returns NotFound and
+// creates no Lease, like a kubelet.
 func (m *machine) renew(ctx context.Context, p *heartbeatState) error {
 	ctx, cancel := context.WithTimeout(ctx, m.boot.leaseDuration/2)
 	defer cancel()
 	err := m.tryRenew(ctx, p)
 	if apierrors.IsConflict(err) || (apierrors.IsNotFound(err) && p.lease != nil) {
-		// Another client changed or deleted the Lease, so the known one is outdated.
+		// Another client has changed or deleted the Lease, so the cached Lease is outdated.
 		p.lease = nil
 		err = m.tryRenew(ctx, p)
 	}
@@ -178,7 +179,7 @@ func (m *machine) tryRenew(ctx context.Context, p *heartbeatState) error {
 	return err
 }
 
-// makeLease creates the Lease with the Node as its owner.
+// makeLease creates the Lease and sets the Node as its owner.
 func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordinationv1.Lease, error) {
 	uid, err := m.liveNode(ctx)
 	if err != nil {
@@ -197,8 +198,8 @@ func (m *machine) makeLease(ctx context.Context, now metav1.MicroTime) (*coordin
 	}, metav1.CreateOptions{})
 }
 
-// liveNode returns the UID of the machine's Node. The UID from the registration is only used once, because the Node may
-// be deleted later.
+// liveNode returns the UID of the machine's current Node. It uses the UID from the registration only once, because the
+// Node may be deleted and created again later.
 func (m *machine) liveNode(ctx context.Context) (types.UID, error) {
 	m.mu.Lock()
 	uid := m.nodeUID

@@ -119,7 +119,7 @@ func (m *machine) drainEvents() string {
 
 func TestKubeletEvents(t *testing.T) {
 	m := machineWithEvents(settings)
-	from := bound(corev1.RestartPolicyAlways, "crash-after", "5s")
+	from := boundPod(corev1.RestartPolicyAlways, "crash-after", "5s")
 	p, _ := newPod(from, dawn, settings)
 	for _, step := range []struct {
 		after time.Duration
@@ -135,7 +135,7 @@ func TestKubeletEvents(t *testing.T) {
 			t.Errorf("after %s: %q, want %q", step.after, got, step.want)
 		}
 	}
-	_ = p.update(deleted(from, 23*time.Second, time.Minute), dawn.Add(23*time.Second), settings)
+	_ = p.update(deletedPod(from, 23*time.Second, time.Minute), dawn.Add(23*time.Second), settings)
 	m.recordPodEvents(p)
 	event := <-m.events
 	if event.Reason != "Killing" || event.Message != "Stopping container c" || event.Namespace != "n" ||
@@ -171,10 +171,10 @@ func TestFullEventQueueDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestPodConditionTransitionTimes checks that the sandbox is reported before the containers run, and that this
-// report does not change the transition time of Ready.
+// TestPodConditionTransitionTimes checks that the machine reports the sandbox before the containers run. The report
+// must not change the transition time of the condition Ready.
 func TestPodConditionTransitionTimes(t *testing.T) {
-	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
+	p, _ := newPod(boundPod(corev1.RestartPolicyAlways), dawn, settings)
 	at := func(kind corev1.PodConditionType) string {
 		c := conditionOf(t, &corev1.Pod{Status: *p.status("10.0.0.1")}, kind)
 		return fmt.Sprintf("%s %s", c.Status, c.LastTransitionTime.Sub(dawn))

@@ -30,7 +30,7 @@ type machine struct {
 	conn *connection // as the node, after it has a certificate
 	// registered is when the Node was last registered, or when the kubelet was last restarted.
 	registered time.Time
-	// registrationDone is true if the kubelet has registered and updates its status. Only then can the Node be Ready.
+	// registrationDone is true if the kubelet has registered and updates its status. The Node cannot be Ready before that.
 	registrationDone bool
 	// created is true if the last registration created the Node.
 	created bool
@@ -46,7 +46,7 @@ type machine struct {
 	nodeUID types.UID
 }
 
-// run runs the machine until it is switched off.
+// run simulates the machine until it is switched off.
 func (m *machine) run(ctx context.Context) {
 	boot, notes, err := parseBootstrap(m.spec)
 	for _, note := range notes {
@@ -80,7 +80,8 @@ func (m *machine) run(ctx context.Context) {
 	}
 }
 
-// retry calls try until it succeeds, and prints each error. It returns false if the machine is switched off before.
+// retry calls try repeatedly until it succeeds. It prints each error. If the machine is switched off first, it returns
+// false.
 func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	try func(context.Context) error) bool {
 	for ctx.Err() == nil {
@@ -99,7 +100,8 @@ func (m *machine) retry(ctx context.Context, what string, backoff wait.Backoff,
 	return false
 }
 
-// newBackoff returns delays from half a second to half a minute. The jitter spreads machines that lost the same server.
+// newBackoff returns delays from half a second to half a minute. If many machines have lost the connection to the same
+// server, the jitter distributes their attempts.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 30 * time.Second}
 }
@@ -129,7 +131,7 @@ func (m *machine) printf(format string, args ...any) {
 	m.reporter.Print(fmt.Sprintf(format, args...))
 }
 
-// report reports the status of the machine if it changed.
+// report passes a status of the machine to its reporter, unless the status is unchanged.
 func (m *machine) report(phase simcloud.HostPhase, message string) {
 	status := simcloud.HostStatus{Phase: phase, Message: message}
 	m.mu.Lock()
@@ -141,7 +143,7 @@ func (m *machine) report(phase simcloud.HostPhase, message string) {
 	}
 }
 
-// explain returns an error with the HTTP status code of the API server, which users look for.
+// explain formats an error. The text contains the HTTP status code of the API server, because users search for it.
 func explain(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 		s := status.Status()

@@ -164,8 +164,8 @@ func TestInvalidServerResponses(t *testing.T) {
 	}
 }
 
-// TestRestartSendsNewCertificateRequest checks that a kubelet that stops before it has its certificate sends another
-// request with another key.
+// TestRestartSendsNewCertificateRequest checks a kubelet that is stopped before it has a certificate. After the
+// restart, it must send a new request with a new key.
 func TestRestartSendsNewCertificateRequest(t *testing.T) {
 	requests := make(chan *certificatesv1.CertificateSigningRequest, 2)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,7 +266,7 @@ func TestRegistrationKeepsForeignFields(t *testing.T) {
 		}
 	}
 	now := dawn.Add(time.Hour)
-	patch, err := difference(existing, updated(existing, m.node(now), true, false))
+	patch, err := difference(existing, updatedNode(existing, m.node(now), true, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestRegistrationKeepsForeignFields(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	// The machine's own labels only apply to a Node that it creates.
+	// The node labels in the user data apply only if the machine creates the Node.
 	if got.Labels["others"] != "1" || got.Labels["pool"] != "" || got.Labels[corev1.LabelOSStable] != "linux" ||
 		got.Labels[corev1.LabelInstanceTypeStable] != "gpu" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable ||
@@ -303,11 +303,11 @@ func TestRegistrationKeepsForeignFields(t *testing.T) {
 		!strings.Contains(all, "Ready=True@1h0m0s") || !strings.Contains(all, "MemoryPressure=False@0s") {
 		t.Errorf("conditions: %s", all)
 	}
-	again := updated(&got, m.node(now.Add(time.Minute)), false, false)
+	again := updatedNode(&got, m.node(now.Add(time.Minute)), false, false)
 	if !equality.Semantic.DeepEqual(got.Status, again.Status) {
 		t.Error("an up-to-date Node is changed again")
 	}
-	if report := updated(&got, m.node(now.Add(time.Minute)), false, true); equality.Semantic.DeepEqual(got.Status,
+	if report := updatedNode(&got, m.node(now.Add(time.Minute)), false, true); equality.Semantic.DeepEqual(got.Status,
 		report.Status) {
 		t.Error("the heartbeat is not reported")
 	}

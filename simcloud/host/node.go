@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// register creates the machine's Node. If a Node with its name exists, register takes it over as a kubelet does: it
-// sets labels and status, and keeps everything else.
+// register creates the machine's Node. If a Node with the same name exists, register updates its labels and its status,
+// and keeps all other fields, like a kubelet.
 func (m *machine) register(ctx context.Context) error {
 	now := m.clock.Now()
 	m.registered, m.registrationDone = now, false
@@ -68,8 +68,8 @@ func (m *machine) register(ctx context.Context) error {
 	return nil
 }
 
-// syncNode updates the labels and the status of the existing Node, and its heartbeat if report is set. If registers is
-// set, it updates further fields.
+// syncNode updates the labels and the status of the existing Node. If report is true, it also updates the heartbeat. If
+// registers is true, it also updates fields that a kubelet sets only at registration.
 func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1
 	if err != nil {
 		return nil, fmt.Errorf("read the node: %w", err)
 	}
-	next := updated(node, m.node(m.clock.Now()), registers, report)
+	next := updatedNode(node, m.node(m.clock.Now()), registers, report)
 	if maps.Equal(node.Labels, next.Labels) && maps.Equal(node.Annotations, next.Annotations) &&
 		equality.Semantic.DeepEqual(node.Status, next.Status) {
 		return node, nil
@@ -91,7 +91,8 @@ func (m *machine) syncNode(ctx context.Context, registers, report bool) (*corev1
 		return nil, err
 	}
 	wasReady := isReady(node)
-	// The status endpoint also accepts labels, and a kubelet needs it anyway.
+	// Update the labels through the status endpoint, too. The endpoint accepts labels, and a kubelet needs access to it
+	// anyway.
 	node, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
@@ -112,15 +113,15 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// ownLabels are the labels that a kubelet sets when it registers a Node that exists. It sets the first two whenever it
-// updates the status. It sets other labels only when it creates a Node.
+// ownLabels are the labels that a kubelet also sets if its Node already exists at registration. It sets the first two
+// whenever it updates the status. It sets other labels only when it creates a Node.
 var ownLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname, labelBetaOS, labelBetaArch,
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType}
 
-// updated returns an existing Node with the labels and the status of a fresh one. The heartbeat of an unchanged
-// condition is only updated if report is set.
-func updated(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
+// updatedNode returns a copy of an existing Node with the labels and the status of a fresh Node. If a condition has not
+// changed, its heartbeat is updated only if report is true.
+func updatedNode(existing, fresh *corev1.Node, registers, report bool) *corev1.Node {
 	next := existing.DeepCopy()
 	if next.Labels == nil {
 		next.Labels = map[string]string{}
@@ -165,7 +166,7 @@ func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
 	"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// makeCSINode creates the object for the Node's CSI drivers. A kubelet is not ready without it.
+// makeCSINode creates the object for the Node's CSI drivers. A kubelet does not become ready without this object.
 func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 	_, err := m.conn.storage.CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{

@@ -28,12 +28,12 @@ const (
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
-// ready reports whether the Node is Ready. It never is when it registers, and may become Ready later.
+// ready reports whether the Node is Ready. It returns false during the registration.
 func (m *machine) ready(now time.Time) bool {
 	return m.registrationDone && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }
 
-// node returns the Node with which the machine registers.
+// node returns the Node that the machine creates when it registers.
 func (m *machine) node(now time.Time) *corev1.Node {
 	s, t := m.spec, m.spec.Type
 	capacity := corev1.ResourceList{
@@ -108,14 +108,14 @@ func (m *machine) node(now time.Time) *corev1.Node {
 	return node
 }
 
-// uuidOf returns a text in the format of a UUID that only depends on its argument.
+// uuidOf returns a text in the format of a UUID. It always returns the same text for the same argument.
 func uuidOf(of string) string {
 	sum := sha256.Sum256([]byte(of))
 	h := hex.EncodeToString(sum[:16])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// handler returns a runtime handler with the features of containerd with runc.
+// handler returns a runtime handler that has the same features as containerd with runc.
 func handler(name string) corev1.NodeRuntimeHandler {
 	return corev1.NodeRuntimeHandler{Name: name, Features: &corev1.NodeRuntimeHandlerFeatures{
 		RecursiveReadOnlyMounts: ptr.To(true), UserNamespaces: ptr.To(false),
@@ -142,7 +142,7 @@ func (m *machine) pull(image string) bool {
 	return true
 }
 
-// imagesNow returns the images on the machine for the status of its Node.
+// imagesNow returns the images on the machine in the format of the Node's status.
 func (m *machine) imagesNow() []corev1.ContainerImage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,13 +16,14 @@ import (
 const (
 	restartBackoff    = 10 * time.Second
 	maxRestartBackoff = 5 * time.Minute
-	// exitNotice is how long a kubelet shows that containers have exited before it acts.
+	// exitNotice is how long a kubelet reports exited containers before it restarts them or ends the pod.
 	exitNotice = 500 * time.Millisecond
-	// podSync is the time until a kubelet looks at a waiting pod again. Only then does it show that the pod waits.
+	// podSync is the interval at which a kubelet checks a pod with exited containers again. Only after this time does it
+	// report that the pod waits for a restart.
 	podSync = 10 * time.Second
 )
 
-// stage is the stage of a pod in its simulation.
+// stage is a stage in the life of a simulated pod.
 type stage int
 
 const (
@@ -35,12 +36,12 @@ const (
 	succeeded // the containers exited and will not be restarted
 	failed
 
-	// stopped can follow any stage: the pod was deleted.
+	// The stage stopped can follow any other stage. It means that the pod was deleted.
 	stopped
 )
 
-// never is a duration that does not end.
-const never = time.Duration(math.MaxInt64)
+// forever is an infinite duration.
+const forever = time.Duration(math.MaxInt64)
 
 // script contains the durations in a pod's annotations. Negative durations are not set.
 type script struct {
@@ -75,16 +76,16 @@ type pod struct {
 	addressChanged bool
 	// neverRan is true if the pod was deleted before its containers ran.
 	neverRan bool
-	// interrupted is true if the machine was switched off during the last run of the containers. rebooted is true if the
-	// containers have not been started since then.
+	// interrupted is true if the machine was switched off while the containers were running. rebooted is true until the
+	// containers are started again after that.
 	interrupted, rebooted bool
-	// pendingEvents are events that were not sent yet.
+	// pendingEvents contains the events that have not been sent yet.
 	pendingEvents []podEvent
 
 	// reported is true if the API server knows the stage.
 	reported bool
-	// terminated is true if the containers were stopped because the pod is being deleted, so that the pod can be deleted.
-	// deleted is true if the machine has deleted the pod.
+	// terminated is true if the containers were stopped because of the deletion of the pod, so that the machine can delete
+	// the pod. deleted is true after the machine has deleted the pod.
 	terminated, deleted bool
 	// retryAt is when a failed call is retried.
 	retryAt time.Time
@@ -92,14 +93,14 @@ type pod struct {
 
 type container struct{ name, image string }
 
-// exit is the end of a run of the containers.
+// exit describes how the last run of the containers ended.
 type exit struct {
 	at     time.Time
 	code   int32
 	reason string
 }
 
-// update applies a change of the pod by another client.
+// update processes a change that another client has made to the pod.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
 	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
 		p.reported = false // A kubelet acknowledges every change, also a deletion.
@@ -132,7 +133,7 @@ func newPod(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (*pod, err
 	return p, p.update(from, now, s)
 }
 
-// resume restores the state before a restart of the process from the status.
+// resume restores the simulation from the pod's status after a restart of the process.
 func (p *pod) resume(status corev1.PodStatus) {
 	if status.StartTime != nil {
 		p.startTime = status.StartTime.Time
@@ -191,7 +192,7 @@ func exitOf(end *corev1.ContainerStateTerminated) exit {
 	return exit{end.FinishedAt.Time, end.ExitCode, end.Reason}
 }
 
-// enter changes the stage, which is not reported yet.
+// enter moves the pod to another stage. The API server does not know the new stage yet.
 func (p *pod) enter(to stage, at time.Time) {
 	sandbox, wasReady := p.hasSandbox(), p.stage == ready
 	p.stage, p.since, p.reported = to, at, false
@@ -228,8 +229,8 @@ func (p *pod) image(container string) string {
 	return ""
 }
 
-// reboot applies a boot of the machine to a pod that ran before it. The containers no longer run. If they start again,
-// the pod gets another address.
+// reboot processes a reboot of the machine for a pod whose containers were running. The containers no longer run. If
+// the containers are started again, the pod gets a new address.
 func (p *pod) reboot(now time.Time) {
 	if !p.runs() {
 		return
@@ -249,11 +250,11 @@ func (p *pod) reboot(now time.Time) {
 	}
 }
 
-// next returns when the next stage begins without outside events, and which one, or the zero time. A pod only waits for
-// durations such as PodStartTime.
+// next returns the next stage and the time at which it begins if no external event occurs. If there is no next stage,
+// the time is zero. The only delays are durations such as PodStartTime.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
-		if after < 0 || after == never {
+		if after < 0 || after == forever {
 			return
 		}
 		if t := from.Add(after); at.IsZero() || t.Before(at) {
@@ -293,7 +294,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	return at, to
 }
 
-// ending returns the final stage after the last exit of the containers.
+// ending returns the final stage of a pod whose containers are not started again.
 func (p *pod) ending() stage {
 	if p.exit.code != 0 {
 		return failed
@@ -301,7 +302,7 @@ func (p *pod) ending() stage {
 	return succeeded
 }
 
-// isLast reports whether the containers are not restarted after their last exit.
+// isLast reports whether the containers will not be started again after their exit.
 func (p *pod) isLast() bool {
 	return p.restart == corev1.RestartPolicyNever || p.restart == corev1.RestartPolicyOnFailure && p.exit.code == 0
 }
@@ -330,7 +331,7 @@ func (p *pod) recordExit(to stage, at time.Time) {
 	}
 }
 
-// advance carries out everything that is due.
+// advance moves the pod through all stages that have begun until now.
 func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 	for {
 		at, to := p.next(s)
@@ -369,10 +370,10 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 	}
 }
 
-// wantsCall reports whether the API server must be called.
+// wantsCall reports whether a call to the API server is necessary.
 func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
 
-// due returns when the machine must act on the pod, or the zero time.
+// due returns the time at which the machine must process the pod again. If there is no such time, the result is zero.
 func (p *pod) due(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt
@@ -396,7 +397,7 @@ func scriptOf(annotations map[string]string, s simcloud.HostSettings) (script, e
 			continue
 		}
 		if text == "never" {
-			*into = never
+			*into = forever
 			continue
 		}
 		d, err := time.ParseDuration(text)

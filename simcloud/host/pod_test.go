@@ -19,8 +19,8 @@ var (
 		PodStopTime: simcloud.Duration(2 * time.Second)}
 )
 
-// bound returns a pod that is bound to the machine.
-func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
+// boundPod returns a pod that is scheduled to the machine.
+func boundPod(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3,
 		Annotations: map[string]string{}}}
 	for i := 0; i < len(annotations); i += 2 {
@@ -31,8 +31,8 @@ func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	return p
 }
 
-// deleted returns the pod after a request at the time at to delete it with a grace period.
-func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
+// deletedPod returns the pod as it is after its deletion was requested at the given time with a grace period.
+func deletedPod(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	p = p.DeepCopy()
 	p.Generation++
 	stamp := metav1.NewTime(dawn.Add(at + grace))
@@ -69,7 +69,7 @@ func describe(p *pod) string {
 	return strings.Join(parts, " ")
 }
 
-// simulate advances the pod until nothing is due before until, and returns each change with its time.
+// simulate advances the pod until the given time. It returns a description of each change and its time.
 func simulate(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
 	t.Helper()
 	var log []string
@@ -98,31 +98,31 @@ func TestPodLifecycle(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service": {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
-		"slow": {bound(corev1.RestartPolicyAlways, "ready-after", "5s"),
+		"service": {boundPod(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
+		"slow": {boundPod(corev1.RestartPolicyAlways, "ready-after", "5s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running; 6s Running ready"},
-		"never ready": {bound(corev1.RestartPolicyAlways, "ready-after", "never"),
+		"never ready": {boundPod(corev1.RestartPolicyAlways, "ready-after", "never"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running"},
-		"job": {bound(corev1.RestartPolicyNever, "complete-after", "5s"),
+		"job": {boundPod(corev1.RestartPolicyNever, "complete-after", "5s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=0; 6.5s Succeeded exit=0"},
-		"job on failure": {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"),
+		"job on failure": {boundPod(corev1.RestartPolicyOnFailure, "complete-after", "5s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=0; 6.5s Succeeded exit=0"},
-		"failing job": {bound(corev1.RestartPolicyNever, "crash-after", "5s"),
+		"failing job": {boundPod(corev1.RestartPolicyNever, "crash-after", "5s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=1; 6.5s Failed exit=1"},
-		"crashing service": {bound(corev1.RestartPolicyAlways, "crash-after", "5s"),
+		"crashing service": {boundPod(corev1.RestartPolicyAlways, "crash-after", "5s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; " +
 				"6s Running exit=1; 6.5s Running ready restarts=1; 11.5s Running exit=1 restarts=1; " +
 				"21.5s Running CrashLoopBackOff restarts=1; 22s Running ready restarts=2; 27s Running exit=1 restarts=2; " +
 				"37s Running CrashLoopBackOff restarts=2; 47s Running ready restarts=3; 52s Running exit=1 restarts=3"},
-		"ending service": {bound(corev1.RestartPolicyAlways, "complete-after", "50s"),
+		"ending service": {boundPod(corev1.RestartPolicyAlways, "complete-after", "50s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 51s Running exit=0; 51.5s Running ready restarts=1"},
-		"crashes before it completes": {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
+		"crashes before it completes": {boundPod(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready; 6s Running exit=1; 6.5s Failed exit=1"},
-		"crashes immediately": {bound(corev1.RestartPolicyNever, "crash-after", "0s"),
+		"crashes immediately": {boundPod(corev1.RestartPolicyNever, "crash-after", "0s"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running exit=1; 1.5s Failed exit=1"},
-		"unreadable": {bound(corev1.RestartPolicyAlways, "ready-after", "soon"),
+		"unreadable": {boundPod(corev1.RestartPolicyAlways, "ready-after", "soon"),
 			"0s Pending ContainerCreating; 500ms Pending ContainerCreating prepared; 1s Running ready"},
-		"deleted before it starts": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second),
+		"deleted before it starts": {deletedPod(boundPod(corev1.RestartPolicyAlways), 0, 30*time.Second),
 			"0s Failed exit=137 terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,17 +157,17 @@ func TestPodDeletion(t *testing.T) {
 			"exit=0 terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			from := bound(corev1.RestartPolicyAlways, test.annotations...)
+			from := boundPod(corev1.RestartPolicyAlways, test.annotations...)
 			p, _ := newPod(from, dawn, settings)
 			simulate(t, p, dawn, 10*time.Second)
-			if note := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second),
+			if note := p.update(deletedPod(from, 10*time.Second, test.grace), dawn.Add(10*time.Second),
 				settings); note != nil {
 				t.Error(note)
 			}
 			now := dawn.Add(10 * time.Second)
 			if test.secondGrace > 0 {
 				now = now.Add(time.Second)
-				_ = p.update(deleted(from, 11*time.Second, test.secondGrace), now, settings)
+				_ = p.update(deletedPod(from, 11*time.Second, test.secondGrace), now, settings)
 			}
 			got := strings.Join(simulate(t, p, now, time.Minute), "; ")
 			if got != test.want {
@@ -181,10 +181,10 @@ func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 	for _, test := range []struct{ annotation, want string }{
 		{"crash-after", "Failed exit=1"}, {"complete-after", "Succeeded exit=0"},
 	} {
-		from := bound(corev1.RestartPolicyNever, test.annotation, "1s")
+		from := boundPod(corev1.RestartPolicyNever, test.annotation, "1s")
 		p, _ := newPod(from, dawn, settings)
 		simulate(t, p, dawn, 10*time.Second)
-		_ = p.update(deleted(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
+		_ = p.update(deletedPod(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
 		p.advance(dawn.Add(10*time.Second), settings)
 		if !p.reported || !p.wantsCall() || describe(p) != test.want+" terminated" {
 			t.Errorf("%s: %s", test.annotation, describe(p))
@@ -199,14 +199,14 @@ func TestPodsResumeAfterRestart(t *testing.T) {
 		at   time.Duration // when the machine stops
 		want string        // what the machine reports after it starts again 10 s later
 	}{
-		"ready":             {bound(corev1.RestartPolicyAlways), 3 * time.Second, ""},
-		"not ready yet":     {bound(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
-		"prepared":          {bound(corev1.RestartPolicyAlways), 700 * time.Millisecond, "10.7s Running ready"},
-		"starting":          {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 10.5s Pending ContainerCreating prepared; 11s Running ready"},
-		"ended":             {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
-		"failed":            {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
-		"crashes while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
-		"in backoff": {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
+		"ready":             {boundPod(corev1.RestartPolicyAlways), 3 * time.Second, ""},
+		"not ready yet":     {boundPod(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
+		"prepared":          {boundPod(corev1.RestartPolicyAlways), 700 * time.Millisecond, "10.7s Running ready"},
+		"starting":          {boundPod(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 10.5s Pending ContainerCreating prepared; 11s Running ready"},
+		"ended":             {boundPod(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
+		"failed":            {boundPod(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
+		"crashes while off": {boundPod(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
+		"in backoff": {boundPod(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second,
 			"1m0s Pending ContainerCreating restarts=3; 1m0.5s Pending ContainerCreating prepared restarts=3; " +
 				"1m1s Running ready restarts=3; 1m2s Running exit=1 restarts=3; 1m12s Running CrashLoopBackOff restarts=3"},
 	} {
@@ -235,7 +235,7 @@ func TestPodsResumeAfterRestart(t *testing.T) {
 }
 
 func TestPodPatchHasUIDAndGeneration(t *testing.T) {
-	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
+	p, _ := newPod(boundPod(corev1.RestartPolicyAlways), dawn, settings)
 	p.ip = "100.64.0.7"
 	p.advance(dawn.Add(time.Second), settings)
 	data, err := p.patch("10.0.0.1")

@@ -20,18 +20,18 @@ type patchedCondition struct {
 	Message *string `json:"message"`
 }
 
-// movedStatus also replaces the addresses of the pod.
+// movedStatus is a patchedStatus that also replaces the addresses of the pod.
 type movedStatus struct {
 	patchedStatus
 	PodIP  *string `json:"podIP"`
 	PodIPs []any   `json:"podIPs"`
 }
 
-// replaceDirective in a list replaces the whole list.
+// replaceDirective is a list element that makes a strategic merge patch replace the whole list.
 var replaceDirective = map[string]string{"$patch": "replace"}
 
-// patch returns the patch of the status. It contains the UID, so that it does not apply to another pod of the same
-// name.
+// patch returns a patch for the status of the pod. The patch contains the UID, so that it cannot be applied to another
+// pod with the same name.
 func (p *pod) patch(hostIP string) ([]byte, error) {
 	status := p.status(hostIP)
 	next := patchedStatus{PodStatus: status}

@@ -35,7 +35,7 @@ func (m *machine) simulatePods(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
 		began := m.clock.Now()
-		err := p.follow(ctx)
+		err := p.watchPods(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -50,8 +50,8 @@ func (m *machine) simulatePods(ctx context.Context) {
 	}
 }
 
-// follow watches the machine's pods until the watch ends.
-func (p *podSimulator) follow(ctx context.Context) error {
+// watchPods lists the machine's pods if necessary, and watches them until the watch ends.
+func (p *podSimulator) watchPods(ctx context.Context) error {
 	pods := p.conn.core.Pods(metav1.NamespaceAll)
 	selector := fields.OneTermEqualSelector("spec.nodeName", p.spec.Hostname).String()
 	if p.version == "" {
@@ -66,7 +66,8 @@ func (p *podSimulator) follow(ctx context.Context) error {
 	}
 	w, err := pods.Watch(ctx, metav1.ListOptions{
 		FieldSelector: selector, ResourceVersion: p.version, AllowWatchBookmarks: true,
-		// As in reflectors, the watches of a cluster's machines should not end at the same time.
+		// The timeout is random, so that the watches of different machines do not all end at the same time. Reflectors do the
+		// same.
 		TimeoutSeconds: ptr.To(300 + rand.Int64N(300)),
 	})
 	if err != nil {
@@ -98,14 +99,15 @@ func (p *podSimulator) follow(ctx context.Context) error {
 	}
 }
 
-// afterReboot reports whether the Node belonged to an earlier boot when this boot registered it.
+// afterReboot reports whether the Node existed before the current boot of the machine.
 func (m *machine) afterReboot() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rebooted
 }
 
-// forgetVersion lists again after an error that may mean that the version is too old.
+// If the API server has returned an error, forgetVersion makes the next watch begin with a list, because the resource
+// version may be too old.
 func (p *podSimulator) forgetVersion(err error) {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		p.version = ""
@@ -212,7 +214,8 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 			} else if ctx.Err() != nil {
 				return time.Time{}
 			} else if err != nil {
-				// A conflict may mean that another pod has the name now. Then the watch will report that this pod was deleted.
+				// A conflict may mean that another pod now has the same name. In this case, the watch reports the deletion of the
+				// old pod.
 				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
 				known.retryAt = now.Add(podRetry)
 			}

@@ -13,7 +13,7 @@ import (
 // creating is the reason of a container that waits for its sandbox or for its image.
 const creating = "ContainerCreating"
 
-// status returns the status for the API server.
+// status returns the current status of the pod for the API server.
 func (p *pod) status(hostIP string) *corev1.PodStatus {
 	status := &corev1.PodStatus{
 		ObservedGeneration: p.generation,
@@ -22,7 +22,7 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		StartTime:          ptr.To(metav1.NewTime(p.startTime)),
 	}
-	// There is only an address if containers can start.
+	// The status contains the address only after the containers have been started, or if the pod uses the host network.
 	if p.ip != "" && (p.stage > prepared && !p.neverRan || p.hostNetwork) {
 		status.PodIP, status.PodIPs = p.ip, []corev1.PodIP{{IP: p.ip}}
 	}
@@ -82,8 +82,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether a pod that starts again after a boot still shows how its containers ended. A pod with the
-// restart policy Always does not show this.
+// showsEnd reports whether the status of a pod that is started again after a reboot still shows how its containers
+// ended. A pod with the restart policy Always does not show this.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// notSimulated has the profiles whose programs a simulated host does not run, each with the reason.
+// notSimulated contains the profiles that a simulated host does not support, each with the reason.
 var notSimulated = map[string]string{
 	"flatcar": "a host does not read Ignition",
 	"kubeadm": "kubeadm writes the kubelet's files, and a host has no kubeadm",

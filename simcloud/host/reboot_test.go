@@ -43,19 +43,19 @@ func conditionOf(t *testing.T, p *corev1.Pod, kind corev1.PodConditionType) core
 	return corev1.PodCondition{}
 }
 
-// TestRebootRestartsPods checks the report after a machine was switched off and on. A kubelet of v1.36 in a virtual
-// machine reported the same.
+// TestRebootRestartsPods checks the reported status after a machine was switched off and on again. A kubelet of v1.36
+// in a virtual machine reported the same.
 func TestRebootRestartsPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"service": {bound(corev1.RestartPolicyAlways),
+		"service": {boundPod(corev1.RestartPolicyAlways),
 			"1m0s Pending ContainerCreating; 1m0.5s Pending ContainerCreating prepared; 1m1s Running ready restarts=1"},
-		"job": {bound(corev1.RestartPolicyOnFailure),
+		"job": {boundPod(corev1.RestartPolicyOnFailure),
 			"1m0s Running exit=255; 1m0.5s Running exit=255; 1m1s Running ready restarts=1"},
-		"job that is not restarted": {bound(corev1.RestartPolicyNever), "1m0s Failed exit=255"},
-		"ended before the reboot":   {bound(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
+		"job that is not restarted": {boundPod(corev1.RestartPolicyNever), "1m0s Failed exit=255"},
+		"ended before the reboot":   {boundPod(corev1.RestartPolicyNever, "complete-after", "1s"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, _ := newPod(test.pod, dawn, settings)
@@ -78,7 +78,7 @@ func TestRebootRestartsPods(t *testing.T) {
 }
 
 func TestRebootChangesPodAddresses(t *testing.T) {
-	from := bound(corev1.RestartPolicyAlways)
+	from := boundPod(corev1.RestartPolicyAlways)
 	first, _ := newPod(from, dawn, settings)
 	first.ip = "100.64.0.7"
 	simulate(t, first, dawn, 10*time.Second)
@@ -103,7 +103,7 @@ func TestRebootChangesPodAddresses(t *testing.T) {
 }
 
 func TestTrueConditionHasNoReason(t *testing.T) {
-	from := bound(corev1.RestartPolicyAlways)
+	from := boundPod(corev1.RestartPolicyAlways)
 	p, _ := newPod(from, dawn, settings)
 	seen := patched(t, from, p)
 	c := conditionOf(t, seen, corev1.PodReady)

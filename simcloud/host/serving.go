@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keepServingCertificate requests a serving certificate, and the next one before it expires. The machine serves
-// nothing: only the request is visible from outside.
+// keepServingCertificate requests a serving certificate, and requests a new one before the old one expires. The machine
+// serves nothing: only the request is visible from outside.
 func (m *machine) keepServingCertificate(ctx context.Context) {
 	backoff := certificateBackoff()
 	for ctx.Err() == nil {

@@ -16,7 +16,7 @@ type Spec struct {
 	Zone       string
 	Type       simcloud.InstanceType
 	Image      simcloud.Image
-	// KubeletVersion overrides the version in user data and image, unless it is empty.
+	// If KubeletVersion is not empty, it takes precedence over the versions in the user data and the image.
 	KubeletVersion string
 	Address        netip.Addr
 	// PodNet is the network of the machine's pods.
@@ -25,7 +25,7 @@ type Spec struct {
 	// Boots is how often the machine was switched on.
 	Boots    int
 	Settings simcloud.HostSettings
-	// Disk is what the machine saved before.
+	// Disk is the content that the machine saved before it was switched off.
 	Disk Disk
 }
 
@@ -33,7 +33,7 @@ type Spec struct {
 type Disk struct {
 	// KeyPEM is the private key of the certificate.
 	KeyPEM []byte `json:"keyPEM,omitempty"`
-	// CertificatePEM is the node certificate, after it was issued.
+	// CertificatePEM is the node certificate. It is empty until the certificate is issued.
 	CertificatePEM []byte `json:"certificatePEM,omitempty"`
 	// KubeletVersion is the version that the machine's agent installed last.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`

@@ -1,6 +1,6 @@
 // Package journal stores a map from keys to JSON documents in one append-only file. A commit survives the death of the
-// process at any point. It only survives the death of the machine if the kernel had written it to the disk, because
-// commits are not synced.
+// process at any point. It survives a crash of the machine only if the kernel has already written it to the disk,
+// because the journal does not sync its commits.
 //
 // Each line of the file is the new value of one key. The lines of a commit belong together: if the end of a commit is
 // missing, the whole commit is dropped.
@@ -37,7 +37,7 @@ type line struct {
 	More bool `json:"more,omitempty"`
 }
 
-// position is the place of the line with a key's current value.
+// position is the location of a line in the file. The line contains the current value of a key.
 type position struct {
 	offset int64
 	length int
@@ -58,8 +58,8 @@ type Journal struct {
 	broken    error // set when the end of the file is not as it should be
 }
 
-// Open opens the journal in a directory, and creates the directory if it is missing. It returns an error while another
-// process has the journal open, and if the file is damaged anywhere except at its end.
+// Open opens the journal in a directory, and creates the directory if it is missing. It returns an error if another
+// process has opened the journal, or if a line before the end of the file is damaged.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)
@@ -163,7 +163,8 @@ func (j *Journal) Commit(ops ...Op) error {
 		return j.broken
 	}
 	if _, err := j.file.WriteAt(buffer.Bytes(), j.size); err != nil {
-		// A part of the commit may be in the file. The next commit must not follow it.
+		// The file may contain a part of the commit. Remove this part, because the next commit would otherwise be appended to
+		// it.
 		if cut := j.file.Truncate(j.size); cut != nil {
 			j.broken = fmt.Errorf("the journal is not usable after a failed write: %w", cut)
 		}
@@ -175,8 +176,8 @@ func (j *Journal) Commit(ops ...Op) error {
 	}
 	j.size += int64(buffer.Len())
 	if j.size > j.compactAt && j.size > 2*j.live {
-		// The commit is valid even if the compaction fails: the file only stays long. If the disk is full, the next write
-		// reports it.
+		// Ignore an error of the compaction, because the commit itself is valid and the file is only longer than necessary.
+		// If the disk is full, the next write returns an error.
 		j.compactAt = compactAbove
 		if err := j.compact(); err != nil {
 			j.compactAt = 2 * j.size
@@ -240,12 +241,13 @@ func (j *Journal) readText(at position) ([]byte, error) {
 	return data, nil
 }
 
-// moreEnd is the end of a line with More. No other line ends like this, even if its value does, because the closing
-// brace of the line follows.
+// moreEnd is the end of each line in which More is true. Other lines never end like this. Even if the value ends with
+// the same text, the closing brace of the line follows.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
-// compact replaces the file by one with only the current values. The old file stays in place until the new one is
-// complete and synced. The lines are copied without decoding them, because commits wait for the compaction.
+// compact replaces the file with a new file that contains only the current values. The old file stays in place until
+// the new one is complete and synced. It copies the lines without decoding them. This saves time, because commits must
+// wait for the compaction.
 func (j *Journal) compact() (err error) {
 	path := j.path + ".new"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)

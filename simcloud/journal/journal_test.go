@@ -18,7 +18,7 @@ func open(t *testing.T, dir string) *Journal {
 	return j
 }
 
-// die closes the files like a killed process, without writing anything.
+// die closes the files without writing anything, as if the process had been killed.
 func (j *Journal) die() {
 	j.file.Close()
 	j.lock.Close()
@@ -146,7 +146,7 @@ func TestCompactionKeepsEverything(t *testing.T) {
 	}
 }
 
-// Compaction removes the mark that lines belong together, but not the same text in a value.
+// Compaction removes the mark "more" of each line. It must not change a value that contains the same text.
 func TestCompactionSeparatesLines(t *testing.T) {
 	j := open(t, t.TempDir())
 	tricky := map[string]any{"a": 1, "more": true}

@@ -13,9 +13,9 @@ import (
 // call is a decoded call of a customer.
 type call struct {
 	account string
-	// instance is the instance that fault rules match.
+	// instance is compared with the conditions of fault rules.
 	instance *simcloud.Instance
-	// effect carries the call out. faults are faults of the instance that it creates.
+	// effect executes the call. If the call creates an instance, the instance has the given faults.
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 

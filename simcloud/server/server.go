@@ -52,7 +52,7 @@ type Server struct {
 	log        *slog.Logger
 	statistics statistics
 	mux        *http.ServeMux
-	// stopping is closed when the server stops, which ends latencies.
+	// stopping is closed when the server stops. Then all latencies end immediately.
 	stopping <-chan struct{}
 }
 
@@ -74,7 +74,8 @@ func New(ctx context.Context, o Options) *Server {
 	s.routeCustomer()
 	s.routeAdmin()
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// The code is not CodeNotFound, because a wrong URL must not look like a missing instance.
+		// Do not return CodeNotFound, because the caller would conclude that an instance does not exist, although the URL is
+		// wrong.
 		s.fail(w, failf(simcloud.CodeInvalidParameter, "%s %q is not part of the API", r.Method, r.URL.Path))
 	})
 	return s
@@ -117,7 +118,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes an answer after padding bytes of white space.
+// succeed writes a successful answer. The answer begins with white space; padding is its length in bytes.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -164,7 +165,7 @@ func (s *Server) write(w http.ResponseWriter, status int, body any, padding int)
 	_, _ = w.Write(append(data, '\n')) // The caller may have closed the connection.
 }
 
-// wait waits for a latency, even if the caller has given up. It returns false if the server stops meanwhile.
+// wait waits for a latency, even if the caller has given up. If the server stops during this time, wait returns false.
 func (s *Server) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

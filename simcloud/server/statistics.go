@@ -18,7 +18,7 @@ type statistics struct {
 	calls map[string]simcloud.CallStatistics
 }
 
-// count records a call and its result, which is "" for success.
+// count increments the counter of an operation and an outcome. The outcome of a successful call is "".
 func (s *statistics) count(operation, outcome string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *statistics) snapshot() *simcloud.Statistics {
 	return out
 }
 
-// outcome returns the code of an error that the caller sees.
+// outcome returns the code that the caller receives for an error.
 func outcome(err error) string {
 	if code := simcloud.CodeOf(err); code != "" {
 		return string(code)

@@ -8,8 +8,9 @@ import (
 	"machinist.dev/machinist/test/manifests"
 )
 
-// The expected guard refuses each bad manifest with a message that names the field. The control plane of this test has
-// no webhooks, so it admits the manifests that only a webhook refuses. The controllers must tolerate such objects.
+// For each bad manifest, the expected guard must refuse the manifest with a message that names the field. The control
+// plane of this test has no webhooks, so it admits a manifest that only a webhook would refuse. The controllers must
+// tolerate such objects.
 //
 // Rules: bad-input-names-field, immutable-fields, malformed-annotations-refused.
 func TestBadManifestsAreRefused(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // kubeconform validates the rendered charts against the schemas that the API server publishes. Without strict
-// validation, the API server would drop an unknown field with no more than a warning.
+// validation, the API server would drop an unknown field and only send a warning.
 func TestChartsMatchSchemasOfAPIServer(t *testing.T) {
 	d, err := discovery.NewDiscoveryClientForConfig(env.Config())
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Without MachineSets, the garbage collector would delete all Machines, and their instances with them. Dry runs are
-// enough here, because they pass admission too.
+// If the kind MachineSet were deleted, the garbage collector would delete all Machines and therefore their instances.
+// Dry runs are sufficient here, because they pass through admission as well.
 //
 // Rule: crd-deletion-refused.
 func TestCRDDeletionNeedsAnnotation(t *testing.T) {

@@ -92,7 +92,7 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	return all
 }
 
-// An abort starts only workloads that spec names. So a workload that was stopped must stay there.
+// An abort starts only the workloads that spec names. So a workload must stay in spec after it was stopped.
 //
 // Rule: migrator-acts-on-spec-only.
 func TestStoppedWorkloadStaysInMigration(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,30 +27,75 @@ func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	return c
 }
 
-// newAuthors returns the clients of two users who may write machines and fleets in the namespace. Only the second one
-// also has the verb on the resource.
+// authors is a group whose members may write machines and fleets in the namespace of newAuthors.
+const authors = "authors"
+
+// newAuthors returns the clients of two users who may write machines and fleets in the namespace. Only the second user
+// also has the permission for the given verb and resource.
 func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted client.Client) {
 	t.Helper()
 	write := rbacv1.PolicyRule{APIGroups: []string{machinistv1.GroupName}, Verbs: []string{"create", "update", "get"},
 		Resources: []string{"machines", "machinesets", "machinedeployments"}}
 	special := rbacv1.PolicyRule{APIGroups: []string{machinistv1.GroupName}, Verbs: []string{verb},
 		Resources: []string{resource}}
-	for name, rules := range map[string][]rbacv1.PolicyRule{"author": {write}, "trusted": {write, special}} {
+	for name, rules := range map[string][]rbacv1.PolicyRule{authors: {write}, "trusted": {write, special}} {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 		for _, o := range []client.Object{
 			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
 			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}},
+				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}}},
 		} {
 			if err := env.Client(t).Create(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	return impersonate(t, "author"), impersonate(t, "trusted")
+	return impersonate(t, "author", authors), impersonate(t, "trusted", "trusted")
 }
 
-// anonymous lets the API server choose the name of an object, and returns the object.
+// requireExemptOnly fails the test unless the policy refuses the object of each user except the named users. The other
+// users have names of other processes, or similar names, or are members of other groups.
+func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstructured, exempt ...string) {
+	t.Helper()
+	const group, account = "machinist-processes", "system:serviceaccount:machinist-system:"
+	groups := map[string]string{"oidc:machinist-manager": group,
+		"system:serviceaccount:other:machinist-manager": "system:serviceaccounts:other"}
+	for _, name := range []string{"author", "machinist-manager", "machinist-manager-2", "machinist-managers",
+		"my-machinist-manager", "machinist-operator", "machinist-provider-sim", "machinist-migrator-sim"} {
+		groups[name], groups[account+name] = group, "system:serviceaccounts:machinist-system"
+	}
+	// Add the marks of a migration, because another policy refuses a migrator's objects without them.
+	object = apply(t, object.DeepCopy(), change{"metadata/labels/machinist.dev~1migration", "over"},
+		change{"metadata/annotations/machinist.dev~1migrated-from", "group/kind/name/uid"})
+	for user, group := range groups {
+		err := dryRun(t, impersonate(t, user, group, authors), object)
+		switch {
+		case slices.Contains(exempt, user) && err != nil:
+			t.Errorf("%s is not exempt from the policy %s: %v", user, policy, err)
+		case !slices.Contains(exempt, user) && !refusedBy(policy, err) && !refusedBy("operator", err):
+			t.Errorf("%s: got error %v, want a rejection by the policy %s", user, err, policy)
+		}
+	}
+	if err := dryRun(t, impersonate(t, "machinist-manager", authors), object); !refusedBy(policy, err) {
+		t.Errorf("machinist-manager without the group of the processes: got error %v, want a rejection by the policy %s", err,
+			policy)
+	}
+}
+
+// beginDeletion deletes an object that has a finalizer, and returns the object that remains.
+func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	c := env.Client(t)
+	if err := c.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// anonymous clears the name of an object, so that the API server generates one, and returns the object.
 func anonymous(object *unstructured.Unstructured) *unstructured.Unstructured {
 	object.SetName("")
 	object.SetGenerateName("a-")
@@ -79,6 +125,9 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	await(t, "the policy for node labels", func() bool {
 		return refusedBy("node-labels", dryRun(t, author, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")))
 	})
+	await(t, "the permission to set node labels", func() bool {
+		return dryRun(t, trusted, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")) == nil
+	})
 	for sample, path := range specPaths() {
 		for _, key := range []string{"node-role.kubernetes.io/ingress", "node-restriction.kubernetes.io/tier",
 			"team.node-restriction.kubernetes.io/tier", "kubernetes.io/tier", "k8s.io/tier", "team.k8s.io/tier",
@@ -97,19 +146,26 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 			}
 		}
 	}
-	if err := dryRun(t, impersonate(t, "author", "machinist-processes", "system:authenticated"),
-		labelled(machine, "spec", "node-role.kubernetes.io/ingress")); err != nil {
-		t.Errorf("a process of Machinist is refused: %v", err)
-	}
+	requireExemptOnly(t, "node-labels", labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
+		"machinist-manager", "oidc:machinist-manager", "system:serviceaccount:machinist-system:machinist-manager",
+		"machinist-migrator-sim", "system:serviceaccount:machinist-system:machinist-migrator-sim")
 	// An existing label must not block other changes.
-	existing := create(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"))
+	existing := create(t, apply(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
+		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 	if err := author.Update(t.Context(), apply(t, existing.DeepCopy(), change{"spec/version", "v1.36.3"}),
 		client.DryRunAll); err != nil {
 		t.Errorf("a change of another field is refused: %v", err)
 	}
-	requireRejection(t, author.Update(t.Context(),
-		apply(t, existing, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll),
+	another := change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}
+	requireRejection(t, author.Update(t.Context(), apply(t, existing.DeepCopy(), another), client.DryRunAll),
 		"spec.node.labels")
+	// The Node of a Machine that is being deleted runs pods until it is drained.
+	existing = beginDeletion(t, existing)
+	requireRejection(t, author.Update(t.Context(), apply(t, existing.DeepCopy(), another), client.DryRunAll),
+		"spec.node.labels")
+	if err := author.Update(t.Context(), apply(t, existing, change{"metadata/finalizers", nil})); err != nil {
+		t.Errorf("the finalizer of a machine that is being deleted cannot be removed: %v", err)
+	}
 }
 
 // Rule: inline-needs-permission.
@@ -127,6 +183,9 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 	await(t, "the policy for inline machines", func() bool {
 		return refusedBy("inline", dryRun(t, author, inline(machine, "spec")))
 	})
+	await(t, "the permission to write inline machines", func() bool {
+		return dryRun(t, trusted, inline(machine, "spec")) == nil
+	})
 	for sample, path := range specPaths() {
 		requireRejection(t, dryRun(t, author, inline(sample, path)), strings.ReplaceAll(path, "/", ".")+".provider sim",
 			"use-inline", namespace)
@@ -136,13 +195,10 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 		if err := dryRun(t, author, anonymous(parse(t, namespace, sample))); err != nil {
 			t.Errorf("a machine with a class is refused: %v", err)
 		}
-		if err := dryRun(t, impersonate(t, "author", "machinist-processes", "system:authenticated"),
-			inline(sample, path)); err != nil {
-			t.Errorf("a process of Machinist is refused: %v", err)
-		}
 
 		// The inline fields of an object must not block changes of its other fields.
-		existing := create(t, inline(sample, path))
+		existing := create(t, apply(t, inline(sample, path),
+			change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 		update := func(changes ...change) error {
 			return author.Update(t.Context(), apply(t, existing.DeepCopy(), changes...), client.DryRunAll)
 		}
@@ -165,5 +221,15 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 				t.Errorf("a change of %s: got error %v, want a rejection by the policy", name, err)
 			}
 		}
+		// The instance of a Machine that is being deleted is deleted with the credentials in its specification.
+		existing = beginDeletion(t, existing)
+		if err := update(change{path + "/credentialsRef", map[string]any{"name": "theirs"}}); !refusedBy("inline", err) {
+			t.Errorf("a change of credentialsRef during the deletion: got error %v, want a rejection by the policy", err)
+		}
+		if err := author.Update(t.Context(), apply(t, existing, change{"metadata/finalizers", nil})); err != nil {
+			t.Errorf("the finalizer of an object that is being deleted cannot be removed: %v", err)
+		}
 	}
+	requireExemptOnly(t, "inline", inline(machine, "spec"), "machinist-manager", "oidc:machinist-manager",
+		"system:serviceaccount:machinist-system:machinist-manager")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // A process of Machinist creates Machines from templates that passed the policies, so the policies skip these requests.
-// The policies apply to updates by a process as to updates by other users.
+// For updates, the policies apply to a process of Machinist as to other users.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {

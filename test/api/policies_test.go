@@ -57,7 +57,7 @@ func TestPoliciesAdmitValidValues(t *testing.T) {
 	})
 }
 
-// The rule in the schema does not detect a renamed key.
+// The schema contains a rule too, but that rule does not detect a renamed key.
 func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 	awaitPolicies(t, true)
 	object := create(t, parse(t, env.Namespace(t), class))
@@ -69,7 +69,7 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 		change{"spec/providerSpec/instanceTyp", "small"})
 }
 
-// Objects with values from before the policies must still be updatable.
+// If an object got a value before the policies existed, it must still be possible to update the object.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesIgnoreUnchangedValues(t *testing.T) {
@@ -134,7 +134,8 @@ func removePolicies(t *testing.T) {
 	awaitPolicies(t, false)
 }
 
-// awaitPolicies waits until all policies take effect. If inForce is false, it waits until they no longer apply.
+// awaitPolicies waits until all policies are in force. If inForce is false, awaitPolicies waits until the policies are
+// no longer in force.
 func awaitPolicies(t *testing.T, inForce bool) {
 	t.Helper()
 	namespace := env.Namespace(t)
@@ -167,8 +168,8 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// When a server-side apply removes the last of the annotations or labels, and another manager added the first one, null
-// remains in the field. A policy must treat null like an empty map.
+// If one manager added the first annotation or label, and a server-side apply by another manager removes the last one,
+// the field contains null. A policy must treat null like an empty map.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesAdmitNullAfterServerSideApply(t *testing.T) {

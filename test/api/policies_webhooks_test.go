@@ -57,8 +57,8 @@ func fieldPaths(of reflect.Type, path string) (paths []string) {
 	return paths
 }
 
-// webhookChanges returns a valid new value for each field of a webhook, by its JSON path. bundle is the path of the
-// only field that a process may change.
+// webhookChanges returns another valid value for each field of a webhook, by the JSON path of the field. bundle is the
+// path of the only field that a process may change.
 func webhookChanges() (changes map[string]any, bundle string) {
 	changes = map[string]any{
 		"/name":                           "other.machinist.dev",
@@ -92,7 +92,7 @@ func webhookChanges() (changes map[string]any, bundle string) {
 }
 
 // A process changes only the bundles of its webhook configurations. The test fails if a webhook has a field that
-// webhookChanges does not have, such as one of a new version of Kubernetes.
+// webhookChanges does not contain, for example because a new version of Kubernetes added the field.
 //
 // Rule: webhooks-limited-by-policy.
 func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
@@ -120,8 +120,7 @@ func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
 		AdmissionReviewVersions: []string{"v1"}, MatchConditions: conditions,
 		ReinvocationPolicy: new(admissionv1.NeverReinvocationPolicy)}}}
 
-	process := impersonate(t, "system:serviceaccount:machinist-system:"+name, "system:serviceaccounts:machinist-system",
-		"system:masters")
+	process, migrator := asProcess(t, name), asProcess(t, "machinist-migrator-fields")
 	admin := env.Client(t)
 	changes, bundle := webhookChanges()
 	known := map[string]bool{}
@@ -161,8 +160,8 @@ func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
 				t.Errorf("a process changes %s: got error %v, want a rejection by the policy", path, err)
 			}
 		}
-		another := map[string]any{"name": "two.machinist.dev", "sideEffects": "None", "admissionReviewVersions": []string{"v1"},
-			"clientConfig": map[string]any{"url": "https://attacker.example.com/"}}
+		another := map[string]any{"name": "two.machinist.dev", "sideEffects": "None",
+			"admissionReviewVersions": []string{"v1"}, "clientConfig": map[string]any{"url": "https://attacker.example.com/"}}
 		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "one", UID: "1"}
 		for what, patch := range map[string]jsonPatch{
 			"adds an annotation":      {"add", "/metadata/annotations/cert-manager.io~1inject-ca-from", "attacker/one"},
@@ -184,6 +183,22 @@ func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
 				t.Errorf("a process %s: got error %v, want a rejection by the policy", what, err)
 			}
 		}
+	}
+	newBundle := jsonPatch{"add", "/webhooks/0" + bundle, changes[bundle]}
+	for what, err := range map[string]error{
+		"a process deletes its configuration": process.Delete(t.Context(), validating.DeepCopy(), client.DryRunAll),
+		"a process creates a configuration": process.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-2"}}, client.DryRunAll),
+		"a process changes the bundle of another":  tryPatch(t, asProcess(t, name+"-2"), validating, newBundle),
+		"a migrator changes the bundle of another": tryPatch(t, migrator, validating, newBundle),
+	} {
+		if !refusedBy("processes-webhooks", err) {
+			t.Errorf("%s: got error %v, want a rejection by the policy", what, err)
+		}
+	}
+	// Another policy limits which configurations a migrator deletes.
+	if err := migrator.Delete(t.Context(), validating.DeepCopy(), client.DryRunAll); !refusedBy("migrator", err) {
+		t.Errorf("a migrator deletes a configuration: got error %v, want a rejection by its policy", err)
 	}
 	for _, path := range slices.Sorted(maps.Keys(changes)) {
 		if !known[path] {

@@ -33,7 +33,7 @@ func parse(t testing.TB, namespace, sample string) *unstructured.Unstructured {
 	return object
 }
 
-// change is one entry of manifests.Changes: a path, and the value to set there.
+// change is one entry of manifests.Changes: a path, and the new value at this path.
 type change struct {
 	path  string
 	value any

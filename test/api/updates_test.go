@@ -93,7 +93,8 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule checks the old step. Otherwise one request could set the step and use it.
+// The rule checks the old step. If the rule checked the new step, one request could both set the step and use its
+// permission.
 func TestOneRequestCannotSetStepAndEmptyProviderID(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,

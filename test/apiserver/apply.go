@@ -130,7 +130,7 @@ func dropKind(content map[string]any) {
 	delete(content, "kind")
 }
 
-// itemKeys are the fields that identify an item, by the name of the list. Other lists are atomic.
+// itemKeys contains, for each list by its name, the fields that identify an item of the list. Other lists are atomic.
 var itemKeys = map[string][]string{
 	"conditions":      {"type"},
 	"ownerReferences": {"uid"},
@@ -141,7 +141,7 @@ var itemKeys = map[string][]string{
 	"containers":      {"name"},
 }
 
-// overlay returns a value after an applied value was merged into it.
+// overlay merges an applied value into an existing value and returns the result.
 func overlay(before, applied map[string]any) map[string]any {
 	result := maps.Clone(before)
 	if result == nil {

@@ -44,7 +44,7 @@ const (
 	finishDefinition
 )
 
-// Actors of the writes of background controllers.
+// These are the names of the background controllers as actors of writes.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"
@@ -143,7 +143,7 @@ func withoutFinalizer(name string) func(*metav1.ObjectMeta) {
 	}
 }
 
-// findSteps updates the list of due steps, unless all writes since the last time are irrelevant for it.
+// findSteps updates the list of due steps, unless all writes since the last call are irrelevant for the list.
 func (s *Server) findSteps() {
 	changes := s.Changes(s.pendingAt)
 	s.pendingAt = s.Revision()
@@ -183,7 +183,8 @@ func (s *Server) affectsSteps(c Change) bool {
 		!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 }
 
-// collect returns the action of the garbage collector for an object. It returns false if there is none.
+// collect returns the next action of the garbage collector for an object. If there is no action, it returns false. It
+// returns false if there is none.
 func (s *Server) collect(r *record) (action, bool) {
 	if waitsFor(r, metav1.FinalizerOrphanDependents) && !s.hasDependents(r, false) {
 		return finishOrphaning, true
@@ -217,11 +218,11 @@ func waitsFor(r *record, finalizer string) bool {
 	return r.meta.DeletionTimestamp != nil && slices.Contains(r.meta.Finalizers, finalizer)
 }
 
-// States of an owner, as in the garbage collector of Kubernetes.
+// These are the states of an owner, as in the garbage collector of Kubernetes.
 const (
 	solid = iota
 	dangling
-	// waiting for the deletion of its dependents.
+	// waiting is the state of an owner whose deletion waits for the deletion of its dependents.
 	waiting
 )
 
@@ -232,7 +233,7 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 	}
 	k, known := s.registry.byGVK[gv.WithKind(o.Kind)]
 	if !known || !s.served(k) {
-		// The server cannot check owners of unknown kinds, so their dependents stay.
+		// The server cannot check whether an owner of an unknown kind exists, so it does not delete the dependents.
 		return solid
 	}
 	owner := s.live[o.UID]
@@ -246,7 +247,8 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 	return solid
 }
 
-// hasDependents reports whether an object has dependents, or dependents that block its deletion if blocking is true.
+// hasDependents reports whether an object has dependents. If blocking is true, it considers only dependents that block
+// the deletion of their owner.
 func (s *Server) hasDependents(owner *record, blocking bool) bool {
 	for _, t := range s.tables {
 		for _, r := range t {

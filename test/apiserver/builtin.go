@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// statusStrategy is the strategy of built-in kinds with a status. A write to the object does not change the status, and
-// a write to the status does not change the spec.
+// statusStrategy is the strategy of built-in kinds with a status. When a client writes the object, its status does not
+// change. When a client writes the status, the spec does not change.
 type statusStrategy struct {
 	unconditional bool
 	// initialStatus is set if a creation may set the status.
@@ -50,7 +50,7 @@ func (s statusStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, withField(body, "status", old.body), nil
 }
 
-// nodeStrategy adds the taint that admission gives to new Nodes, and the immutable providerID.
+// nodeStrategy makes providerID immutable, and adds the taint that admission adds to new Nodes.
 type nodeStrategy struct{ statusStrategy }
 
 func newNodeStrategy() strategy {
@@ -77,7 +77,8 @@ func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]
 	return defaultAllocatable(body), nil
 }
 
-// defaultAllocatable returns the content of a Node, whose allocatable resources default to its capacity.
+// defaultAllocatable returns the content of a Node. If the Node has no allocatable resources, they default to its
+// capacity.
 func defaultAllocatable(body map[string]any) map[string]any {
 	status, _ := body["status"].(map[string]any)
 	if capacity, ok := status["capacity"]; ok && status["allocatable"] == nil {

@@ -18,7 +18,7 @@ import (
 type request struct {
 	actor string
 	verb  string
-	// sub is the subresource, empty for the object itself.
+	// sub is the subresource. It is empty if the request refers to the object itself.
 	sub string
 	// dryRun is set if the server must not store anything.
 	dryRun bool
@@ -55,7 +55,7 @@ func (c *liveClient) request(verb, sub string, dryRun []string) request {
 	return request{actor: c.actor, verb: verb, sub: sub, dryRun: len(dryRun) > 0}
 }
 
-// target returns the kind of an object and the record with its key.
+// target returns the kind of an object, and a record with the object's key.
 func (c *liveClient) target(ctx context.Context, o client.Object) (*kind, *record, error) {
 	k, err := c.kindOf(ctx, o)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *liveClient) stored(k *kind, key client.ObjectKey) (*record, error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	} else if key.Namespace == "" {
-		// The URL of such a request does not exist.
+		// A request without a namespace has no valid URL.
 		return nil, fmt.Errorf("an empty namespace may not be set when a resource name is provided")
 	}
 	if key.Name == "" {
@@ -226,7 +226,7 @@ func (c *liveClient) DeleteAllOf(ctx context.Context, o client.Object, options .
 	return nil
 }
 
-// restoreKind sets the kind that the object of the caller had before a write. The real client does the same.
+// restoreKind restores the kind that the caller's object had before a write. The real client does the same.
 func restoreKind(o client.Object, gvk schema.GroupVersionKind) {
 	if gvk != (schema.GroupVersionKind{}) {
 		o.GetObjectKind().SetGroupVersionKind(gvk)

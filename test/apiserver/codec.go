@@ -67,8 +67,8 @@ func dropHead(content map[string]any) {
 	delete(content, "metadata")
 }
 
-// build completes a record, whose key is set, with the metadata and content. The new record shares unchanged parts with
-// the old one.
+// build completes a record that has only a key: it adds the metadata and the content. The new record shares unchanged
+// parts with the old one.
 func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any) error {
 	changed := body
 	if old == nil {
@@ -120,8 +120,8 @@ func invalidPatchResult(k *kind, name string, err error) error {
 		field.ErrorList{field.Invalid(field.NewPath("patch"), name, err.Error())})
 }
 
-// canonicalize replaces the JSON of a record by that of its Go value, which the server stores for a built-in kind.
-// Unknown fields disappear, and numbers and times get their canonical form.
+// canonicalize replaces the JSON of a record by the JSON of its Go value, because the server stores a built-in kind in
+// this form. This removes unknown fields, and converts numbers and times to their canonical form.
 func (k *kind) canonicalize(r, old *record) error {
 	shallow := k.shallow(r.object)
 	*metaOf(shallow) = metav1.ObjectMeta{}

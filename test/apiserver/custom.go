@@ -18,7 +18,7 @@ import (
 	sources "machinist.dev/machinist/test/manifests/sources"
 )
 
-// Custom is a stored object of a kind without a Go type. Clients read and write it as unstructured.
+// Custom is a stored object of a kind without a Go type. Clients read and write such an object as unstructured.
 type Custom struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -33,7 +33,8 @@ func (c *Custom) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// untyped is the shape of a kind without a Go type. The server never gets a typed object or list of such a kind.
+// untyped is the shape of a kind without a Go type. Clients never pass a typed object or list of such a kind to the
+// server.
 type untyped struct{}
 
 func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }
@@ -50,7 +51,7 @@ func (untyped) shallow(o client.Object) client.Object {
 }
 
 // sourceDefinitions returns the CustomResourceDefinitions of the systems from which Machinist can migrate. The server
-// serves a kind of them while its definition is stored.
+// serves one of their kinds while the definition of this kind is stored.
 func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	for _, group := range provider.Sources() {
 		for _, object := range sources.CRDs(group) {
@@ -116,7 +117,7 @@ func (u untypedStrategy) update(now metav1.Time, sub string, old *record, meta *
 	return meta, body, errs
 }
 
-// definitionStrategy is the strategy of CustomResourceDefinitions. A finalizer keeps a definition until all objects of
+// definitionStrategy is the strategy of CustomResourceDefinitions. A definition has a finalizer until all objects of
 // its kind are deleted.
 type definitionStrategy struct{ baseStrategy }
 
@@ -148,8 +149,9 @@ func (s *Server) checkDefinition(k *kind, name string) error {
 // DefinitionController is the actor that deletes the objects of a kind whose definition is being deleted.
 const DefinitionController = "definition-controller"
 
-// findDefinitionSteps adds the steps of the definition controller to the pending ones. It deletes all objects of the
-// kind in any order, and then removes the finalizer of the definition.
+// findDefinitionSteps adds the due steps of the definition controller to the pending steps. For each definition that is
+// being deleted, the controller deletes all objects of the kind in any order. Then it removes the finalizer of the
+// definition.
 func (s *Server) findDefinitionSteps() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {

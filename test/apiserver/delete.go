@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// delete removes an object. If it has finalizers or a grace period, delete marks it for deletion.
+// delete removes an object. If the object has finalizers or a grace period, delete only marks it for deletion.
 func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOptions) error {
 	if errs := validation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
@@ -75,8 +75,9 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	return r
 }
 
-// shorten sets or shortens the grace period of an object if its kind has one. graceful is true if the object is being
-// deleted gracefully. pending is true if this was so before and the grace period does not change.
+// If the kind of an object has a grace period, shorten sets or shortens the grace period. graceful is true if the
+// object is being deleted gracefully. pending is true if the graceful deletion began earlier and the grace period stays
+// the same.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
 	if wanted != nil && *wanted < 0 {
 		wanted = ptr.To[int64](1)
@@ -113,7 +114,8 @@ func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, want
 	return true, false
 }
 
-// collectorFinalizers returns the finalizers, including those for the garbage collector, which depend on the options.
+// collectorFinalizers returns the finalizers of an object after a deletion. They include the finalizers for the garbage
+// collector, which depend on the options of the deletion.
 func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mergePatchOf returns the decoded merge patch that client.MergeFrom would send for a typed object. Encoding and
-// decoding JSON would cost more than the rest of the request. ok is false for another kind of patch, or if its fields
-// cannot be read.
+// mergePatchOf returns the merge patch that client.MergeFrom would send for a typed object, in decoded form. It does
+// not encode and decode JSON, because this would cost more than the rest of the request. ok is false if the patch is of
+// another kind, or if its fields cannot be read.
 func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[string]any, ok bool) {
 	v := reflect.ValueOf(patch)
 	if patch.Type() != types.MergePatchType || v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

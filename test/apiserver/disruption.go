@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deletionTimeout is how long an evicted pod counts as disrupted while its deletion has not begun.
+// deletionTimeout is the maximum time for which an evicted pod counts as disrupted before its deletion begins.
 const deletionTimeout = 2 * time.Minute
 
 // budgetStatus returns the status of a budget that the disruption controller would write.
@@ -84,8 +84,9 @@ func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) m
 }
 
 // expectedPods returns the expected number of pods and the desired number of healthy pods. If minAvailable is a number,
-// it refers to the pods that exist, in any phase. A percentage and maxUnavailable refer to the replicas of the pods'
-// controllers. Pods without a controller do not count. ok is false if a controller does not exist.
+// the expected pods are all existing pods in any phase. If minAvailable is a percentage or maxUnavailable is set, the
+// expected pods are the replicas of the pods' controllers. In this case, pods without a controller do not count, and ok
+// is false if a controller does not exist.
 func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod) (expected, desired int,
 	ok bool) {
 	minAvailable, maxUnavailable := budget.Spec.MinAvailable, budget.Spec.MaxUnavailable
@@ -119,7 +120,7 @@ func (s *Server) expectedPods(budget *policyv1.PodDisruptionBudget, pods []*core
 func statusContent(status *policyv1.PodDisruptionBudgetStatus) map[string]any {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
-		// This cannot happen, because the status was stored before.
+		// The conversion cannot fail, because the status is in the store.
 		panic(err)
 	}
 	return content

@@ -46,8 +46,8 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	return s.delete(k, req, marked, opts)
 }
 
-// markEvicted sets the condition DisruptionTarget of a pod. The real server does so even if the preconditions of the
-// deletion do not hold.
+// markEvicted sets the condition DisruptionTarget of a pod. The real server sets it even if the preconditions of the
+// deletion are not met.
 func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
 	pod := old.object.(*corev1.Pod)
 	conditions := slices.Clone(pod.Status.Conditions)
@@ -94,7 +94,7 @@ func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
 			continue
 		}
 		if found != nil {
-			// The real server does not set a reason either.
+			// The real server does not set a reason in this error either.
 			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
 				Code:    http.StatusInternalServerError,
 				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}}

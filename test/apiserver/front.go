@@ -22,18 +22,18 @@ import (
 // Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and
 // watches. It is safe for concurrent use. Tests of real managers and clients use it.
 //
-// It does not support authentication and authorization (the user is the one that the client impersonates), tables,
-// responses in protobuf, and strict field validation. Of the background controllers, it runs only the definition
-// controller, which is a part of kube-apiserver.
+// It does not support authentication and authorization: the user of a request is the user that the client impersonates.
+// It also does not support tables, responses in protobuf, and strict field validation. The definition controller is a
+// part of kube-apiserver, so Front runs it, but no other background controller.
 type Front struct {
 	mu     sync.Mutex
 	server *Server
 	// committed is closed and replaced after each request with a write.
 	committed chan struct{}
 	revision  int64
-	// hidden is an API group whose kinds are not served, or empty.
+	// hidden is the API group that Front does not serve. If it is empty, Front serves all groups.
 	hidden string
-	// pages are the remainders of lists that clients read in pages, by their continue token.
+	// pages contains the remainder of each list that a client reads in pages, by the continue token.
 	pages map[string]remainder
 }
 
@@ -43,7 +43,7 @@ type remainder struct {
 	resourceVersion string
 }
 
-// Administrator is the actor of requests that impersonate no user.
+// Administrator is the actor of a request if the request impersonates no user.
 const Administrator = "administrator"
 
 // NewFront returns a front of a server. The caller must not use the server directly afterwards.
@@ -115,7 +115,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func write(w http.ResponseWriter, code int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	// On an error, the client detects the truncated response.
+	// If the encoding fails, the client detects that the response is truncated.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 

@@ -39,7 +39,7 @@ func unmarshal(data []byte, into any) error {
 	return utiljson.Unmarshal(data, into)
 }
 
-// decode decodes the body of a request. An empty body does not change into.
+// decode decodes the body of a request. If the body is empty, decode does not change into.
 func decode(r *http.Request, into any) error {
 	data, err := io.ReadAll(r.Body)
 	if err == nil && len(data) > 0 {
@@ -226,7 +226,7 @@ func scaleAnswer(s *autoscalingv1.Scale, err error) (any, error) {
 	return s, err
 }
 
-// answer returns the content of an object. The call of the client, whose error is err, has set it to the response.
+// answer returns the content of o, which contains the response of a call with the error err.
 func answer(o *unstructured.Unstructured, err error) (any, error) { return o.Object, err }
 
 func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, error) {

@@ -22,7 +22,7 @@ type subscription struct {
 	front   *Front
 	kind    *kind
 	options client.ListOptions
-	// seen is the revision up to which the events were returned.
+	// seen is the revision of the last change whose event was returned.
 	seen int64
 }
 
@@ -31,7 +31,7 @@ type event struct {
 	object client.Object
 }
 
-// selects reports whether the watch shows this state of an object.
+// selects reports whether the watch includes the object in the given state.
 func (s *subscription) selects(o client.Object) bool {
 	if o == nil || s.options.Namespace != "" && o.GetNamespace() != s.options.Namespace {
 		return false
@@ -49,7 +49,7 @@ func (s *subscription) selects(o client.Object) bool {
 	return s.options.FieldSelector.Matches(set)
 }
 
-// begin returns an event for each existing object. The watch continues with later events.
+// begin returns the initial events: one event for each existing object. The function next returns the later events.
 func (s *subscription) begin() ([]event, error) {
 	var all []event
 	err := s.front.locked(func() error {
@@ -63,7 +63,7 @@ func (s *subscription) begin() ([]event, error) {
 	return all, err
 }
 
-// next waits for events after the revision seen.
+// next waits for changes after the revision seen and returns their events.
 func (s *subscription) next(ctx context.Context) ([]event, error) {
 	for {
 		s.front.mu.Lock()

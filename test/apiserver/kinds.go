@@ -32,12 +32,12 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	plural     string
 	namespaced bool
-	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored, or always
-	// if the name is empty.
+	// definition is the name of a CustomResourceDefinition. The kind is served while the definition is stored. If the name
+	// is empty, the kind is always served.
 	definition string
 	// strategy implements the differences between kinds.
 	strategy strategy
-	// fields contains the index of each field of the struct by its JSON name, except metadata.
+	// fields contains the indexes of the fields of the Go struct, by JSON name. It does not contain metadata.
 	fields map[string]int
 }
 
@@ -46,7 +46,8 @@ type shape interface {
 	goType() reflect.Type
 	goListType() reflect.Type
 	empty() client.Object
-	// shallow returns a copy of the object and its metadata. The copy shares the values of their fields.
+	// shallow returns a copy of the object and of its metadata. The fields of the copy share their values with the
+	// original.
 	shallow(client.Object) client.Object
 	// copyInto copies src deeply into dst.
 	copyInto(dst, src client.Object)
@@ -67,7 +68,7 @@ type list[L any] interface {
 	client.ObjectList
 }
 
-// typed is the shape of a Go type. items returns the items of its list.
+// typed implements shape for a Go type. items returns the items of a list.
 type typed[T any, P object[T], L any, Q list[L]] struct {
 	items func(Q) *[]T
 }
@@ -102,7 +103,7 @@ func (t typed[T, P, L, Q]) fill(l client.ObjectList, records []*record, deep, ty
 	*t.items(l.(Q)) = items
 }
 
-// shapeOf returns the shape of a type whose list has these items.
+// shapeOf returns the shape of a type. items returns the items of a list of this type.
 func shapeOf[T any, P object[T], L any, Q list[L]](items func(Q) *[]T) shape {
 	return typed[T, P, L, Q]{items: items}
 }

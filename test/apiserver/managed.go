@@ -13,14 +13,15 @@ import (
 // labels and annotations. It is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
-	// owned contains the labels and annotations that each manager applied. For updaters, it contains those that a manager
-	// applied later with the same value. Labels and annotations without an entry belong to updaters.
+	// owned contains the labels and annotations that each manager applied. For updaters, it contains the labels and
+	// annotations that updaters had set before a manager applied the same value. Labels and annotations without an entry
+	// belong to updaters.
 	owned map[string]map[mapKey]bool
-	// writer is the manager of the current write, or empty for an update.
+	// writer is the manager of the current write. It is empty if the write is not a server-side apply.
 	writer string
 }
 
-// updaters stands for all clients that write without server-side apply.
+// updaters is the manager that represents all clients that write without server-side apply.
 const updaters = ""
 
 // mapKey is a label or an annotation.
@@ -44,7 +45,7 @@ func appliedKeys(content map[string]any) map[mapKey]string {
 	return keys
 }
 
-// ownedByOthers reports whether a key has an owner other than the manager.
+// ownedByOthers reports whether any other manager owns a key.
 func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
 	for other, keys := range m.owned {
 		if other != manager && keys[key] {
@@ -54,7 +55,7 @@ func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
 	return !m.owned[manager][key]
 }
 
-// conflicts returns a cause for each key of another manager that a configuration would change.
+// conflicts returns a cause for each key that a configuration would change although another manager owns it.
 func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 	content map[string]any) (causes []metav1.StatusCause) {
 	for key, value := range appliedKeys(content) {
@@ -67,7 +68,7 @@ func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 	return causes
 }
 
-// removeUnapplied removes keys from an object that the manager applied before, no longer applies, and owns alone.
+// removeUnapplied removes the keys that the manager applied earlier, owns alone, and no longer applies.
 func (m managedFields) removeUnapplied(manager string, content, object map[string]any) {
 	applied := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
@@ -86,8 +87,8 @@ func (m managedFields) removeUnapplied(manager string, content, object map[strin
 	}
 }
 
-// withShared returns managed fields in which updaters remain owners of the keys that a configuration applies with the
-// current value.
+// withShared returns managed fields with an additional owner: if a configuration applies a key with its current value
+// and updaters owned the key, they remain owners.
 func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
@@ -113,7 +114,8 @@ func (m managedFields) hasOwner(key mapKey) bool {
 	return false
 }
 
-// withApplied returns managed fields with the configuration of a manager, who owns all of its keys.
+// withApplied returns managed fields with the configuration of a manager. The manager owns all keys of the
+// configuration.
 func (m managedFields) withApplied(manager string, content map[string]any) managedFields {
 	keys := map[mapKey]bool{}
 	for key := range appliedKeys(content) {
@@ -129,7 +131,7 @@ func (m managedFields) withApplied(manager string, content map[string]any) manag
 	return after
 }
 
-// appliesNothing reports whether a configuration contains no more than the name of its object.
+// appliesNothing reports whether a configuration contains only the name of its object.
 func appliesNothing(content map[string]any) bool {
 	metadata, _ := content["metadata"].(map[string]any)
 	for name := range metadata {
@@ -174,7 +176,7 @@ func (m managedFields) equal(other managedFields) bool {
 		maps.EqualFunc(m.owned, other.owned, maps.Equal[map[mapKey]bool, map[mapKey]bool])
 }
 
-// with returns a copy of m with one more entry.
+// with returns a copy of the map m with one more entry.
 func with[V any](m map[string]V, key string, value V) map[string]V {
 	copied := maps.Clone(m)
 	if copied == nil {

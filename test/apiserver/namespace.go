@@ -28,7 +28,8 @@ func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body
 	return body, nil
 }
 
-// terminateNamespace marks a Namespace for deletion. done is false if the object must be deleted like any other object.
+// terminateNamespace marks a Namespace for deletion. done is false if the object must be deleted in the same way as any
+// other object.
 func (s *Server) terminateNamespace(k *kind, req request, old *record) (done bool, err error) {
 	namespace, ok := old.object.(*corev1.Namespace)
 	if !ok || len(namespace.Spec.Finalizers) == 0 {
@@ -68,8 +69,9 @@ func (s *Server) checkNamespace(k *kind, namespace, name string) error {
 	return err
 }
 
-// findNamespaceSteps adds the steps of the namespace controller to the pending ones. In a Namespace that is being
-// deleted, it deletes first the pods, then all other objects in any order, and finally the Namespace.
+// findNamespaceSteps adds the due steps of the namespace controller to the pending steps. In each Namespace that is
+// being deleted, the controller deletes first the pods, then all other objects in any order, and finally the Namespace
+// itself.
 func (s *Server) findNamespaceSteps() {
 	for _, n := range s.tables[s.registry.namespaces.index] {
 		if n.meta.DeletionTimestamp == nil {

@@ -18,7 +18,8 @@ import (
 // sentPatch is the body of a patch request.
 type sentPatch struct {
 	kind types.PatchType
-	// data is the encoded patch. It is empty for a merge patch that is decoded already, as content.
+	// data is the encoded patch. data is the encoded patch. If data is empty, content is a merge patch that has already
+	// been decoded.
 	data    []byte
 	content map[string]any
 }
@@ -28,7 +29,7 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	if !k.namespaced {
 		key.Namespace = ""
 	}
-	// Since Kubernetes 1.37, the API server checks that a patch is JSON before it looks for the object.
+	// Since Kubernetes 1.37, the API server checks that a patch is valid JSON before it reads the object.
 	if p.content == nil && !json.Valid(p.data) {
 		return nil, apierrors.NewBadRequest("invalid JSON patch")
 	}
@@ -52,8 +53,8 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	return s.update(k, req, old, meta, body, old.managed)
 }
 
-// patched returns the metadata and content of a stored object after a patch. They share unchanged parts with the
-// record.
+// patched applies a patch to a stored object, and returns the new metadata and content. The result shares unchanged
+// parts with the record.
 func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string]any, error) {
 	switch p.kind {
 	case types.MergePatchType:
@@ -92,7 +93,8 @@ func invalidPatch(err error) error {
 func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta := *old.meta
 	if metadata, ok := patch["metadata"].(map[string]any); ok {
-		// Most patches contain no metadata except a resource version. This case is much faster.
+		// Most patches contain no metadata except a resource version. The code for this case is much faster. This case is
+		// much faster.
 		if version, ok := metadata["resourceVersion"].(string); ok && len(metadata) == 1 {
 			meta.ResourceVersion = version
 		} else {
@@ -111,7 +113,8 @@ func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMe
 	return &meta, merge(old.body, patch), nil
 }
 
-// merge applies a JSON merge patch. It does not change its arguments. Without a change, it returns the old map itself.
+// merge applies a JSON merge patch. It does not change its arguments. If the patch changes nothing, merge returns the
+// old map itself.
 func merge(old, patch map[string]any) map[string]any {
 	var changed map[string]any
 	set := func() map[string]any {
@@ -154,7 +157,7 @@ func identical(a, b map[string]any) bool {
 	return len(a) == len(b) && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// sameJSON compares JSON values. It is fast for values with shared parts.
+// sameJSON compares JSON values. If the values share parts, sameJSON is fast.
 func sameJSON(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -80,8 +80,8 @@ func tolerates(t any, key string) bool {
 	return (k == "" || k == key) && (effect == "" || effect == string(corev1.TaintEffectNoExecute))
 }
 
-// mutablePodFields are the fields of a pod's spec that an update may change. The real server allows only new images and
-// additional tolerations, but no test changes these fields.
+// mutablePodFields are the fields in the spec of a pod that an update may change. The real server allows only new
+// images and additional tolerations, but no test changes these fields.
 var mutablePodFields = [...]string{"containers", "initContainers", "activeDeadlineSeconds", "tolerations",
 	"terminationGracePeriodSeconds"}
 
@@ -108,7 +108,7 @@ func (s podStrategy) update(now metav1.Time, sub string, old *record, meta *meta
 	return meta, body, errs
 }
 
-// withDefault returns the content with a default for a string in its status.
+// withDefault returns the content of an object. If a string in the status is empty, withDefault sets it to a default.
 func withDefault(body map[string]any, name, value string) map[string]any {
 	given, _ := body["status"].(map[string]any)
 	if textAt(given, name) != "" {

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The server supports the parts of validating admission policies that the policies of migrations use: rules with group,
-// resource and operation, match conditions, variables, and validations with request, object, oldObject and params. Parameters
-// are ConfigMaps of one namespace that have labels. It ignores other selectors and audit annotations. A policy takes effect
-// at once, and so does a parameter. On a real API server, there is a delay.
+// The server supports the parts of ValidatingAdmissionPolicies that the fence of migrations uses: rules with group, resource
+// and operation, match conditions, variables, and validations with request, object, oldObject and params. The
+// parameters are the ConfigMaps in one namespace that have certain labels. The server ignores other selectors and audit
+// annotations. Policies and parameters take effect immediately, but on a real API server only after a delay.
 
-// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore a missing
-// field is an error of the evaluation, which refuses the request, and not an error of the compilation.
+// celEnvironment returns the environment of the expressions. The values are JSON without types. Therefore an expression
+// that reads a missing field compiles, and fails when it is evaluated. This refuses the request.
 var celEnvironment = sync.OnceValues(func() (*celgo.Env, error) {
 	return celgo.NewEnv(celgo.OptionalTypes(), celgo.Variable("request", celgo.DynType),
 		celgo.Variable("object", celgo.DynType), celgo.Variable("oldObject", celgo.DynType),
@@ -54,8 +54,8 @@ func celProgram(expression string) (celgo.Program, error) {
 	return program, nil
 }
 
-// userOf returns the user name of an actor. It ends at a blank, because the rest of an actor's name distinguishes the
-// restarts of a process.
+// userOf returns the user name of an actor. The user name ends at the first space. The rest of an actor's name
+// distinguishes the runs of a process.
 func userOf(actor string) string {
 	user, _, _ := strings.Cut(actor, " ")
 	return user
@@ -72,21 +72,28 @@ func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType
 		if binding == nil {
 			continue
 		}
-		for _, params := range s.paramsOf(policy, binding) {
+		subject := next
+		if next == nil {
+			subject = old
+		}
+		refused := func(reason string) error {
+			err := apierrors.NewForbidden(k.resource(), subject.key.Name, fmt.Errorf(
+				"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding.Name, reason))
+			err.ErrStatus.Reason, err.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+			return err
+		}
+		all := s.paramsOf(policy, binding)
+		if len(all) == 0 && *binding.Spec.ParamRef.ParameterNotFoundAction == admissionv1.DenyAction {
+			return refused("no params found")
+		}
+		for _, params := range all {
 			variables, err := admissionVariables(k, req, operation, old, next)
 			if err != nil {
 				return err
 			}
 			variables["params"] = params
-			subject := next
-			if next == nil {
-				subject = old
-			}
 			if reason := evaluatePolicy(policy, variables); reason != "" {
-				refused := apierrors.NewForbidden(k.resource(), subject.key.Name, fmt.Errorf(
-					"ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", policy.Name, binding.Name, reason))
-				refused.ErrStatus.Reason, refused.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
-				return refused
+				return refused(reason)
 			}
 		}
 	}
@@ -109,12 +116,12 @@ func (s *Server) paramsOf(p *admissionv1.ValidatingAdmissionPolicy,
 		for key, value := range c.Data {
 			data[key] = value
 		}
-		all = append(all, map[string]any{"data": data})
+		all = append(all, map[string]any{"metadata": map[string]any{"name": c.Name}, "data": data})
 	}
 	return all
 }
 
-// admissionRefuses reports whether admission refuses a step of a background controller.
+// admissionRefuses reports whether admission would refuse a step of a background controller.
 func (s *Server) admissionRefuses(p step) bool {
 	r := s.get(p.kind, p.key)
 	switch p.do {
@@ -128,7 +135,7 @@ func (s *Server) admissionRefuses(p step) bool {
 	return false
 }
 
-// bindingOf returns a binding with which a policy denies requests, or nil if there is none.
+// bindingOf returns a binding that makes a policy deny requests, or nil if there is no such binding.
 func (s *Server) bindingOf(policy string) *admissionv1.ValidatingAdmissionPolicyBinding {
 	for _, r := range s.tables[s.registry.bindings.index] {
 		b := r.object.(*admissionv1.ValidatingAdmissionPolicyBinding)
@@ -175,6 +182,9 @@ func admissionVariables(k *kind, req request, operation admissionv1.OperationTyp
 	if key.Namespace != "" {
 		request["namespace"] = key.Namespace
 	}
+	if req.sub != "" {
+		request["subResource"] = req.sub
+	}
 	if operation != admissionv1.Create {
 		request["name"] = key.Name
 	}
@@ -187,7 +197,8 @@ func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, input map[string]a
 	variables := map[string]any{}
 	input["variables"] = variables
 	for _, variable := range p.Spec.Variables {
-		// An API server evaluates a variable when it is used. So one that has no value is an error only if it is used.
+		// A real API server evaluates a variable only when an expression uses it. So a variable that cannot be evaluated is
+		// an error only if an expression uses it.
 		if value, err := evaluate(variable.Expression, input); err == nil {
 			variables[variable.Name] = value
 		}

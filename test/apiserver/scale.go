@@ -31,8 +31,8 @@ func intAt(in map[string]any, below, name string) int32 {
 	return int32(n)
 }
 
-// rescale sets the replicas of an object and copies the stored result into scale. For some calls that change nothing,
-// the real server writes managedFields, but rescale does not write.
+// rescale sets the replicas of an object, and stores the result in scale. For some calls that change nothing, the real
+// server writes managedFields. rescale writes nothing in this case.
 func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1.Scale) error {
 	if scale.UID != "" && scale.UID != old.meta.UID {
 		return conflict(k, old.key.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v",
@@ -56,7 +56,7 @@ func (s *Server) rescale(k *kind, req request, old *record, scale *autoscalingv1
 	return nil
 }
 
-// patchedScale returns a scale after a patch.
+// patchedScale applies a patch to a scale and returns the result.
 func patchedScale(scale *autoscalingv1.Scale, kindOfPatch types.PatchType, data []byte) (*autoscalingv1.Scale, error) {
 	if kindOfPatch != types.MergePatchType {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("a scale supports only merge patches, not %s", kindOfPatch))

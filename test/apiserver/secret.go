@@ -32,7 +32,7 @@ func checkImmutable(old *record, body map[string]any) (errs field.ErrorList) {
 	return errs
 }
 
-// secretStrategy adds the immutable type of a Secret and its stringData.
+// secretStrategy makes the type of a Secret immutable, and supports stringData.
 type secretStrategy struct{ configMapStrategy }
 
 func (secretStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any,
@@ -57,7 +57,7 @@ func (secretStrategy) update(_ metav1.Time, _ string, old *record, meta *metav1.
 	return meta, body, errs
 }
 
-// mergeStringData returns the content with stringData moved into data.
+// mergeStringData moves stringData into data and returns the resulting content.
 func mergeStringData(body map[string]any) map[string]any {
 	texts, ok := body["stringData"]
 	if !ok {

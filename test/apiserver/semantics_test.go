@@ -64,7 +64,8 @@ func TestGeneratedNamesAreDeterministic(t *testing.T) {
 	}
 }
 
-// A write changes only the part of the object that it refers to. Only a change of the spec increases the generation.
+// A write to the object itself does not change its status, and a write to the status changes nothing else. Only a
+// change of the spec increases the generation.
 func TestPatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		change     func(*v1beta1.Machine)

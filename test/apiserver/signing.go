@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// signingStrategy is the strategy of CertificateSigningRequests. The real server sets the requester from the identity
-// of the caller. Here the caller, or Front, sets it.
+// signingStrategy is the strategy of CertificateSigningRequests. The real server sets the requester to the identity of
+// the caller. In this package, the caller or Front sets the requester.
 type signingStrategy struct{ baseStrategy }
 
 func (signingStrategy) allowsUnconditionalUpdate() bool { return true }
@@ -30,8 +30,8 @@ func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[stri
 	return body, nil
 }
 
-// update changes only metadata for a write to the object, and only conditions for a write to approval. A write to
-// status may change everything except the approval or denial.
+// update applies a write: a write to the object itself may change only metadata, and a write to approval may change
+// only conditions. A write to status may change everything except the approval or denial.
 func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	status, _ := body["status"].(map[string]any)

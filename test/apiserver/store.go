@@ -39,7 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// firstRevision is the revision of a server before the first write. As in etcd, it is not 0, which means "any" to
+// firstRevision is the revision of a server before the first write. As in etcd, it is not 0, because 0 means "any" to
 // clients.
 const firstRevision = 1
 
@@ -56,7 +56,7 @@ type Server struct {
 	created int64
 	// live contains the stored objects by UID.
 	live map[types.UID]owner
-	// pending caches the steps of the background controllers that are due at the revision pendingAt.
+	// pending contains the steps of the background controllers that are due at the revision pendingAt.
 	pending   []step
 	pendingAt int64
 }
@@ -73,9 +73,9 @@ type Change struct {
 	// New is the object after the write. If Type is Deleted, it is the last state with the resource version of the
 	// deletion, as in a watch event.
 	New client.Object
-	// Actor is the name of the client or background controller that wrote.
+	// Actor is the name of the client or background controller that sent the write.
 	Actor string
-	// Verb is the verb of the request, with the subresource if it had one: "patch", "patch/status".
+	// Verb is the verb of the request. If the request is for a subresource, Verb includes it: "patch", "patch/status".
 	Verb string
 }
 
@@ -88,8 +88,9 @@ type record struct {
 	// body is the object's JSON without apiVersion, kind and metadata.
 	body    map[string]any
 	managed managedFields
-	// defaultStatus is set if the status is the default of the schema. The real server does not store this default, but
-	// sets it on reads. Therefore the next write changes the stored object even if it changes nothing else.
+	// defaultStatus is set if the status is only the default of the schema. The real server does not store this default,
+	// but adds it to each response. Therefore the next write stores the status and changes the object, even if the write
+	// contains no changes.
 	defaultStatus bool
 }
 
@@ -169,7 +170,8 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object. It takes over the record and sets its resource version.
+// put commits a new state of an object. It sets the resource version of the record, which must not be changed
+// afterward.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}
@@ -207,7 +209,7 @@ func (s *Server) timestamp() metav1.Time {
 	return metav1.Time{Time: s.now().Local().Truncate(time.Second)}
 }
 
-// nextUID returns the UID of a new object. It contains the number of objects created so far.
+// nextUID returns the UID of a new object. The UID contains the number of objects that have been created so far.
 func (s *Server) nextUID() types.UID {
 	s.created++
 	return types.UID(fmt.Sprintf("uid-%06d", s.created))
@@ -223,7 +225,7 @@ func (s *Server) generateName(k *kind, namespace, prefix string) string {
 		prefix = prefix[:longestPrefix]
 	}
 	for salt := uint64(0); ; salt++ {
-		// The finalizer of splitmix64 distributes the counter over all bits.
+		// The last step of the algorithm splitmix64 distributes the counter over all bits.
 		x := (uint64(s.created)+1)*0x9e3779b97f4a7c15 + salt*0xd1342543de82ef95
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb

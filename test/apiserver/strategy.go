@@ -27,10 +27,10 @@ type strategy interface {
 	// maps in body. If the metadata does not change, update may return old.meta itself.
 	update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta,
 		map[string]any, field.ErrorList)
-	// grace returns the grace period in seconds for the deletion of an object. It returns false if the kind has none. wanted
-	// is the requested period.
+	// grace returns the grace period in seconds for the deletion of an object. If the kind has no grace period, grace
+	// returns false. wanted is the requested period.
 	grace(o client.Object, wanted *int64) (int64, bool)
-	// fields returns the fields for field selectors, in addition to name and namespace.
+	// fields returns the fields that field selectors support in addition to the name and the namespace.
 	fields(o client.Object) fields.Set
 	// hasSubresource reports whether the kind has a subresource with the type of the object.
 	hasSubresource(sub string) bool
@@ -97,7 +97,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body with one field of another object. If the field is equal, it returns body itself.
+// withField returns a copy of body in which the named field has its value from the map from. If this changes nothing,
+// withField returns body itself. If the field is equal, it returns body itself.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

@@ -23,7 +23,7 @@ func (s *Server) create(k *kind, req request, o client.Object) (*record, error) 
 	return s.insert(k, req, meta, body, managedFields{})
 }
 
-// insert stores a new object with the metadata and content. It may change both.
+// insert creates and stores an object with the given metadata and content. It may change both.
 func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[string]any,
 	by managedFields) (*record, error) {
 	if !k.namespaced && meta.Namespace != "" {
@@ -49,7 +49,7 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 		return nil, apierrors.NewInvalid(k.gvk.GroupKind(), meta.Name, errs)
 	}
 	if meta.ResourceVersion != "" {
-		// The real server does not set a reason here.
+		// The real server does not set a reason in this error.
 		return nil, apierrors.FromObject(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Message: "resourceVersion should not be set on objects to be created"})
 	}
@@ -74,7 +74,8 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	return r, nil
 }
 
-// update replaces the metadata and content of a stored object, or the part of them that the subresource covers.
+// update replaces the metadata and content of a stored object. If the request is for a subresource, update replaces
+// only the part that the subresource covers.
 func (s *Server) update(k *kind, req request, old *record, meta *metav1.ObjectMeta, body map[string]any,
 	by managedFields) (*record, error) {
 	switch {

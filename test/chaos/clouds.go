@@ -96,7 +96,7 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 			return err
 		},
 		undo: func(ctx context.Context) error {
-			// A cloud that was killed meanwhile has lost the rule.
+			// If the cloud was killed meanwhile, it has already lost the rule.
 			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}
@@ -108,8 +108,8 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 	}
 }
 
-// updateCredentials changes the Secret with the credentials, as an administrator does after the cloud refused them.
-// Otherwise the provider would try them again only after minutes.
+// updateCredentials changes the Secret with the credentials, as an administrator would do after the cloud has refused
+// the credentials. Without a change, the provider would try the credentials again only after minutes.
 func (w *world) updateCredentials(ctx context.Context) error {
 	s := &corev1.Secret{}
 	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
@@ -154,7 +154,7 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 	}
 }
 
-// vanish returns a disturbance that deletes an instance in the cloud, without Machinist.
+// vanish returns a disturbance that deletes an instance in the cloud without the knowledge of Machinist.
 func (w *world) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{

@@ -11,21 +11,22 @@ import (
 // maxConcurrent is the maximum number of disturbances at the same time.
 const maxConcurrent = 4
 
-// phaseLength is the length of a phase. In every second phase only the cloud is disturbed, so that the processes get
-// work done while it misbehaves.
+// phaseLength is the length of a phase. In every second phase, only the cloud is disturbed, so that the processes can
+// continue their work while the cloud has faults.
 const phaseLength = 25 * time.Second
 
 // undoTimeout is the time limit for undoing a disturbance. Another disturbance may prevent the undoing for a while.
 const undoTimeout = 2 * time.Minute
 
-// disturbance is a fault that is injected for a while.
+// disturbance is a fault that is injected for a limited time.
 type disturbance struct {
 	kind string
 	// text describes the fault and the process that it affects.
 	text string
-	// targets are what no other disturbance may affect at the same time.
+	// targets contains the names of the parts that the disturbance affects. No other disturbance may affect them at the
+	// same time.
 	targets []string
-	// duration is the time from do to undo. undo may be nil.
+	// duration is the time between the calls of do and undo.
 	duration time.Duration
 	do, undo func(context.Context) error
 }
@@ -73,7 +74,7 @@ func (w *world) disturb(ctx context.Context) {
 			generators = cloudOnly
 		}
 		d := choose(w.random, generators)
-		// This loop ends, because there are more targets than the running disturbances can occupy.
+		// This loop ends, because there are more targets than the running disturbances can affect.
 		for slices.ContainsFunc(d.targets, func(target string) bool { return busy[target] }) {
 			d = choose(w.random, generators)
 		}
@@ -92,7 +93,7 @@ func choose(random *rand.Rand, generators []generator) disturbance {
 	return generators[draw(random, generators, func(g generator) int { return g.weight })].generate(random)
 }
 
-// draw returns the index of a random item. Items are drawn in proportion to their weights.
+// draw selects a random item and returns its index. The probability of an item is proportional to its weight.
 func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 	total := 0
 	for _, item := range items {
@@ -105,7 +106,7 @@ func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 	return i
 }
 
-// inject carries out a disturbance. It undoes the disturbance after its duration, or at once when the context ends.
+// inject carries out a disturbance. It undoes the disturbance when the duration is over or ctx is done.
 func (w *world) inject(ctx context.Context, d disturbance) {
 	if d.duration > 0 {
 		w.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))
@@ -116,7 +117,7 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 	// A disturbance that has begun is completed even if the context ends.
 	uncancelled := context.WithoutCancel(ctx)
 	if err := d.do(uncancelled); err != nil {
-		// A cloud or an API server that is unreachable at the moment cannot be disturbed further.
+		// A disturbance fails if its cloud or API server is already unreachable because of another disturbance.
 		w.logf("%s failed: %v", d.kind, err)
 		w.count("disturbances that failed because of another one")
 	}

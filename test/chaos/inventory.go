@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// inventory is everything that belongs to the fleet: its objects, Nodes, instances and bootstrap tokens.
+// inventory contains everything that belongs to the fleet: its objects, Nodes, instances and bootstrap tokens.
 type inventory struct {
 	deployments []v1beta1.MachineDeployment
 	sets        []v1beta1.MachineSet
@@ -124,7 +124,7 @@ func conditions(m *v1beta1.Machine) string {
 	return strings.Join(out, " ")
 }
 
-// leftovers returns what is left of a deleted fleet.
+// leftovers returns a text for each thing that still exists although the fleet was deleted.
 func (w *world) leftovers(ctx context.Context) []string {
 	all, err := w.takeInventory(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *world) leftovers(ctx context.Context) []string {
 	return all.list()
 }
 
-// list returns a text for each thing in the inventory.
+// list returns a text for each object, Node, instance and token in the inventory.
 func (all *inventory) list() (problems []string) {
 	for _, d := range all.deployments {
 		problems = append(problems, "deployment "+d.Name)

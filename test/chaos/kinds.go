@@ -78,7 +78,8 @@ func (w *world) freeze(kind string, r *replica, duration time.Duration) disturba
 	}
 }
 
-// stealLease returns a disturbance that writes another holder into the Lease of a program. The holder never renews it.
+// stealLease returns a disturbance that sets another holder in the Lease of a program. This holder never renews the
+// Lease.
 func (w *world) stealLease(program string) disturbance {
 	return disturbance{
 		kind: "lease stolen", targets: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
@@ -117,7 +118,8 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 	}
 }
 
-// cut returns a disturbance that cuts the links of replicas. The argument to is control, target or cloud.
+// cut returns a disturbance that interrupts the links of replicas to one of their servers. The argument to names the
+// server: control, target or cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
 	state, effect := link.Refused, "refuses connections"
 	if random.IntN(2) == 0 {

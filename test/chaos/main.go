@@ -1,7 +1,7 @@
 // Command chaos injects faults into a complete Machinist while simulated users work with a fleet. It runs real API
 // servers and etcds, two replicas of the manager and of the provider, and the simulated cloud. A judge checks every
 // revision of every object and every state of every instance. At the end, all disturbances stop. The fleet must then
-// become as requested, stay without writes, and leave nothing behind when it is deleted.
+// reach the requested state and stay in it without writes. When the fleet is deleted, nothing may be left of it.
 //
 // The command exits with 1 if it found a breach of an invariant. It then keeps all logs.
 package main
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// errBreach is returned if an invariant was breached. The report contains the details.
+// errBreach is returned if the run found a breach of an invariant. The report contains the details.
 var errBreach = errors.New("an invariant was breached")
 
 type options struct {
@@ -61,7 +61,7 @@ type options struct {
 func run(ctx context.Context, o options) (err error) {
 	temporary := o.dir == ""
 	if temporary {
-		// The path must be short: paths of sockets have at most about a hundred characters.
+		// The path of the folder must be short, because the path of a socket can have only about a hundred characters.
 		if o.dir, err = os.MkdirTemp("", "chaos-"); err != nil {
 			return err
 		}

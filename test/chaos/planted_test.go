@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// Without disturbances, the test does in the name of the processes what they must never do. The watcher must find each
-// of these breaches in a running fleet, and nothing else.
+// Without disturbances, the test acts as the processes and does what the processes must never do. The watcher must find
+// each of these breaches in a running fleet, and no other breach.
 func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
@@ -81,7 +81,7 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 		Namespace: namespace, Name: "surplus", Labels: template.Labels, OwnerReferences: template.OwnerReferences,
 	}, Spec: *template.Spec.DeepCopy()}
 	surplus.Spec.ProviderID = ""
-	// The deployment may have two more machines than now, but its set may not.
+	// At this moment, the deployment may have two more machines, but its set may not have any more.
 	do(w.control.Create(ctx, surplus))
 	w.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
 
@@ -122,7 +122,7 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 // breachTexts returns the texts of all breaches that were found so far.
 func (w *world) breachTexts() (texts []string) {
 	w.watcher.withJudge(func(j *judge.Judge) {
-		// On a busy machine, a process may lose its Lease and end. Planted breaches may then count as excused.
+		// On a busy machine, a process may lose its Lease and end. Breaches of the test may then count as excused.
 		breaches, excused := j.Breaches()
 		for _, b := range append(breaches, excused...) {
 			texts = append(texts, b.Text)
@@ -136,7 +136,7 @@ func (w *world) breachTexts() (texts []string) {
 	return texts
 }
 
-// requireBreach waits until a breach is found.
+// requireBreach waits until the watcher has found the breach with the given text.
 func (w *world) requireBreach(t *testing.T, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -17,7 +17,8 @@ import (
 // restartDelay is the shortest time after which a supervisor restarts a process that has ended.
 const restartDelay = 200 * time.Millisecond
 
-// replica is a process of Machinist with its supervisor and its links.
+// replica is a process of Machinist, together with the links between the process and its servers. A supervisor restarts
+// the process.
 type replica struct {
 	world         *world
 	name, program string
@@ -29,7 +30,7 @@ type replica struct {
 	killed  bool
 	// pause is how long the supervisor waits before the next restart.
 	pause time.Duration
-	// stopping is set when the process is about to be stopped, so that its end is not a breach.
+	// stopping is set before the process is stopped on purpose, so that its end does not count as a breach.
 	stopping bool
 }
 
@@ -66,7 +67,7 @@ func (r *replica) start() (<-chan struct{}, error) {
 	return r.process.Done(), nil
 }
 
-// handleExit checks how the process ended. It returns how long to wait before the restart.
+// handleExit checks how the process ended. It returns the time to wait before the restart.
 func (r *replica) handleExit() time.Duration {
 	if r.program == stack.Manager {
 		r.world.watcher.managerEnded()
@@ -87,7 +88,7 @@ func (r *replica) handleExit() time.Duration {
 	return pause
 }
 
-// kill ends the process like a crash. The supervisor restarts the process after the pause.
+// kill ends the process in the same way as a crash. The supervisor restarts the process after the pause.
 func (r *replica) kill(pause time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

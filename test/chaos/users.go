@@ -23,18 +23,18 @@ const namespace = "default"
 // maxTemporary is the maximum number of temporary deployments at the same time.
 const maxTemporary = 2
 
-// users simulates the users of the fleet. Their requests do not pass through the links that are cut.
+// users simulates the users of the fleet. The disturbances do not interrupt their connections.
 type users struct {
 	world  *world
 	random *rand.Rand
-	// before is the template of each deployment before its last rollout.
+	// before contains, for each deployment, the template before the last rollout.
 	before map[string]v1beta1.MachineSpec
 	// created counts the temporary deployments that were created.
 	created int
 }
 
-// pools returns the permanent deployments. No user scales "calm" or changes its bounds, so that the judge is always
-// strict with it.
+// pools returns the permanent deployments. The judge excuses some breaches while a deployment is changed, so no user
+// scales the deployment "calm" or changes its bounds.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{
@@ -59,7 +59,7 @@ func pool(name string, n int32, strategy v1beta1.DeploymentStrategy) *v1beta1.Ma
 	return d
 }
 
-// createFleet creates the fleet and returns when it runs. There are no disturbances yet.
+// createFleet creates the fleet and waits until all its machines are running. There are no disturbances yet.
 func (w *world) createFleet(ctx context.Context) error {
 	w.users = &users{world: w, random: rand.New(rand.NewPCG(w.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
 	objects, err := examples.Fleet()
@@ -98,7 +98,7 @@ func (w *world) createFleet(ctx context.Context) error {
 	return nil
 }
 
-// action is an action of a user. do returns a text that describes what it did.
+// action is an action of a user. do performs it and returns a text that describes what the user did.
 type action struct {
 	weight int
 	name   string
@@ -117,7 +117,7 @@ func actions() []action {
 	}
 }
 
-// run performs one action after the other until the context ends.
+// run performs random actions one after the other until ctx is done.
 func (u *users) run(ctx context.Context) {
 	for {
 		select {
@@ -141,7 +141,7 @@ func (u *users) run(ctx context.Context) {
 	}
 }
 
-// errNothing is returned by an action that found nothing to act on.
+// errNothing is the error of an action that finds nothing to act on.
 var errNothing = errors.New("nothing to do")
 
 // change patches a deployment.

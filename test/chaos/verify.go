@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// verify ends all disturbances. It then checks that the fleet becomes as requested, stays without writes, and leaves
-// nothing behind when it is deleted.
+// verify ends all disturbances. It then checks that the fleet reaches the requested state and stays in it without
+// writes. Finally it deletes the fleet and checks that nothing is left of it.
 func (w *world) verify(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.breach("the run was interrupted")
@@ -53,7 +53,7 @@ func (w *world) verify(ctx context.Context) {
 	w.searchLogs()
 }
 
-// endDisturbances repeats what undoes each kind of disturbance.
+// endDisturbances undoes each kind of disturbance once more.
 func (w *world) endDisturbances(ctx context.Context) error {
 	w.logf("all disturbances end")
 	for _, r := range w.replicas {
@@ -125,8 +125,8 @@ func (w *world) deleteFleet(ctx context.Context) error {
 	return nil
 }
 
-// checkNoWrites checks that the processes write nothing for options.rest. It checks up to three times, because the
-// processes may still have work to do when the fleet is as requested.
+// checkNoWrites checks that the processes send no writes for the duration options.rest. It checks up to three times,
+// because the processes may still have work to do when the fleet has reached the requested state.
 func (w *world) checkNoWrites(ctx context.Context) {
 	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	var last []string
@@ -168,7 +168,8 @@ func (w *world) checkNoWrites(ctx context.Context) {
 	w.breach("the processes do not stop writing: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
 }
 
-// searchLogs searches all logs for secrets. The audit logs contain no bodies of requests, but names and paths.
+// searchLogs searches all logs for secrets. The audit logs do not contain the bodies of requests, but they contain
+// names and paths.
 func (w *world) searchLogs() {
 	read, found, err := secretsIn(w.watcher.secrets, w.Dir(), w.Control.Dir(), w.Target.Dir())
 	if err != nil {

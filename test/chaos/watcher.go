@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// window is the maximum age of the data on which a process acts. After an outage, a cache is stale for as long as its
-// informer waits between two tries.
+// window is the maximum age of the data on which a process bases a decision. After an outage, a cache is stale until
+// its informer tries again. After an outage, a cache is stale for as long as its informer waits between two tries.
 const window = time.Minute
 
 // Prefixes of the keys in etcd.
@@ -40,7 +40,7 @@ type watcher struct {
 	journal *history.Journal
 	// secrets must not appear anywhere. The keys describe them.
 	secrets map[string]string
-	// changes is the number of changes so far, and revision is the last revision of each cluster.
+	// changes is the number of changes so far. revision contains the last revision of each cluster.
 	changes  int
 	revision map[string]int64
 	errs     []error
@@ -87,7 +87,7 @@ func (o *watcher) stop() error {
 	return errors.Join(o.errs...)
 }
 
-// withJudge calls use with the judge, under the lock.
+// withJudge locks the watcher and calls use with the judge.
 func (o *watcher) withJudge(use func(*judge.Judge)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +123,7 @@ func (o *watcher) fail(err error) {
 	}
 }
 
-// change passes one revision to the judge, after everything that happened in the cloud before it.
+// change first passes all earlier changes in the cloud to the judge, and then the given change of a cluster.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// flags let the processes notice within seconds what they otherwise notice within minutes. They do not change what the
-// processes guarantee.
+// flags make the processes notice problems within seconds that they would otherwise notice within minutes. The flags do
+// not affect the guarantees of the processes.
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
@@ -43,7 +43,7 @@ type world struct {
 	replicas []*replica
 	watcher  *watcher
 	users    *users
-	// control and target are clients of an administrator, which no disturbance cuts off.
+	// control and target are an administrator's clients. No disturbance interrupts their connections.
 	control, target client.WithWatch
 	cloud           *simcloud.Admin
 	cloudAddress    string
@@ -55,7 +55,7 @@ type world struct {
 
 	mu     sync.Mutex
 	counts map[string]int
-	// breaches are those that the judge does not know of.
+	// breaches contains the breaches that the judge cannot find.
 	breaches []judge.Breach
 	results  []string
 }
@@ -79,7 +79,7 @@ func (w *world) count(kind string) {
 	w.counts[kind]++
 }
 
-// breach records a breach that the judge does not find.
+// breach records a breach that something other than the judge found.
 func (w *world) breach(format string, args ...any) {
 	w.logf("BREACH "+format, args...)
 	w.mu.Lock()
@@ -222,7 +222,7 @@ func (w *world) replicasOf(program string) (out []*replica) {
 	return out
 }
 
-// startCloud starts the cloud again and returns when it answers.
+// startCloud starts the cloud again and waits until it responds.
 func (w *world) startCloud(ctx context.Context) error {
 	if err := w.Cloud.Start(); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (w *world) startCloud(ctx context.Context) error {
 	})
 }
 
-// logWriter logs what is written to it.
+// logWriter writes everything that is written to it to the log of w.
 type logWriter struct{ w *world }
 
 var _ io.Writer = logWriter{}

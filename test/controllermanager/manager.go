@@ -2,10 +2,10 @@
 // simulation needs: the controllers of Nodes, of their pods and volumes, and of certificates. They use the store of
 // test/apiserver. The store itself implements the controllers of garbage, namespaces and disruption budgets.
 //
-// The package does not run controllers. It returns the writes that they may do next, and the simulation chooses one of
-// them. In this way, the simulation tries all orders in which independent loops may act. Controllers do not wait for
-// the periods of the real loops, and may act at once. They keep only times that users see, such as tolerationSeconds
-// and the expiration of a token.
+// The package does not run controllers. It returns the writes that the controllers can send next, and the simulation
+// chooses one of them. In this way, the simulation can try all orders of the actions of independent loops. The
+// controllers do not wait for the periods of the real loops, but can act immediately. They wait only for times that
+// users can observe, such as tolerationSeconds and the expiration of a token.
 package controllermanager
 
 import (
@@ -38,7 +38,7 @@ type Manager struct {
 	Now func() time.Time
 	// Silent reports whether the kubelet of a Node has been silent for longer than the grace period.
 	Silent func(*corev1.Node) bool
-	// Volumes is nil if pods have no volumes.
+	// Volumes is nil if no pod has volumes.
 	Volumes *Volumes
 }
 
@@ -70,7 +70,7 @@ func (m Manager) Choices() []Choice {
 	return append(out, append(m.signatures(), m.expiredTokens()...)...)
 }
 
-// Due returns the time of the next action that waits for a time. ok is false if there is none.
+// Due returns the earliest time at which an action becomes due. ok is false if no action is waiting for a time.
 func (m Manager) Due() (at time.Time, ok bool) {
 	consider := func(t time.Time) {
 		if t.After(m.Now()) && (!ok || t.Before(at)) {
@@ -103,7 +103,7 @@ var (
 	requestKind = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
 )
 
-// pods returns the pods by node name.
+// pods returns the pods of each node, by the name of the node.
 func (m Manager) pods() map[string][]*corev1.Pod {
 	found := map[string][]*corev1.Pod{}
 	for _, o := range m.Server.Snapshot(podKind) {
@@ -116,8 +116,8 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 // now returns the current time with the precision of the API.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
-// patch writes the difference between two states of an object as an actor. With locked, the patch fails if the object
-// has changed.
+// patch sends the difference between two states of an object as a patch of an actor. If locked is true, the patch fails
+// if the object has changed.
 func (m Manager) patch(actor string, before, after client.Object, locked bool) error {
 	return client.IgnoreNotFound(m.Server.Client(actor).Patch(context.Background(), after, mergeFrom(before, locked)))
 }

@@ -16,7 +16,8 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 }
 
 // nodeChoices returns the actions of the node lifecycle controller. If a Node is silent, the controller sets its
-// conditions to Unknown and its pods to not ready. Taints follow conditions, and each effect has its own loop.
+// conditions to Unknown and its pods to not ready. The taints of a Node follow its conditions. The taints of each
+// effect have their own loop.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
@@ -53,7 +54,7 @@ func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choic
 	return out
 }
 
-// withUnknownConditions returns a Node whose conditions are Unknown, because its kubelet is silent.
+// withUnknownConditions returns a Node with its conditions set to Unknown, because its kubelet is silent.
 func (m Manager) withUnknownConditions(node *corev1.Node) *corev1.Node {
 	changed := node.DeepCopy()
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
@@ -89,7 +90,7 @@ var conditionTaints = []struct {
 	{corev1.NodeReady, corev1.ConditionUnknown, corev1.TaintNodeUnreachable},
 }
 
-// wantedTaint states whether a Node must have a taint.
+// wantedTaint states whether a Node must have the taint with this key.
 type wantedTaint struct {
 	key    string
 	wanted bool
@@ -119,8 +120,8 @@ func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	})
 }
 
-// withTaints adds wanted taints with an effect and removes unwanted ones. It copies the taints only for a change, because
-// each step of the simulation calls it.
+// withTaints returns the taints after it adds the wanted taints of an effect and removes the unwanted taints of this
+// effect. It copies the taints only if they change, because each step of the simulation calls withTaints.
 func (m Manager) withTaints(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
 	has := func(key string) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })

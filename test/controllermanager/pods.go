@@ -20,7 +20,7 @@ func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return t.Value == taint.Value
 }
 
-// Untolerated returns the taints of a Node with one of the effects that a pod does not tolerate.
+// Untolerated returns the taints of a Node that have one of the effects and that a pod does not tolerate.
 func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect) (found []corev1.Taint) {
 	for _, taint := range node.Spec.Taints {
 		if slices.Contains(effects, taint.Effect) &&
@@ -31,8 +31,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. ends is false if no
-// toleration has tolerationSeconds: the pod may stay forever, or not at all.
+// toleratedUntil returns the time until which a pod tolerates the NoExecute taints of a node. If no toleration has
+// tolerationSeconds, ends is false. The pod then either stays forever or is evicted immediately.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -51,7 +51,8 @@ func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) 
 	return at, ends
 }
 
-// mustEvict reports whether a taint of the node evicts a pod now. The phase of the pod does not matter.
+// mustEvict reports whether a taint of the node requires the eviction of a pod now. The result does not depend on the
+// phase of the pod.
 func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	if len(Untolerated(p, node, corev1.TaintEffectNoExecute)) > 0 {
 		return true
@@ -60,8 +61,8 @@ func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	return ends && !m.Now().Before(until)
 }
 
-// evict returns the next action of the taint eviction controller. It sets a condition in one write, and deletes the pod
-// in another.
+// evict returns the next action of the taint eviction controller. The first write sets a condition, and the second
+// write deletes the pod.
 func (m Manager) evict(p *corev1.Pod) Choice {
 	if !isDisruptionTarget(p) {
 		return newChoice(func() error {
@@ -97,8 +98,8 @@ func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// collectable reports whether the pod collector removes a pod. This is the case if its Node does not exist. It is also the
-// case if the pod is being deleted and its Node is not ready and has the out-of-service taint.
+// collectable reports whether the pod collector must remove a pod. This is the case if its Node does not exist. It is
+// also the case if the pod is being deleted and its Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
 		return false // It has finalizers. The real collector deletes it again and again, which changes nothing.

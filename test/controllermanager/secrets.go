@@ -67,7 +67,7 @@ func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.Requ
 	})
 }
 
-// refusalReason returns why a signer does not issue a certificate, or "" if it does.
+// refusalReason returns the reason for which a signer refuses a certificate, or "" if the signer issues it.
 func refusalReason(csr *certificatesv1.CertificateSigningRequest) string {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {

@@ -17,7 +17,8 @@ const (
 	StorageDriver = "csi.example.com"
 	// AnnotationManaged is set by a kubelet whose volumes the controller must attach.
 	AnnotationManaged = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// forceDetachTimeout is how long a Node that is not ready may use a volume without a pod.
+	// forceDetachTimeout is the time for which a volume without a pod may stay attached to a Node that is not ready and
+	// uses the volume.
 	forceDetachTimeout = 6 * time.Minute
 )
 
@@ -25,7 +26,7 @@ var attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 
 // Volumes contains the state of the attach-detach controller.
 type Volumes struct {
-	// Of returns the names of the PersistentVolumes of a pod.
+	// Of returns the names of the PersistentVolumes that a pod uses.
 	Of func(*corev1.Pod) []string
 	// attached contains the attached volumes by the name of their VolumeAttachment.
 	attached map[string]attachedVolume
@@ -34,13 +35,15 @@ type Volumes struct {
 // attachedVolume is the state of an attached volume.
 type attachedVolume struct {
 	node string
-	// unwanted is the time from which no pod has needed the volume. It is zero while a pod needs the volume.
+	// unwanted is the time since which no pod has needed the volume. It is zero if a pod needs the volume. It is zero
+	// while a pod needs the volume.
 	unwanted time.Time
-	// inUse is what the Node last reported. The Node may have been deleted since then.
+	// inUse reports whether the Node's last report listed the volume as in use. The Node may have been deleted after this
+	// report.
 	inUse bool
 }
 
-// Clone returns an independent copy with another function of.
+// Clone returns an independent copy in which the function Of is replaced.
 func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
 	c := &Volumes{Of: of, attached: map[string]attachedVolume{}}
 	for name, a := range v.attached {
@@ -59,8 +62,8 @@ func InUse(node *corev1.Node, volume string) bool {
 	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
 }
 
-// ReportsAttached reports whether the status of a Node lists a volume as attached. Otherwise the kubelet does not mount
-// it.
+// ReportsAttached reports whether the status of a Node lists a volume as attached. If it does not, the kubelet does not
+// mount the volume.
 func ReportsAttached(node *corev1.Node, volume string) bool {
 	return slices.ContainsFunc(node.Status.VolumesAttached, hasVolume(volume))
 }
@@ -72,7 +75,7 @@ func hasVolume(volume string) func(corev1.AttachedVolume) bool {
 // VolumeOf returns the name of the volume of a VolumeAttachment.
 func VolumeOf(va *storagev1.VolumeAttachment) string { return *va.Spec.Source.PersistentVolumeName }
 
-// terminated reports whether the containers of a pod have ended, or will never run.
+// terminated reports whether all containers of a pod have ended or will never start.
 func terminated(p *corev1.Pod) bool {
 	return Ended(p) || !p.DeletionTimestamp.IsZero() &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
@@ -155,8 +158,8 @@ func (m Manager) reportAttached(node *corev1.Node, format, volume string, all []
 }
 
 // detachable reports whether the controller may detach a volume now. This is the case if no pod needs the volume and the
-// kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the use by the
-// kubelet does not matter.
+// kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the controller
+// may detach a volume that the kubelet still uses.
 func (m Manager) detachable(va *storagev1.VolumeAttachment, node *corev1.Node) bool {
 	state := m.Volumes.attached[va.Name]
 	switch {
@@ -196,7 +199,7 @@ func (m Manager) observeVolumes(attachments []client.Object, nodes map[string]*c
 	m.Volumes.attached = next
 }
 
-// volumesDue calls consider with the time of each forced detachment.
+// volumesDue calls consider with each time at which a volume may be detached by force.
 func (m Manager) volumesDue(nodes map[string]*corev1.Node, consider func(time.Time)) {
 	if m.Volumes == nil {
 		return

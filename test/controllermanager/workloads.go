@@ -18,8 +18,8 @@ type Workload struct {
 	Pod *corev1.Pod
 }
 
-// Missing returns the pods that the controller of a workload creates now, each with the node that the scheduler
-// selects. It returns no pods without a node.
+// Missing returns the pods that the controller of a workload would create now. Each pod is already bound to the node
+// that the scheduler selects. If there is no node for a pod, Missing does not return the pod.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {
@@ -28,7 +28,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	case "StatefulSet":
 		return m.nextInOrder(w, pods)
 	}
-	// The controller replaces a pod that is being deleted at once.
+	// The controller replaces a pod as soon as the deletion of the pod begins.
 	n := 0
 	for _, p := range pods {
 		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !Ended(p)) {
@@ -41,7 +41,8 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	return nil
 }
 
-// missingDaemons returns a pod for each suitable node that has none. A pod that is being deleted counts.
+// missingDaemons returns a pod for each suitable node that does not have a pod of the workload. A pod that is being
+// deleted still counts as a pod of its node.
 func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.Pod) {
 	hasPod := map[string]bool{} // by node
 	for _, p := range pods {
@@ -95,7 +96,7 @@ func (m Manager) podsOf(w Workload) (found []*corev1.Pod) {
 	return found
 }
 
-// pod returns a pod of the workload. Without a name, the server generates one.
+// pod returns a pod of the workload. If the name is empty, the server generates one.
 func (w Workload) pod(name, node string) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Namespace, p.Name, p.Spec.NodeName = w.Namespace, name, node
@@ -130,7 +131,7 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 }
 
 // Schedulable reports whether a pod can be scheduled to a node. This depends on labels and taints, but not on the
-// condition Ready. A cordon counts even before the node has the taint for it.
+// condition Ready. If the node is cordoned, no pod can be scheduled to it, even before it has the taint for the cordon.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {
 		if node.Labels[key] != value {

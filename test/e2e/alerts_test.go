@@ -27,7 +27,8 @@ import (
 )
 
 // Prometheus scrapes a fleet. While the fleet is healthy, no alert fires. Then the test causes every kind of failure of
-// machines, clouds and clusters, and each alert about them fires, with the real metrics of the real programs.
+// machines, clouds and clusters, and each alert about these failures must fire. The metrics come from the real
+// programs.
 //
 // Rules: alerts-fire-for-their-cause, no-alert-for-a-healthy-fleet.
 func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
@@ -73,14 +74,14 @@ func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
 	p.wantPanelData(func(panel string) bool { return !aboutProcesses(panel) })
 }
 
-// aboutProcesses reports whether a panel has data only in the test of the process alerts.
+// aboutProcesses reports whether a panel gets data only in the test of the process alerts.
 func aboutProcesses(panel string) bool {
 	return slices.Contains([]string{"rollout/Machines of a migration", "rollout/Stuck migrations",
 		"controllers/Degraded Providers"}, panel)
 }
 
-// wantNoAlerts waits until the machines have run for longer than any of the rules waits. It fails the test if an alert
-// has fired.
+// wantNoAlerts waits until the machines have run for longer than the longest waiting time of all alert rules. If an
+// alert has fired, it fails the test.
 func (p *prometheus) wantNoAlerts(running int) {
 	p.t.Helper()
 	for try := 1; ; try++ {
@@ -89,7 +90,7 @@ func (p *prometheus) wantNoAlerts(running int) {
 			machines := p.query(fmt.Sprintf(`sum(machinist_machines{phase="Running"}) == %d`, running))
 			return len(machines) == 1, fmt.Sprint(machines)
 		})
-		p.throughout(p.began.Add(shortened.For+shortened.Range), func() {})
+		p.checkUntil(p.began.Add(shortened.For+shortened.Range), func() {})
 		fired := p.firedAlerts()
 		if len(fired) == 0 {
 			break
@@ -134,7 +135,7 @@ func (b *failingFleet) createMachine(name string, change ...func(*v1beta1.Machin
 	b.create(machine)
 }
 
-// fault adds a fault rule for calls of an operation about the instances with a name.
+// fault adds a fault rule for calls of an operation. The rule applies to instances with the given name.
 func (b *failingFleet) fault(operation, name string, effect simcloud.FaultEffect) {
 	b.t.Helper()
 	rule := simcloud.FaultRule{Operation: operation, Match: simcloud.FaultMatch{Name: name}, Effect: effect}
@@ -143,7 +144,7 @@ func (b *failingFleet) fault(operation, name string, effect simcloud.FaultEffect
 	}
 }
 
-// refuseCreations lets the cloud refuse the creation of machines in every possible way.
+// refuseCreations makes the cloud refuse the creation of machines with every kind of error.
 func (b *failingFleet) refuseCreations() {
 	for name, code := range map[string]simcloud.ErrorCode{
 		"throttled": simcloud.CodeThrottled, "down": simcloud.CodeUnavailable, "denied": simcloud.CodeUnauthorized,
@@ -190,8 +191,8 @@ func (b *failingFleet) awaitRunningMachine(name string) *v1beta1.Machine {
 	})
 }
 
-// blockDrains deletes a machine whose pod a PodDisruptionBudget protects, and one whose pod the target cluster does not
-// allow to evict.
+// blockDrains deletes two machines. A PodDisruptionBudget protects the pod of the first one, and the target cluster
+// refuses to evict the pod of the second one.
 func (b *failingFleet) blockDrains() {
 	b.createMachine("budgeted")
 	b.createMachine("refused")
@@ -202,7 +203,7 @@ func (b *failingFleet) blockDrains() {
 	b.delete("refused")
 }
 
-// refuse creates an admission policy by which a cluster refuses the requests that match an expression.
+// refuse creates an admission policy in a cluster. The policy refuses all requests that match an expression.
 func (m *machinist) refuse(c client.Client, name, resource string, operation admissionv1.OperationType, match string) {
 	m.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -223,8 +224,8 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 	}
 }
 
-// leaveOrphans creates two orphans: one that cannot be deleted, and one whose Node is Ready. It then changes the
-// recorded cluster ID, so that the process has another one.
+// leaveOrphans creates two orphans: one whose deletion fails, and one whose Node is Ready. It then changes the recorded
+// cluster ID, so that it differs from the cluster ID of the process.
 func (b *failingFleet) leaveOrphans() {
 	ghost := b.createOrphan(b.clusterID(), namespace+"/ghost")
 	if _, err := b.cloud.AddFault(context.Background(), simcloud.FaultRule{Operation: simcloud.OperationDeleteInstance,
@@ -284,7 +285,7 @@ func (b *failingFleet) silenceNodes() {
 	b.awaitFiring("MachinistMeltdown")
 }
 
-// delayManyCreations lets more machines than there are workers wait for a slow cloud.
+// delayManyCreations makes the cloud slow, and creates so many machines that all workers wait for the cloud.
 func (b *failingFleet) delayManyCreations() {
 	b.fault(simcloud.OperationCreateInstance, "slow-*", simcloud.FaultEffect{
 		Latency: simcloud.Duration(shortened.Range + 10*time.Second)})
@@ -313,5 +314,6 @@ func (b *failingFleet) loseTarget() {
 	b.awaitFiring("MachinistCredentialsRefused", "MachinistCredentialExpiring")
 }
 
-// expiredToken has the claims iat and exp of an hour in 2001, and an invalid signature.
+// expiredToken is a token with an invalid signature. Its claims iat and exp define a lifetime of an hour in the year
+// 2001.
 const expiredToken = "e30.eyJpYXQiOjEwMDAwMDAwMDAsImV4cCI6MTAwMDAwMzYwMH0.c2lnbmF0dXJl"

@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,31 +20,31 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// tenant is the name of a user who may write machines and fleets in the namespace, but no classes.
-const tenant = "tenant"
+// fleetAuthor is the name of a user who may write machines and fleets in the namespace, but no classes.
+const fleetAuthor = "fleet-author"
 
-// asTenant grants the tenant's permissions, and returns a client of the tenant.
-func (m *machinist) asTenant() client.Client {
+// asFleetAuthor grants the permissions of the fleet author, and returns a client of that user.
+func (m *machinist) asFleetAuthor() client.Client {
 	m.t.Helper()
-	m.grant(tenant, rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName},
+	m.grant("fleets", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName},
 		Resources: []string{"machines", "machinesets", "machinedeployments"},
 		Verbs:     []string{"get", "list", "create", "update", "patch", "delete"}})
-	c := m.as(tenant)
-	eventually(m.t, "the tenant has its permissions", func() (bool, string) {
+	c := m.asUser(fleetAuthor)
+	eventually(m.t, "the fleet author has the permissions", func() (bool, string) {
 		err := c.List(context.Background(), &v1beta1.MachineList{}, client.InNamespace(namespace))
 		return err == nil, errorText(err)
 	})
 	return c
 }
 
-// grant grants a permission in the namespace to the tenant. name is the name of the role.
-func (m *machinist) grant(name string, rule rbacv1.PolicyRule) {
+// grant gives the fleet author a permission in the namespace. role is the name of the new role.
+func (m *machinist) grant(role string, rule rbacv1.PolicyRule) {
 	m.t.Helper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: role}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}},
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tenant}}},
+		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: fleetAuthor}}},
 	} {
 		if err := m.control.Create(context.Background(), o); err != nil {
 			m.t.Fatal(err)
@@ -50,7 +52,7 @@ func (m *machinist) grant(name string, rule rbacv1.PolicyRule) {
 	}
 }
 
-// authored returns a new Machine, MachineSet and MachineDeployment with a spec.
+// authored returns a new Machine, a new MachineSet and a new MachineDeployment that have the given spec.
 func authored(spec v1beta1.MachineSpec) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "authored"}
 	labels := map[string]string{"pool": "authored"}
@@ -64,8 +66,8 @@ func authored(spec v1beta1.MachineSpec) []client.Object {
 	}
 }
 
-// A tenant who may write fleets but no classes describes instances inline, with an image, a network and credentials of
-// the tenant's choice.
+// A tenant may write fleets, but no classes. The tenant describes instances inline, with an image, a network and
+// credentials of the tenant's choice.
 //
 // Rule: inline-needs-permission.
 func TestAttackTenantWritesInlineMachines(t *testing.T) {
@@ -78,14 +80,14 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 		CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
 		UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
 	}
-	// An administrator creates an inline fleet. The manager creates its set and its machine.
+	// An administrator creates an inline fleet. The manager then creates the set and the machine.
 	m.createFleet(1, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.Template.Spec = inline
 		}
 	})
 	m.awaitRunning(1)
-	c := m.asTenant()
+	c := m.asFleetAuthor()
 	for _, o := range authored(inline) {
 		m.wantDeniedBy("inline", "create "+o.GetName(), c.Create(ctx, o))
 	}
@@ -114,7 +116,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.grant("inline", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machineclasses"},
 		Verbs: []string{"use-inline"}})
 	for _, o := range authored(inline) {
-		// The authorizer sees a new binding only after a moment.
+		// The authorizer observes a new binding only after a short delay.
 		eventually(t, "a tenant with the permission creates an inline object", func() (bool, string) {
 			err := c.Create(ctx, o, client.DryRunAll)
 			return err == nil, errorText(err)
@@ -125,7 +127,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 }
 
 // A tenant gives the nodes of a fleet a label by which the workloads of another team recognize their nodes, and
-// receives the pods of that team.
+// receives the pods of that team. The policy refuses that. Without the policy, the Node gets the label.
 //
 // Rule: restricted-node-labels.
 func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
@@ -135,19 +137,21 @@ func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
 	m.removeDelays()
 	m.createFleet(1, withSecretLabel)
 	m.awaitRunning(1)
-	c := m.asTenant()
+	c := m.asFleetAuthor()
 	labelled := func(key string) []client.Object {
 		return authored(v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass},
 			Node: v1beta1.NodeTemplate{Labels: map[string]string{key: "true"}}})
 	}
-	trusted := []string{secretLabel, "node-role.kubernetes.io/control-plane", "kubernetes.io/payments", "payments.k8s.io/tier"}
+	trusted := []string{secretLabel, "node-role.kubernetes.io/control-plane", "kubernetes.io/payments",
+		"payments.k8s.io/tier"}
 	for _, key := range trusted {
 		for _, o := range labelled(key) {
 			m.wantDeniedBy("node-labels", key, c.Create(ctx, o))
 		}
 	}
-	// A kubelet may set these labels itself.
-	for _, key := range []string{"payments", "example.com/payments", "node.kubernetes.io/pool", "topology.kubernetes.io/zone"} {
+	// A kubelet may set these labels itself, so no workload trusts them.
+	for _, key := range []string{"payments", "example.com/payments", "node.kubernetes.io/pool",
+		"topology.kubernetes.io/zone"} {
 		for _, o := range labelled(key) {
 			m.wantAllowed(key, c.Create(ctx, o, client.DryRunAll))
 		}
@@ -164,15 +168,25 @@ func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
 			t.Errorf("node %s has the labels %v, want the label that an administrator set", node.Name, node.Labels)
 		}
 	}
-	m.grant("node-labels", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machines"},
-		Verbs: []string{"set-restricted-node-labels"}})
-	for _, key := range trusted {
-		for _, o := range labelled(key) {
-			// The authorizer sees a new binding only after a moment.
-			eventually(t, "a tenant with the permission sets "+key, func() (bool, string) {
-				err := c.Create(ctx, o, client.DryRunAll)
-				return err == nil, errorText(err)
-			})
-		}
+
+	const attack = "node-role.kubernetes.io/control-plane"
+	sendAttack := func() error { return patch(strings.ReplaceAll(of, "KEY", attack)) }
+	m.wantDeniedBy("node-labels", attack, sendAttack())
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-labels.machinist.dev"}}
+	if err := m.control.Delete(ctx, binding); err != nil {
+		t.Fatal(err)
 	}
+	eventually(t, "without the policy, the tenant sets "+attack, func() (bool, string) {
+		err := sendAttack()
+		return err == nil, errorText(err)
+	})
+	eventually(t, "the nodes have the label "+attack, func() (bool, string) {
+		for _, machine := range m.machines() {
+			if node := m.readNode(machine.Status.NodeRef.Name); node.Labels[attack] != "other" {
+				return false, fmt.Sprintf("node %s has the labels %v", node.Name, node.Labels)
+			}
+		}
+		return true, ""
+	})
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,14 +29,15 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// The authors of a Migration and of old objects let the migrator act for them.
+// The authors of a Migration and of old objects try to misuse the migrator's permissions.
 
 const (
-	// vault is a namespace of others, with a Secret that no author of old objects may read.
+	// vault is a namespace of another team. It contains a Secret that no author of old objects may read.
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"
-	// nearValue is in a Secret next to the old objects. Their author may not read that Secret either.
+	// nearValue is the value of a Secret in the namespace of the old objects. The author of the old objects may not read
+	// this Secret either.
 	nearValue = "near-swordfish-4712"
 )
 
@@ -67,9 +67,10 @@ spec:
       versions: {kubelet: 1.36.3}
 `
 
-// An author of old objects, who may not read Secrets, refers to Secrets of others. The migrator does not read the one of
-// another namespace. Also after its owner has allowed the use, the values of both are in no plan, status, event or log. They
-// would become part of a class, so an administrator has to accept that. The Secret that the fleet needs is used.
+// An author of old objects may not read Secrets, but writes references to Secrets of other users into the old objects.
+// The migrator must not read a Secret of another namespace. Even after the owner of the Secret has allowed its use, the
+// values of the Secrets must not appear in a plan, status, event or log. The values would become part of a class, so an
+// administrator must accept the use too. The Secret that the fleet needs is still used.
 //
 // Rules: migration-secrets-need-consent, migration-hides-values-of-secrets.
 func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
@@ -106,7 +107,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 	contains(t, blocked.Status.Findings[i].Message, "MachineSet/thief", "tags.far", "Secret vault/treasure",
 		v1beta1.LabelMigrationUse)
 	m.wantUnpublished(farValue, nearValue)
-	migrator := f.as("machinist-migrator-"+driver.Name, stack.ProcessGroup)
+	migrator := f.asUser("machinist-migrator-"+driver.Name, stack.ProcessGroup)
 	if err := migrator.Get(ctx, client.ObjectKeyFromObject(far), &corev1.Secret{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the migrator reads a Secret of a namespace that its chart does not name: got error %v, want Forbidden", err)
 	}
@@ -135,7 +136,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 	m.awaitRunning(machines)
 }
 
-// countOf returns how often a finding occurs.
+// countOf returns the number of findings with the given code.
 func countOf(m *v1beta1.Migration, code string) (n int32) {
 	for _, finding := range m.Status.Findings {
 		if finding.Code == code {
@@ -145,8 +146,8 @@ func countOf(m *v1beta1.Migration, code string) (n int32) {
 	return n
 }
 
-// wantUnpublished fails the test if a value is in what users can read about the migration: its plan, its status, an event,
-// or a log.
+// wantUnpublished fails the test if one of the values appears in something about the migration that users can read: the
+// plan, the status, an event or a log.
 func (m *migration) wantUnpublished(values ...string) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -184,8 +185,9 @@ func (m *migration) wantUnpublished(values ...string) {
 	}
 }
 
-// Whoever creates a Migration, or changes its spec, needs the rights for all that it names. Each user of the first part
-// lacks one of the rights for the migration of a fleet in the user's namespace.
+// A user who creates a Migration, or changes its spec, needs permissions for everything that the Migration names. In
+// the first part of the test, each user has all permissions except one that the migration of a fleet in the user's
+// namespace requires.
 //
 // Rule: migration-authors-need-rights.
 func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
@@ -221,6 +223,8 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 		rights = append(rights, right{provider.SourceClusterK8s, kind, "delete", "",
 			"spec.source: you need the verb delete on " + kind + ".cluster.k8s.io in namespace default"})
 	}
+	rights = append(rights, right{v1beta1.GroupName, "machines", "set-restricted-node-labels", "",
+		"you need the verb set-restricted-node-labels on machines.machinist.dev in namespace default"})
 	rules := func(all []right) []rbacv1.PolicyRule {
 		list := []rbacv1.PolicyRule{{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"migrations"},
 			Verbs: []string{"get", "create", "update", "patch"}}}
@@ -234,15 +238,20 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 		return list
 	}
 	for i, lacks := range rights {
-		user := m.userWith(fmt.Sprintf("tenant-%d", i), namespace, rules(slices.Delete(slices.Clone(rights), i, i+1))...)
+		name := fmt.Sprintf("tenant-%d", i)
+		m.grantRights(name, namespace, rules(slices.Delete(slices.Clone(rights), i, i+1))...)
+		user := m.asUser(name)
 		m.awaitRefusal("without "+lacks.verb+" of "+lacks.resource, lacks.missing, func() error {
 			return user.Create(ctx, legitimate(), client.DryRunAll)
 		})
 	}
 
-	tenant := m.userWith("tenant", namespace, append(rules(rights), rbacv1.PolicyRule{Verbs: []string{"delete"},
-		APIGroups: []string{provider.SourceGardener}, Resources: []string{"*"}})...)
-	m.rights("tenant", metav1.NamespaceSystem, rbacv1.PolicyRule{APIGroups: []string{"apps"},
+	m.grantRights("tenant", namespace, append(rules(rights),
+		rbacv1.PolicyRule{Verbs: []string{"delete"}, APIGroups: []string{provider.SourceGardener}, Resources: []string{"*"}},
+		rbacv1.PolicyRule{Verbs: []string{"update"}, APIGroups: []string{"coordination.k8s.io"},
+			Resources: []string{"leases"}})...)
+	tenant := m.asUser("tenant")
+	m.grantRights("tenant", metav1.NamespaceSystem, rbacv1.PolicyRule{APIGroups: []string{"apps"},
 		Resources: []string{"deployments/scale"}, ResourceNames: []string{"granted"}, Verbs: []string{"patch"}})
 	eventually(t, "a tenant migrates the own fleet", func() (bool, string) {
 		err := tenant.Create(ctx, legitimate(), client.DryRunAll)
@@ -302,26 +311,28 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 			return tenant.Patch(ctx, stored.DeepCopy(), client.MergeFrom(before), client.DryRunAll)
 		})
 	}
-	blind := m.as("tenant-0")
+	blind := m.asUser("tenant-0")
 	if err := blind.Patch(ctx, legitimate(), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"team":"a"}}}`)), client.DryRunAll); err != nil {
 		t.Errorf("a change that does not concern the spec needs other rights: %v", err)
 	}
-	m.awaitRefusal("a change of the spec by another user", rights[0].missing, func() error {
-		return blind.Patch(ctx, legitimate(), client.RawPatch(types.MergePatchType,
-			[]byte(`{"spec":{"accept":["UserData"]}}`)), client.DryRunAll)
-	})
+	for what, spec := range map[string]string{
+		"a change of the spec by another user": `{"accept":["UserData"]}`,
+		"a change together with an abort":      `{"accept":["UserData"],"stage":"Abort"}`,
+	} {
+		m.awaitRefusal(what, rights[0].missing, func() error {
+			return blind.Patch(ctx, legitimate(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`)),
+				client.DryRunAll)
+		})
+	}
+	if err := blind.Patch(ctx, legitimate(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"stage":"Abort"}}`)),
+		client.DryRunAll); err != nil {
+		t.Errorf("an abort needs other rights: %v", err)
+	}
 }
 
-// userWith returns the client of a user who has rights in a namespace.
-func (m *machinist) userWith(name, namespace string, rules ...rbacv1.PolicyRule) client.Client {
-	m.t.Helper()
-	m.rights(name, namespace, rules...)
-	return m.as(name)
-}
-
-// rights gives a user rights in a namespace.
-func (m *machinist) rights(user, namespace string, rules ...rbacv1.PolicyRule) {
+// grantRights gives a user permissions in a namespace.
+func (m *machinist) grantRights(user, namespace string, rules ...rbacv1.PolicyRule) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: user}
 	for _, o := range []client.Object{
@@ -335,8 +346,9 @@ func (m *machinist) rights(user, namespace string, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// awaitRefusal fails the test unless a request is refused with a message. The authorizer sees new roles only after a moment,
-// and until then it refuses more.
+// awaitRefusal fails the test unless a request is refused with the given message. It repeats the request, because an
+// API server reports only the first reason for a refusal, and its authorizer observes new roles only after a short
+// delay.
 func (m *machinist) awaitRefusal(what, message string, request func() error) {
 	m.t.Helper()
 	eventually(m.t, what+" is refused", func() (bool, string) {
@@ -345,19 +357,13 @@ func (m *machinist) awaitRefusal(what, message string, request func() error) {
 			m.t.Errorf("%s: the request is allowed, want the refusal %q", what, message)
 			return true, ""
 		}
-		text := err.Error()
-		var status apierrors.APIStatus
-		if errors.As(err, &status) && status.Status().Details != nil {
-			for _, cause := range status.Status().Details.Causes { // The error itself contains only the first one.
-				text += "; " + cause.Message
-			}
-		}
-		return apierrors.IsForbidden(err) && strings.Contains(text, message), text
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), message), err.Error()
 	})
 }
 
-// An attacker with the identity of a migrator has its roles, in the namespaces that its chart names. They do not include the
-// policies that protect fleets. Further policies limit what the roles allow to the objects of migrations.
+// An attacker with the identity of a migrator has the migrator's roles in the namespaces that the chart names. The
+// roles do not permit changes of the policies that protect fleets. Other policies restrict these roles to the objects
+// of migrations.
 //
 // Rule: migrator-changes-only-migrations.
 func TestAttackWithRolesOfMigrator(t *testing.T) {
@@ -371,7 +377,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 	if _, err := m.NewMigrator(ctx, []string{namespace, metav1.NamespaceSystem}, "migrator"); err != nil {
 		t.Fatal(err)
 	}
-	thief := m.as(migrator, stack.ProcessGroup)
+	thief := m.asUser(migrator, stack.ProcessGroup)
 	in := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
@@ -442,6 +448,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		"removing an object of a fleet":   remove(&v1beta1.MachineHealthCheck{ObjectMeta: in(namespace, "ours")}),
 		"the Lease of an old controller":  create(lease(metav1.NamespaceSystem, "machine-controller")),
 		"stopping an old controller":      scale(near),
+		"a finalizer of a Migration":      patch(foreign.DeepCopy(), `{"metadata":{"finalizers":["machinist.dev/migration"]}}`),
 		"removing a webhook of old kinds": remove(webhookFor(oldWebhook, "")),
 		"reading a Secret of the fleet": func() error {
 			return thief.List(ctx, &corev1.SecretList{}, client.InNamespace(namespace))
@@ -450,7 +457,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 			return thief.Get(ctx, client.ObjectKeyFromObject(policy), &admissionv1.ValidatingAdmissionPolicy{})
 		},
 	} {
-		// The authorizer sees new bindings only after a moment.
+		// The authorizer observes new bindings only after a short delay.
 		eventually(t, "the migrator may do this: "+name, func() (bool, string) {
 			err := request()
 			return err == nil, errorText(err)
@@ -483,11 +490,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		"a Secret that is not marked":              create(&corev1.Secret{ObjectMeta: in(namespace, "mine")}),
 		"a ConfigMap of another name":              create(&corev1.ConfigMap{ObjectMeta: in(namespace, "mine")}),
 		"changing a ConfigMap of the system":       func() error { return m.changeConfigMap(thief) },
-		"committing a Migration": func() error {
-			changed := foreign.DeepCopy()
-			changed.Spec.Stage, changed.Spec.PlanHash = v1beta1.MigrationCommit, "0"
-			return thief.Update(ctx, changed, client.DryRunAll)
-		},
+		"committing a Migration":                   patch(foreign.DeepCopy(), `{"spec":{"stage":"Commit","planHash":"0"}}`),
 		"a token of a controller's ServiceAccount": create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: "mint",
 			Annotations: map[string]string{corev1.ServiceAccountNameKey: "generic-garbage-collector"}},
@@ -500,7 +503,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 	}
 }
 
-// changeConfigMap changes a ConfigMap of kube-system that every cluster has.
+// changeConfigMap tries to change a ConfigMap in kube-system that exists in every cluster.
 func (m *machinist) changeConfigMap(c client.Client) error {
 	found := &corev1.ConfigMap{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem,

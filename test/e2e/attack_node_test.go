@@ -29,9 +29,9 @@ func withSecretLabel(o client.Object) {
 	}
 }
 
-// asKubelet returns a client with the rights of a node's kubelet.
+// asKubelet returns a client with the permissions of a node's kubelet.
 func (m *machinist) asKubelet(node string) client.Client {
-	return m.as("system:node:"+node, "system:nodes")
+	return m.asUser("system:node:"+node, "system:nodes")
 }
 
 func (m *machinist) readNode(name string) *corev1.Node {
@@ -43,8 +43,8 @@ func (m *machinist) readNode(name string) *corev1.Node {
 	return node
 }
 
-// Rule applied-template-in-status. A kubelet may write to its own Node. The provider does not trust what it writes
-// there.
+// Rule applied-template-in-status. A kubelet may write to its own Node. The provider does not trust the content that
+// the kubelet writes.
 func TestAttackKubeletEditsNodeAnnotation(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -102,7 +102,7 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 		}
 		return i >= 0
 	})
-	// The kubelet has its certificate, but no Node any more.
+	// After this deletion, the kubelet still has its certificate, but no Node.
 	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}

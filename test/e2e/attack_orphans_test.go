@@ -102,7 +102,7 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 			t.Errorf("delete %s: got %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
-	// When the garbage collector has deleted this object, it has had the time to delete Machines too.
+	// After the garbage collector has deleted this object, it has also had enough time to delete Machines.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
 	if err := m.control.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
@@ -127,9 +127,9 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 	}
 }
 
-// An administrator deletes the CRD of Machines by force, removes the finalizers, and applies the CRD again. Sets create
-// new Machines. The instances of the old Machines have Ready Nodes, and remain until an administrator confirms their
-// removal.
+// An administrator deletes the CRD of Machines by force, removes the finalizers, and installs the CRD again. Sets
+// create new Machines. The instances of the old Machines have Ready Nodes, and remain until an administrator confirms
+// their removal.
 //
 // Rules: most-orphaned-needs-confirmation, ready-orphan-needs-confirmation, node-of-removed-instance-deleted,
 // person-confirms-removal.
@@ -144,7 +144,7 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	// Without the processes, no Machine that is being deleted is processed, and no object of the deleted CRD is created.
+	// Stop the processes, so that they do not process deleted Machines and do not create objects of the deleted CRD.
 	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +193,9 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	m.awaitRunning(4)
 }
 
-// A user who may write classes and Secrets in one namespace, with credentials of an account that another namespace uses
-// too, confirms the removal of that namespace's instances. The user's class confirms only the removal of instances of
-// the user's own namespace.
+// A user may write classes and Secrets in one namespace, and has credentials for an account that another namespace uses
+// too. The user confirms the removal of orphans, which would include instances of the other namespace. The user's class
+// confirms only the removal of instances of the user's own namespace.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -204,7 +204,8 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
 	m.removeDelays()
 	m.createFleet(0, nil)
-	// Without the process, all instances appear at once, so that they are most of the instances.
+	// While the process is stopped, create all instances, so that the process finds all of them in its first check. They
+	// are then most of the instances.
 	if err := m.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -224,24 +225,24 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant := m.asTenant(tenantNamespace)
+	author := m.asClassAuthor(tenantNamespace)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: credentials.Name,
 		Labels: credentials.Labels}, Data: credentials.Data}
 	eventually(t, "the tenant may create Secrets", func() (bool, string) {
-		err := tenant.Create(ctx, secret.DeepCopy())
+		err := author.Create(ctx, secret.DeepCopy())
 		return err == nil, errorText(err)
 	})
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	attack := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: class.Name,
 		Annotations: map[string]string{v1beta1.AnnotationRemoveOrphansUntil: until}}, Spec: *class.Spec.DeepCopy()}
 	attack.Spec.UserDataRef = nil
-	if err := tenant.Create(ctx, attack); err != nil {
+	if err := author.Create(ctx, attack); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// When the instance of the tenant's own namespace is gone, the confirmation was acted upon.
+	// When the instance of the tenant's own namespace has been deleted, the confirmation has taken effect.
 	m.awaitTerminated(own)
 	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned)
 	m.wantUntouched(theirs...)
@@ -249,21 +250,22 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m.awaitTerminated(theirs...)
 }
 
-// asTenant returns the client of a user who may write classes and Secrets in a namespace.
-func (m *machinist) asTenant(namespace string) client.Client {
+// asClassAuthor returns the client of a user who may write classes and Secrets in a namespace.
+func (m *machinist) asClassAuthor(namespace string) client.Client {
 	m.t.Helper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: "tenant"}
+	const user = "class-author"
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: user}
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machineclasses"}, Verbs: []string{"*"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
 	}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: meta,
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}
 	for _, o := range []client.Object{role, binding} {
 		if err := m.control.Create(context.Background(), o); err != nil {
 			m.t.Fatal(err)
 		}
 	}
-	return m.as("tenant")
+	return m.asUser(user)
 }

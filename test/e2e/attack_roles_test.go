@@ -17,18 +17,18 @@ import (
 
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Rule secrets-limited-by-policy. An attacker with the identity of a provider has its roles, but the admission policies
-// limit them.
+// An attacker with the identity of a provider has the provider's roles, but the admission policies restrict them.
+//
+// Rule: secrets-limited-by-policy.
 func TestAttackWithRolesOfProvider(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
 	m.removeDelays()
 	m.createFleet(1, nil)
 	m.awaitRunning(1)
-	thief := m.asThief(manifests.ProviderControl, manifests.ProviderTarget)
+	thief := m.asServiceAccount(stack.Provider)
 	ctx := context.Background()
 	inSystem := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
@@ -80,13 +80,16 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace,
 				Name: "mine"}})
 		},
-		"the manager's Lease":             func() error { return m.takeLease(thief, "machinist-manager") },
-		"disabling the manager's webhook": patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
-		"changing a mutating webhook":     patch(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
+		"the manager's Lease": func() error { return m.takeLease(thief, stack.Manager) },
+		"disabling the manager's webhook": patch(&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: stack.Manager}}, `{"webhooks":null}`),
+		"changing a mutating webhook": patch(&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: stack.Manager}}, `{"webhooks":null}`),
 		"its own role": func() error {
 			return thief.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})
 		},
-		"labelling the namespace kube-system": patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, `{"metadata":{"labels":{"a":"b"}}}`),
+		"labelling the namespace kube-system": patch(&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, `{"metadata":{"labels":{"a":"b"}}}`),
 	} {
 		if err := attack(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			t.Errorf("%s: got error %v, want a rejection", name, err)
@@ -110,44 +113,17 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 	}
 }
 
-// asThief returns the client of a user that has roles of the processes and is in their group, but is not one of them.
-func (m *machinist) asThief(roles ...manifests.Role) client.Client {
-	m.t.Helper()
-	const name = "thief"
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
-	for _, role := range roles {
-		for _, object := range role.For("sim", "") {
-			meta := metav1.ObjectMeta{Name: name + "-" + object.GetName(), Namespace: object.GetNamespace()}
-			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.GetName()}
-			var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}
-			if meta.Namespace != "" {
-				ref.Kind = "Role"
-				binding = &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}
-			}
-			if err := m.control.Create(context.Background(), binding); err != nil {
-				m.t.Fatal(err)
-			}
-		}
-	}
-	c := m.as(name, "machinist-processes")
-	// The authorizer sees new bindings only after a moment.
-	eventually(m.t, "the thief has the roles", func() (bool, string) {
-		err := c.List(context.Background(), &corev1.NodeList{})
-		return err == nil, "list nodes: " + errorText(err)
-	})
-	return c
-}
-
-// asServiceAccount returns a client of the target cluster with the identity that the charts give to a process. The
-// processes of the stack have other users, so that their refused requests are not mistaken for those of the client.
+// asServiceAccount returns a client of the target cluster with the identity of a process's ServiceAccount, to which the
+// charts bind the roles of the process. The processes of the stack use other users, so the refused requests of this
+// client are not counted as requests of the processes.
 func (m *machinist) asServiceAccount(process string) client.Client {
 	m.t.Helper()
 	group := "system:serviceaccounts:" + stack.SystemNamespace
-	return m.as("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts", group)
+	return m.asUser("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts", group)
 }
 
-// as returns a client of a user of the target cluster.
-func (m *machinist) as(user string, groups ...string) client.Client {
+// asUser returns a client of a user of the target cluster.
+func (m *machinist) asUser(user string, groups ...string) client.Client {
 	m.t.Helper()
 	config, err := m.Target.UserConfig(user, groups...)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// A stolen identity of a provider reads no Secret outside of secretNamespaces, and changes nothing of another provider.
-// The fleet shows that the process itself needs no more.
+// An attacker with the stolen identity of a provider can read no Secret outside of secretNamespaces, and can change no
+// object of another provider. The fleet of this test shows that the process does not need more permissions.
 func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{SecretNamespaces: []string{namespace}})

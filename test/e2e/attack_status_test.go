@@ -26,7 +26,7 @@ import (
 // attackerNamespace is where the attacker may write the status of Machines.
 const attackerNamespace = "attacker"
 
-// forger is a client that may only read Machines and write their status, in attackerNamespace.
+// forger is a client whose only permissions are to read Machines and to write their status in attackerNamespace.
 type forger struct {
 	*machinist
 	client.Client
@@ -55,10 +55,11 @@ func (m *machinist) newForger() (forger, v1beta1.Machine) {
 		func(l *v1beta1.MachineList) (bool, string) {
 			return len(l.Items) == 1 && l.Items[0].Status.Phase == v1beta1.MachineRunning, describe(l.Items)
 		}, client.InNamespace(attackerNamespace))
-	return forger{m, m.as("forger")}, list.Items[0]
+	return forger{m, m.asUser("forger")}, list.Items[0]
 }
 
-// forge changes the status of a Machine once. A change of another writer in the meantime wins.
+// forge changes the status of a Machine once. If another writer changes the status at the same time, the change of the
+// other writer remains.
 func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	f.t.Helper()
 	eventually(f.t, "the attacker wrote the status", func() (bool, string) {
@@ -72,7 +73,7 @@ func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStat
 	})
 }
 
-// requestCertificate sends a certificate request and returns a function that reports how it was decided.
+// requestCertificate sends a certificate request, and returns a function that reports the decision about the request.
 func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func() (approved bool, state string) {
 	m.t.Helper()
 	csr := d.Object(m.t)
@@ -93,9 +94,9 @@ func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func(
 	}
 }
 
-// An attacker who may write the status of Machines in one namespace claims the Nodes of machines in another one: under
-// their names, with their provider IDs, and with their UIDs. The other machines keep their certificates and join all the
-// same.
+// An attacker may write the status of Machines in one namespace. In this status, the attacker claims the Nodes of
+// machines in another namespace: by their names, provider IDs and UIDs. The other machines must keep their certificates
+// and must be able to join.
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
@@ -104,6 +105,7 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	m.removeDelays()
 	attacker, _ := m.newForger()
 	// These machines are older than those of the victim. They have no class, so the provider never corrects their status.
+	// They have no class, so the provider never corrects their status.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
 		waiting := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: attackerNamespace, Name: fmt.Sprintf("waiting-%d", i)},
@@ -133,7 +135,7 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	renewal := m.requestCertificate(m.asKubelet(node.Name), csrtest.ForClient(node.Name))
 	eventually(t, "the victim's node gets its next certificate", renewal)
 
-	// While the second machine boots, the attacker claims its Node.
+	// The attacker claims the Node of the second machine while this machine boots.
 	boot := simcloud.Duration(5 * time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(2)
@@ -201,7 +203,7 @@ func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
 	var kubelet client.Client
 	for _, s := range secrets.Items {
 		if s.Type == corev1.SecretTypeBootstrapToken {
-			kubelet = m.as("system:bootstrap:"+string(s.Data["token-id"]), strings.Split(string(s.Data["auth-extra-groups"]),
+			kubelet = m.asUser("system:bootstrap:"+string(s.Data["token-id"]), strings.Split(string(s.Data["auth-extra-groups"]),
 				",")[0], "system:bootstrappers")
 		}
 	}
@@ -235,14 +237,15 @@ func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
 			return strings.Contains(all, "("+reason+")"), all
 		})
 	}
-	// With the name that the provider reports, the same token is good.
+	// If the status contains the name that the provider reports, a request with the same token is approved.
 	attacker.forge(&own, func(s *v1beta1.MachineStatus) { s.Instance.NodeName, s.Instance.NodeProviderID = name, "" })
 	legitimate := m.requestCertificate(kubelet, csrtest.ForClient(name))
 	eventually(t, "the request for the machine's own node is approved", legitimate)
 }
 
-// An attacker who may write the status of Machines in one namespace writes the Node of another machine, with its provider
-// ID, into the status of a machine that is then deleted. The Node stays in service, with its pods.
+// An attacker may write the status of Machines in one namespace. The attacker writes the Node of another machine, with
+// its provider ID, into the status of a machine, and then this machine is deleted. The Node of the other machine must
+// stay in service, with its pods.
 //
 // Rule: node-ref-is-no-proof.
 func TestAttackForgedNodeProviderID(t *testing.T) {

@@ -32,7 +32,7 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// anonymous is a client of a webhook that is not an API server and has no identity.
+// anonymous is a client of a webhook. It is not an API server and has no identity.
 type anonymous struct {
 	*http.Client
 	url string
@@ -53,7 +53,7 @@ func (m *machinist) newAnonymous(program string) anonymous {
 	return anonymous{c, *hook.URL}
 }
 
-// send sends a request, and returns the status and the body of the answer.
+// send sends a request, and returns the status code and the body of the response.
 func (a anonymous) send(body io.Reader) (int, string, error) {
 	answer, err := a.Post(a.url, "application/json", body)
 	if err != nil {
@@ -84,8 +84,9 @@ func review(t *testing.T, class string) []byte {
 	return text
 }
 
-// Any client that reaches the webhook can send requests to it. They cost the API server few reads, and the process
-// little memory and time. Afterwards the webhook still serves API servers.
+// Any client that reaches the webhook can send requests to it. Such requests must cause only few reads from the API
+// server, and must cost the process only little memory and time. After these requests, the webhook must still serve API
+// servers.
 //
 // Rule: webhook-requests-limited.
 func TestAttackWebhookWithoutIdentity(t *testing.T) {
@@ -100,7 +101,7 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Reviews that name classes that do not exist.
+	// First, send reviews with classes that do not exist.
 	begun := time.Now()
 	const reviews = 1000
 	for i := range reviews {
@@ -119,7 +120,7 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		t.Errorf("%d reviews caused %d reads at the API server, want some, and at most %d", reviews, len(reads), most)
 	}
 
-	// Large bodies, many at the same time.
+	// Then send many large bodies at the same time.
 	large := bytes.Repeat([]byte(" "), 7<<20-1)
 	var all sync.WaitGroup
 	codes := make(chan int, 40)
@@ -140,7 +141,8 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		}
 	}
 
-	// Bodies that never end. More of them than may be in progress are refused at once, and none is kept for long.
+	// Bodies that never end. If too many of them are in progress, further requests must be refused immediately. No request
+	// may stay in progress for long.
 	body, rest := io.Pipe()
 	defer rest.Close()
 	begun = time.Now()
@@ -175,7 +177,8 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 	})
 }
 
-// With --webhook-client-ca-file, only an API server that presents a certificate of that authority is served.
+// If --webhook-client-ca-file is set, the webhook serves only an API server that presents a certificate of this
+// authority.
 //
 // Rule: webhook-requests-limited.
 func TestAttackWebhookWithoutClientCertificate(t *testing.T) {

@@ -33,14 +33,15 @@ import (
 )
 
 // autoscaler sends the requests of cluster-autoscaler 1.36 with its provider clusterapi and CAPI_GROUP=machinist.dev.
-// Its user has only the role of the chart. It knows only what it reads of Machinist with this group.
+// Its user has only the permissions of the chart's role. Everything that it knows about Machinist comes from its reads
+// of this API group.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface
 	scales  scale.ScalesGetter
 }
 
-// nodeGroup is a node group as the autoscaler sees it.
+// nodeGroup is a node group from the point of view of the autoscaler.
 type nodeGroup struct {
 	object            *unstructured.Unstructured
 	resource          schema.GroupVersionResource
@@ -240,7 +241,7 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	size := a.size(g)
 	machines := a.objects.Resource(resourceOf("machines")).Namespace(node.Annotations["machinist.dev/cluster-namespace"])
 	name := node.Annotations["machinist.dev/machine"]
-	// After a conflict, an autoscaler tries again in its next loop.
+	// A real autoscaler would try again in its next loop after a conflict.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		machine, err := machines.Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {
@@ -265,7 +266,7 @@ func (a *autoscaler) remove(g *nodeGroup, node *corev1.Node) {
 	a.setSize(g, size-1)
 }
 
-// wantNode checks that a Node is as the autoscaler expected it when the group had no Node.
+// wantNode checks that a Node matches the template that the autoscaler calculated when the group had no Node.
 func (g *nodeGroup) wantNode(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	for key, value := range g.labels {
@@ -288,7 +289,7 @@ func (g *nodeGroup) wantNode(t *testing.T, node *corev1.Node) {
 		}
 	}
 	for _, has := range node.Spec.Taints {
-		// Kubernetes adds and removes its own taints with the state of the Node.
+		// Kubernetes adds and removes its own taints when the state of the Node changes.
 		if !strings.HasPrefix(has.Key, "node.kubernetes.io/") && !slices.ContainsFunc(g.taints, func(taint corev1.Taint) bool {
 			return taint.MatchTaint(&has)
 		}) {

@@ -46,7 +46,7 @@ spec:
 `, name, class, smallest, largest)
 }
 
-// An unmodified cluster-autoscaler scales groups from zero and back. It has only the rights of the chart's role.
+// An unmodified cluster-autoscaler scales groups from zero and back. It has only the permissions of the chart's role.
 //
 // Rules: capacity-of-empty-node-groups, empty-node-groups-report-unknown-capacity.
 func TestAutoscalerScalesFromZeroAndBack(t *testing.T) {
@@ -162,7 +162,7 @@ func TestAutoscalerScalesFromZeroAndBack(t *testing.T) {
 	}
 }
 
-// await waits until done returns true for the groups that the autoscaler sees.
+// await waits until done returns true for the node groups that the autoscaler reads.
 func (a *autoscaler) await(what string, done func(map[string]*nodeGroup) bool) {
 	a.t.Helper()
 	eventually(a.t, "the autoscaler sees "+what, func() (bool, string) {
@@ -195,7 +195,7 @@ func (m *machinist) nodesOf(pool string) []corev1.Node {
 	return list.Items
 }
 
-// withoutFleetPolicy removes the policy of fleets, so that the API server accepts sizes that no autoscaler can read.
+// withoutFleetPolicy removes the policy for fleets, so that the API server admits sizes that an autoscaler cannot read.
 func (m *machinist) withoutFleetPolicy() {
 	m.t.Helper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "fleet.machinist.dev"}}

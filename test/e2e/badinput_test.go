@@ -28,12 +28,13 @@ import (
 // badNamespace contains the bad objects.
 const badNamespace = "bad"
 
-// strictly is the field validation that kubectl uses.
-const strictly = client.FieldValidation(metav1.FieldValidationStrict)
+// strictValidation is the field validation that kubectl uses.
+const strictValidation = client.FieldValidation(metav1.FieldValidationStrict)
 
-// Admission refuses every bad object, and names the field. Without webhooks and policies, every bad object that the
-// schema admits exists next to a healthy fleet. The fleet still works. No process ends, and no process grows or writes
-// without limit. The bad objects report what is wrong with them, and all of them can be deleted completely.
+// Admission refuses every bad object with a message that names the field. In the second part, webhooks and policies are
+// removed, and every bad object that the schema admits is created next to a healthy fleet. The fleet still works. No
+// process may end, and no process may grow or write without limit. The conditions of the bad objects report what is
+// wrong, and all of these objects can be deleted completely.
 //
 // Rule: bad-input-names-field.
 func TestBadInputIsRefusedOrHarmless(t *testing.T) {
@@ -95,7 +96,8 @@ type badInput struct {
 	addresses map[string]string
 }
 
-// prepare creates what the bad objects refer to. Without their mistakes, they would be working fleets.
+// prepare creates the objects to which the bad objects refer. So apart from their mistakes, the bad objects are working
+// fleets.
 func (b *badInput) prepare() {
 	b.t.Helper()
 	objects, err := examples.Fleet()
@@ -115,14 +117,14 @@ func (b *badInput) prepare() {
 		if _, cluster := o.(*corev1.Namespace); !cluster {
 			o.SetNamespace(badNamespace)
 		}
-		if err := b.control.Create(context.Background(), o, strictly); err != nil {
+		if err := b.control.Create(context.Background(), o, strictValidation); err != nil {
 			b.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
 }
 
-// write creates or updates an object with the mistake of the table. The object has a unique name unless the name is the
-// mistake.
+// write creates or updates an object that contains a mistake of the table. The object gets a unique name, unless its
+// name is the mistake.
 func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -135,14 +137,14 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 	b.complete(object, bad)
 	if bad.Was == nil {
-		return object, b.control.Create(ctx, object, strictly)
+		return object, b.control.Create(ctx, object, strictValidation)
 	}
 	former, err := bad.Former(badNamespace)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	former.SetName(object.GetName())
-	if err := b.control.Create(ctx, former, strictly); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := b.control.Create(ctx, former, strictValidation); err != nil && !apierrors.IsAlreadyExists(err) {
 		b.t.Errorf("%s: create the object before the update: %v", bad.Name, err)
 	}
 	for {
@@ -152,13 +154,14 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 		if err := bad.Changes.Apply(former); err != nil {
 			b.t.Fatal(err)
 		}
-		if err := b.control.Update(ctx, former, strictly); !apierrors.IsConflict(err) {
+		if err := b.control.Update(ctx, former, strictValidation); !apierrors.IsConflict(err) {
 			return former, err
 		}
 	}
 }
 
-// complete adds what machines need to become Nodes and to be deleted, so that a mistake elsewhere has its full effect.
+// complete adds everything that machines need to become Nodes and to be deleted, so that no other defect hides the
+// effect of the mistake.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
@@ -231,8 +234,8 @@ func (b *badInput) removeAdmission() {
 	}
 }
 
-// createAll creates every object of the table that the schema admits. It fails the test unless the schema refuses the
-// others.
+// createAll creates every object of the table that the schema admits. If the schema does not refuse all other objects,
+// createAll fails the test.
 func (b *badInput) createAll() map[string]manifests.Bad {
 	b.t.Helper()
 	admitted := map[string]manifests.Bad{}
@@ -300,10 +303,10 @@ func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	}
 }
 
-// hasEffect reports whether the mistake in an object affects Machinist, so that a condition must report it. Sizes of
-// node groups and labels of their nodes only matter to an autoscaler. A malformed priority counts as no priority. An
-// object with the name of another provider belongs to that provider. Machinist overwrites the labels that it sets
-// itself, except the provider's label in a template, which it refuses.
+// hasEffect reports whether the mistake in an object affects Machinist, so that a condition must report it. The sizes
+// of node groups and the labels of their nodes have an effect only on an autoscaler. A malformed priority has the same
+// effect as no priority. An object with the name of another provider belongs to that provider. Machinist overwrites the
+// labels that it sets itself, except the provider's label in a template, which it refuses.
 func hasEffect(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
@@ -320,8 +323,8 @@ func hasEffect(bad manifests.Bad) bool {
 	return true
 }
 
-// conditionText returns the text in a condition for a part of a rejection. For example, a machine does not know that a
-// field comes from a template.
+// conditionText returns the text that a condition contains instead of a part of a rejection message. For example, a
+// machine does not know that a field comes from a template.
 func conditionText(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]

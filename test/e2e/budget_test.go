@@ -23,9 +23,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The test counts what a fleet costs the API server, in its audit log: all writes of our two processes, but none of
-// nodes and of Kubernetes' controllers. Status writes of sets and deployments are counted separately, because their
-// number depends on how long everything takes.
+// The test counts the API writes for a fleet in the audit log of the API server. It counts all writes of our two
+// processes, but not the writes of nodes and of Kubernetes' controllers. Writes to the status of sets and deployments
+// are counted separately, because their number depends on how long the fleet needs.
 //
 // Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineStayWithinBudget(t *testing.T) {
@@ -54,14 +54,14 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	m.measureCreation("creation in a fast cloud")
 	m.measureRollout("rollout in a fast cloud")
 	m.measureDeletion("deletion in a fast cloud")
-	// The instances stay pending for longer than one check takes.
+	// Now the instances stay pending for longer than the interval between two checks.
 	boots := simcloud.Duration(1500 * time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boots})
 	m.measureCreation("creation with instances that boot for 1.5s")
 	m.measureDeletion("deletion of these instances")
 }
 
-// budgeted counts the writes for a fleet.
+// budgeted counts the API writes that are sent for a fleet.
 type budgeted struct {
 	*machinist
 	machines int
@@ -71,7 +71,7 @@ type budgeted struct {
 // ourUsers are the users of our two processes.
 var ourUsers = []string{stack.Manager, stack.Provider}
 
-// measure makes a change and waits until the processes write nothing more. It compares their writes and events with a
+// measure makes a change and waits until the processes send no more writes. It compares their writes and events with a
 // budget for each machine.
 func (m *budgeted) measure(what string, writes, events float64, change func()) auditlog.Counts {
 	m.t.Helper()
@@ -113,14 +113,14 @@ func summaryCall(resource string) auditlog.Call {
 	return auditlog.Call{Verb: "patch", Group: v1beta1.GroupName, Resource: resource, Subresource: "status"}
 }
 
-// summaryLimit returns how many status writes of two sets and a deployment a change of this duration may need. While
-// only numbers change, a set writes its status at most every two seconds, and a deployment every second. The other
-// writes are changes of conditions.
+// summaryLimit returns the maximum number of status writes for two sets and a deployment during a change that takes the
+// given time. While only numbers change, a set writes its status at most once every two seconds, and a deployment at
+// most once every second. The limit also contains writes for changes of conditions.
 func summaryLimit(took time.Duration) int {
 	return 2*int(took.Seconds()) + 12
 }
 
-// requests returns the requests of our processes since the last change for which match returns true.
+// requests returns those requests of our processes since the start of the last change for which match returns true.
 func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Request {
 	m.t.Helper()
 	requests, err := m.log.Requests(auditlog.Filter{Users: ourUsers, Match: match})
@@ -130,8 +130,8 @@ func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Reques
 	return requests
 }
 
-// perMachine is the budget of a machine: five writes, and a share of the writes for sets and deployments except their
-// status.
+// perMachine is the write budget of one machine: five writes, and a share of the writes to sets and deployments. It
+// does not include writes to their status.
 const perMachine = 5 + 0.1
 
 func (m *budgeted) measureCreation(what string) {
@@ -149,9 +149,9 @@ func (m *budgeted) measureCreation(what string) {
 	}
 }
 
-// measureRollout measures a rolling update. For each machine, it includes the deletion of the old machine, the creation
-// of the new one, one mark on the old Node, and a share of the writes for the sets and the deployment except their
-// status.
+// measureRollout measures a rolling update. For each machine, its budget includes the deletion of the old machine, the
+// creation of the new one, one mark on the old Node, and a share of the writes to the sets and the deployment. It does
+// not include writes to their status.
 func (m *budgeted) measureRollout(what string) {
 	m.t.Helper()
 	before := len(m.instances())
@@ -195,7 +195,7 @@ func (m *budgeted) measureDeletion(what string) {
 	}
 }
 
-// awaitNoWrites waits until our processes have written nothing for four seconds, so that a count is complete.
+// awaitNoWrites waits until our processes have sent no write for four seconds, so that all writes are counted.
 func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.Control.AuditLog())

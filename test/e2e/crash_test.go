@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The provider process is killed at random moments. The next process still creates exactly one instance for each
-// Machine, and deletes all of them in the end.
+// The provider process is killed at random moments. The next process must still create exactly one instance for each
+// Machine, and must delete all of them in the end.
 //
 // Rules: create-is-idempotent, crash-safe-everywhere.
 func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
@@ -32,7 +32,7 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	// Calls are slow and some answers are lost, so that kills happen during calls.
+	// Calls to the cloud are slow and some responses are lost, so that some kills happen during a call.
 	m.slowCloud()
 
 	m.createFleet(replicas, nil)
@@ -64,7 +64,7 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	t.Logf("the provider ended %d times because of a lost lease", s.leaseExits(m.Provider))
 }
 
-// slowCloud delays calls, and loses the answers of some.
+// slowCloud delays calls to the cloud, and drops the responses of some calls.
 func (m *machinist) slowCloud() {
 	m.t.Helper()
 	for _, rule := range []simcloud.FaultRule{
@@ -81,8 +81,8 @@ func (m *machinist) slowCloud() {
 	}
 }
 
-// crashUntil crashes the process at random moments, at most n times, until done returns true. It returns the number of
-// crashes.
+// crashUntil kills the process at random moments, until done returns true or the process was killed n times. It returns
+// the number of crashes.
 func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n int, done func() bool) int {
 	s.m.t.Helper()
 	for kill := range n {

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A DaemonSet's pod is removed with its node, and so is its volume. Neither blocks a rollout, for which the volume
-// would have five minutes. With revisionHistoryLimit 0, the old MachineSet is not kept.
+// A DaemonSet's pod is removed with its node, and so is its volume. Neither the pod nor the volume blocks a rollout. If
+// the volume blocked it, each drain would wait for the volume for up to five minutes. With revisionHistoryLimit 0, the
+// old MachineSet is not kept.
 //
 // Rules: drain-order, volumes-detached-first.
 func TestDaemonSetVolumesDoNotBlockRollout(t *testing.T) {

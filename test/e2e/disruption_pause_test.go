@@ -16,9 +16,9 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// A pause during a rollout stops the rollout within a second after the pause is visible, even if processes are killed.
-// Meanwhile, scaling, deletions and launches of machines still work. After the pause, the rollout continues within the
-// other budget.
+// When a pause is visible during a rollout, the rollout must stop within a second, even if processes are killed.
+// During the pause, it must still be possible to scale, delete and launch machines. After the pause, the rollout
+// must continue within the other budget.
 //
 // Rules: fleet-pause, scale-down-asks-no-budget, disruptions-are-counted-exactly.
 func TestDisruptionPauseStopsRollout(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 			outdated++
 		}
 	}
-	// The pause does not end before this revision.
+	// Until this revision, the pause is certainly in force.
 	resumed := m.revisionOf(m.createBudget("mark", "none", intstr.FromInt32(0)))
 	m.deleteBudget(pause.Name)
 	m.awaitPool("rolling", rolling, examples.LargeClass)
@@ -99,7 +99,8 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 	m.wantNothingLeft(2*rolling + 6)
 }
 
-// firstStatus returns when the API server received the first status of a budget, which shows that the manager knows it.
+// firstStatus returns the time at which the API server received the first status of a budget. From this time on, the
+// manager knows the budget.
 func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	t.Helper()
 	requests := successes(t, log, func(r auditlog.Request) bool {
@@ -111,7 +112,8 @@ func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	return requests[0].Received
 }
 
-// deletionsByManager returns when the API server received the manager's deletion of each machine.
+// deletionsByManager returns, for each machine that the manager deleted, the time at which the API server received the
+// deletion.
 func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	t.Helper()
 	at := map[string]time.Time{}
@@ -122,7 +124,7 @@ func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	return at
 }
 
-// successes returns the manager's requests of a kind that succeeded.
+// successes returns those successful requests of the manager for which is returns true.
 func successes(t *testing.T, log *auditlog.Log, is func(auditlog.Request) bool) []auditlog.Request {
 	t.Helper()
 	requests, err := log.Requests(auditlog.Filter{Users: []string{stack.Manager}, Match: func(r auditlog.Request) bool {

@@ -27,7 +27,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// disruptions records the disruptions in every revision of Machinist's objects in etcd, from the first revision on.
+// disruptions records the disruptions in every revision of Machinist's objects in etcd, beginning with the first
+// revision.
 type disruptions struct {
 	m  *machinist
 	mu sync.Mutex
@@ -56,7 +57,7 @@ func (m *machinist) recordDisruptions() *disruptions {
 	return r
 }
 
-// soFar returns the disruptions that were recorded until now.
+// soFar returns the disruptions that have been recorded so far.
 func (r *disruptions) soFar() []disrupted.Begin {
 	r.m.t.Helper()
 	r.mu.Lock()
@@ -67,7 +68,8 @@ func (r *disruptions) soFar() []disrupted.Begin {
 	return slices.Clone(r.history.Begins)
 }
 
-// upTo waits until the revision of an object is recorded, and returns the disruptions that were recorded until now.
+// upTo waits until the revision of an object has been recorded, and returns the disruptions that have been recorded so
+// far.
 func (r *disruptions) upTo(o client.Object) []disrupted.Begin {
 	r.m.t.Helper()
 	revision := r.m.revisionOf(o)
@@ -190,13 +192,13 @@ func (m *machinist) patchDeployment(name, patch string) {
 	}
 }
 
-// awaitPool waits until a pool has n machines, and all of them run and have a class applied.
+// awaitPool waits until a pool has n machines, and all of them are running with the given class.
 func (m *machinist) awaitPool(name string, n int, class string) []v1beta1.Machine {
 	m.t.Helper()
 	return m.awaitPools(env.Patience, n, class, name)
 }
 
-// awaitPools waits until several pools together have n machines, and all of them run and have a class applied.
+// awaitPools waits until several pools together have n machines, and all of them are running with the given class.
 func (m *machinist) awaitPools(patience time.Duration, n int, class string, names ...string) []v1beta1.Machine {
 	m.t.Helper()
 	var inPools []v1beta1.Machine

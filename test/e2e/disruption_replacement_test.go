@@ -24,9 +24,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Machines that are too old, and machines that are annotated for replacement, are replaced: the new machine serves
-// first, and the drain of the old one waits for its pods. A machine that must not be disrupted until a time is kept
-// until then, and replaced automatically afterwards.
+// Machines that are too old and machines that are annotated for replacement are replaced. The new machine must be in
+// service before the old one is drained, and the drain waits for the pods of the old machine. If a machine must not be
+// disrupted until a certain time, it is kept until this time, and is then replaced automatically.
 //
 // Rules: exchange-makes-the-other-first, expired-machines-are-exchanged, exempt-from-disruption.
 func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
@@ -98,8 +98,8 @@ func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
 }
 
 // Budgets without a free disruption block the rollouts of two pools, while a third pool rolls out. One of the budgets
-// is deleted. The other is invalid, because it was created without admission. When it is corrected, the rollout of its
-// pool continues too.
+// is deleted. The other budget is invalid, because it was created while admission was turned off. When this budget is
+// corrected, the rollout of its pool continues too.
 //
 // Rules: bad-budget-allows-nothing, budget-status, denied-rollout-does-not-begin.
 func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {
@@ -185,7 +185,7 @@ func (m *machinist) annotate(machine, key, value string) {
 	m.change(machine, func(machine *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, value) })
 }
 
-// awaitGone waits until a machine is gone.
+// awaitGone waits until a machine no longer exists.
 func (m *machinist) awaitGone(machine v1beta1.Machine) {
 	m.t.Helper()
 	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool {
@@ -193,7 +193,7 @@ func (m *machinist) awaitGone(machine v1beta1.Machine) {
 	})
 }
 
-// awaitReplaced waits until a machine of a pool is gone, and the pool has n running machines without it.
+// awaitReplaced waits until a machine no longer exists and its pool has n running machines.
 func (m *machinist) awaitReplaced(pool string, n int, machine v1beta1.Machine) {
 	m.t.Helper()
 	m.awaitGone(machine)
@@ -213,7 +213,7 @@ func (m *machinist) awaitReport(deployment, text string) {
 		}, client.InNamespace(namespace))
 }
 
-// withoutWebhook deletes the manager's validating webhook, and returns when the API server no longer calls it.
+// withoutWebhook deletes the manager's validating webhook, and waits until the API server no longer calls it.
 func (m *machinist) withoutWebhook() {
 	m.t.Helper()
 	configuration := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: stack.Manager}}

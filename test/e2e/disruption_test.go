@@ -32,10 +32,10 @@ func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	return m, s
 }
 
-// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. A third budget has a
-// window of one minute during the rollouts, in which it allows no disruption. The processes are killed meanwhile. After
-// each write that disrupts a machine, no more machines are disrupted than each budget allows. In the end, everything is
-// rolled out, and each machine was disrupted once.
+// Three deployments roll out at the same time, one of them in place, with two overlapping budgets. A third budget
+// allows no disruption during one minute of the rollouts. The processes are killed meanwhile. After each write that
+// disrupts a machine, the number of disrupted machines must not exceed any budget. In the end, all machines must be up
+// to date, and each old machine must have been disrupted once.
 //
 // Rules: disruption-asks-budgets, every-budget-must-have-room, disruptions-are-counted-exactly,
 // budget-allows-number-or-percentage, budget-in-force-by-windows.
@@ -96,7 +96,8 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
 		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
-			// A disruption that was decided before the window opened may be written within a second after that.
+			// If the decision about a disruption was made before the window opened, the write may follow within a second after
+			// that.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},
 	)

@@ -27,7 +27,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// namespace contains the fleets of these tests.
+// namespace is the namespace of the fleets in these tests.
 const namespace = "default"
 
 // machinist is a complete Machinist for one test.
@@ -39,7 +39,8 @@ type machinist struct {
 	cloud   *simcloud.Admin
 }
 
-// start starts a Machinist for one test. If the test fails and E2E_LOGS names a folder, the logs are kept there.
+// start starts a Machinist for one test. If the test fails and E2E_LOGS is set to a folder, start copies the logs to
+// this folder.
 func start(t *testing.T, o stack.Options) *machinist {
 	t.Helper()
 	if o.BinDir == "" {
@@ -50,7 +51,8 @@ func start(t *testing.T, o stack.Options) *machinist {
 	o.Audit = true
 	o.ManagerArgs = slices.Concat(patientLease, o.ManagerArgs)
 	o.ProviderArgs = slices.Concat(patientLease, o.ProviderArgs)
-	// Some clusters enable this plugin. With it, a user that blocks the deletion of an owner needs another permission.
+	// Some clusters enable this plugin. If the plugin is enabled, a user that creates an object which blocks the deletion
+	// of its owner needs another permission.
 	o.ExtraAPIServerArgs = append(o.ExtraAPIServerArgs, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	begun := time.Now()
 	s, err := stack.Start(context.Background(), o)
@@ -120,7 +122,7 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 	}
 }
 
-// logsOnly is a file system without files that are not logs. Sockets, for example, cannot be copied.
+// logsOnly is a file system that contains only the logs. Other files, such as sockets, cannot be copied.
 type logsOnly struct{ fs.FS }
 
 func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -249,7 +251,7 @@ func describe(machines []v1beta1.Machine) string {
 	return b.String()
 }
 
-// instances reads every instance that the cloud ever created.
+// instances returns every instance that the cloud has ever created.
 func (m *machinist) instances() []simcloud.Record {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(context.Background())
@@ -263,7 +265,7 @@ func (m *machinist) instances() []simcloud.Record {
 	return dump.Records
 }
 
-// wantNoTwins fails the test if one Machine ever had two instances in the cloud.
+// wantNoTwins fails the test if a Machine has ever had two instances in the cloud.
 func (m *machinist) wantNoTwins() {
 	m.t.Helper()
 	byUID := map[string]string{}

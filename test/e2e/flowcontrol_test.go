@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// Requests of the processes use their own priority level. When the processes renew their Leases, they use the same
-// priority level as the controllers of Kubernetes.
+// The API server processes the requests of our processes in their own priority level. As an exception, it processes the
+// renewals of their Leases in the same priority level as those of Kubernetes' controllers.
 //
 // Rule: own-flow-control.
 func TestProcessesUseTheirPriorityLevel(t *testing.T) {

@@ -31,7 +31,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The commands that `machinist-demo --bare` prints work in a shell, with separate control and target clusters.
+// The commands that `machinist-demo --bare` prints must work in a shell. The demo uses separate control and target
+// clusters.
 //
 // Rule: metrics-need-authorization.
 func TestCommandsOfBareDemoWork(t *testing.T) {
@@ -47,7 +48,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
 	var processes []*shell
 	for i, c := range commands {
-		// The test adds addresses for the checks below.
+		// Add addresses to the commands, because the checks below need them.
 		processes = append(processes,
 			newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure",
 				c[1], health[i], metrics[i]), nil))
@@ -125,7 +126,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	}
 }
 
-// shell is a command that runs during the test.
+// shell is a shell command that runs until the test stops it.
 type shell struct {
 	cmd   *exec.Cmd
 	lines chan string
@@ -161,7 +162,7 @@ func newShell(t *testing.T, folder, command string, environment []string) *shell
 	return s
 }
 
-// until reads the command's output up to a line that contains the text.
+// until reads lines of the command's output until a line contains the text.
 func (s *shell) until(text string) string {
 	s.t.Helper()
 	deadline := time.After(env.Patience)
@@ -221,7 +222,7 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	// The certificate is self-signed. The server runs on the same machine.
+	// The certificate is self-signed. This is safe, because the server runs on the same machine.
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)

@@ -23,11 +23,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// healthTimeout is how long a node may be silent in these tests. If two nodes become silent at the same time,
-// Kubernetes notices this at different times, but less than healthTimeout apart.
+// healthTimeout is the time in these tests after which a machine with a silent node is replaced. If two nodes become
+// silent at the same time, Kubernetes detects this at different times, which differ by less than healthTimeout.
 const healthTimeout = 15 * time.Second
 
-// startForHealth starts a Machinist with a fleet. Kubernetes notices a silent node within 20 seconds.
+// startForHealth starts a Machinist with a fleet. In this fleet, Kubernetes detects a silent node within 20 seconds.
 func startForHealth(t *testing.T, machines int32) *machinist {
 	t.Helper()
 	m := start(t, stack.Options{
@@ -84,9 +84,9 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	m.wantUnchangedMachines(after)
 	t.Log("all nodes except one recover")
 	m.injectFault(simcloud.FaultRecovers, after[1:]...)
-	// The timeout of the silent node starts again too.
+	// The timeout of the node that is still silent starts again too.
 	last := m.awaitOneReplaced(after, after[0])
-	// Times of events are in whole seconds.
+	// The times of events are stored in whole seconds.
 	recovered := m.lastCheckEvent(v1beta1.ReasonRemediationAllowed)
 	if mark := m.markEvent(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
 		t.Errorf("machine %s was marked at %s, too early after most nodes recovered at %s", after[0].Name, mark.at, recovered)
@@ -101,7 +101,7 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	}
 }
 
-// createHealthCheck creates a MachineHealthCheck for the whole fleet. change may change it before.
+// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is set, it may change the object first.
 func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.t.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}
@@ -139,8 +139,8 @@ func (m *machinist) injectFault(fault simcloud.InstanceFaultKind, machines ...v1
 	}
 }
 
-// awaitSilent waits until the target cluster has noticed that the nodes of machines are silent. It returns when
-// Kubernetes noticed each of them.
+// awaitSilent waits until the target cluster has detected that the nodes of the given machines are silent. It returns
+// the time of detection for each of them.
 func (m *machinist) awaitSilent(machines ...v1beta1.Machine) []time.Time {
 	m.t.Helper()
 	since := make([]time.Time, len(machines))
@@ -172,7 +172,8 @@ func (m *machinist) awaitSilentFor(d time.Duration, machines ...v1beta1.Machine)
 	})
 }
 
-// wantUnchangedMachines fails the test if there are other machines than before, or if one is marked for replacement.
+// wantUnchangedMachines fails the test if the machines differ from the given ones, or if a machine is marked for
+// replacement.
 func (m *machinist) wantUnchangedMachines(machines []v1beta1.Machine) {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
@@ -187,8 +188,8 @@ func (m *machinist) wantUnchangedMachines(machines []v1beta1.Machine) {
 	}
 }
 
-// awaitOneReplaced waits until a machine is gone and all machines run, including its replacement. It returns the
-// machines, and fails the test if another machine was replaced too.
+// awaitOneReplaced waits until the given machine no longer exists and all other machines are running, including the
+// replacement. It returns the machines, and fails the test if another machine was replaced too.
 func (m *machinist) awaitOneReplaced(before []v1beta1.Machine, victim v1beta1.Machine) []v1beta1.Machine {
 	m.t.Helper()
 	m.await("the end of machine "+victim.Name, func(machines []v1beta1.Machine) bool {
@@ -211,7 +212,7 @@ type eventRecord struct {
 	note string
 }
 
-// markEvent returns the last event that a machine was marked for replacement.
+// markEvent returns the last event which reports that the machine was marked for replacement.
 func (m *machinist) markEvent(machine types.UID) eventRecord {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {
@@ -219,7 +220,7 @@ func (m *machinist) markEvent(machine types.UID) eventRecord {
 	})
 }
 
-// lastCheckEvent returns the time of the last event of a MachineHealthCheck with a reason.
+// lastCheckEvent returns the time of the last event with the given reason about a MachineHealthCheck.
 func (m *machinist) lastCheckEvent(reason string) time.Time {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {

@@ -24,8 +24,8 @@ func commonName(request []byte) string {
 	return csr.Subject.CommonName
 }
 
-// eventually calls check until it returns true. Use it for what cannot be watched. check also returns a text that shows
-// the current state.
+// eventually calls check until it returns true. Use it for states that cannot be watched. check also returns a text
+// that describes the current state.
 func eventually(t *testing.T, what string, check func() (bool, string)) {
 	t.Helper()
 	deadline := time.After(env.Patience)

@@ -54,7 +54,7 @@ func TestFirstProcessRecordsClusterID(t *testing.T) {
 		}
 	}
 
-	// A process with another ID than the recorded one reports this, and does nothing in the cloud.
+	// If the recorded ID differs from the ID of a process, the process must report this and must do nothing in the cloud.
 	other := &corev1.ConfigMap{}
 	other.Namespace, other.Name = key.Namespace, key.Name
 	if err := m.control.Patch(context.Background(), other,

@@ -112,7 +112,7 @@ func TestNodesWithoutProviderIDJoin(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// The same fleet with an unknown token must not join. Otherwise the tests above would prove nothing.
+// The same fleet with an unknown token must not join. If it joined, the tests above would prove nothing.
 func TestInstanceWithWrongTokenDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

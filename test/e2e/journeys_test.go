@@ -126,8 +126,8 @@ func (m *machinist) rollTo(class string) {
 		class+`"}}}}}`)
 }
 
-// rollHalfway rolls out another class to 6 running machines until pods of an app block the rollout: 2 old machines are
-// being deleted, 4 remain, and 4 new ones run.
+// rollHalfway rolls out another class to 6 running machines until pods of an app block the rollout. At this point, 2
+// old machines are being deleted, 4 old machines remain, and 4 new machines are running.
 func (m *machinist) rollHalfway(app, class string) {
 	m.t.Helper()
 	machines := m.awaitRunning(6)
@@ -142,7 +142,7 @@ func (m *machinist) rollHalfway(app, class string) {
 	m.awaitMarks(map[string]int{old: 4})
 }
 
-// awaitClasses waits until there are the wanted numbers of running machines of each class. "deleting" is the number of
+// awaitClasses waits until each class has the wanted number of running machines. The key "deleting" stands for the
 // machines that are being deleted.
 func (m *machinist) awaitClasses(what string, want map[string]int) {
 	m.t.Helper()
@@ -181,16 +181,16 @@ func living(machines []v1beta1.Machine) (n int) {
 	return n
 }
 
-// awaitRolledOut waits until the deployment reports that its rollout is complete, and until the wanted numbers of Nodes
-// of each class are marked.
+// awaitRolledOut waits until the deployment reports that its rollout is complete, and until each class has the wanted
+// number of marked Nodes.
 func (m *machinist) awaitRolledOut(marked map[string]int) {
 	m.t.Helper()
 	m.kubectl("wait", "md/workers", "--for=condition=RollingOut=False", "--timeout=60s")
 	m.awaitMarks(marked)
 }
 
-// awaitMarks waits until the wanted numbers of Nodes of each class are marked as outdated. It ignores machines that are
-// being deleted.
+// awaitMarks waits until each class has the wanted number of Nodes that are marked as outdated. It ignores machines
+// that are being deleted.
 func (m *machinist) awaitMarks(want map[string]int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("the numbers of marked nodes are %v", want), func() (bool, string) {
@@ -224,7 +224,7 @@ func (m *machinist) apply(manifest string) {
 	m.kubectl("apply", "-f", path)
 }
 
-// classManifest returns a class like the one of the example, with another name and instance type.
+// classManifest returns a class that differs from the class of the example only in its name and instance type.
 func classManifest(name, instanceType string) string {
 	return strings.NewReplacer("NAME", name, "TYPE", instanceType, "CREDENTIALS", examples.CredentialsSecret, "USERDATA", examples.UserDataSecret).Replace(`
 apiVersion: machinist.dev/v1beta1

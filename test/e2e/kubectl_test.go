@@ -57,7 +57,7 @@ func TestKubectlCommandsWork(t *testing.T) {
 	m.kubectl("scale", "md/workers", "--replicas=3")
 	m.awaitRunning(3)
 
-	// This has the same effect as kubectl edit, but needs no editor.
+	// The patch has the same effect as kubectl edit, but does not need an editor.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		examples.LargeClass+`"}}}}}`)
 	m.await("three machines of the other class", func(machines []v1beta1.Machine) bool {

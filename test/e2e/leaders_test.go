@@ -24,8 +24,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// workers is the number of machines that the provider processes at the same time in these tests. At most this number of
-// calls can have passed the check of the fence at one moment.
+// workers is the number of machines that the provider processes at the same time in these tests. At any moment, at most
+// this number of calls have passed the check of the fence and are still running.
 const workers = 4
 
 // changeRecorder is a proxy between a provider process and the cloud. It records the times of changes.
@@ -153,7 +153,7 @@ func TestLeaderEndsWhenLeaseIsStolen(t *testing.T) {
 	}
 }
 
-// stealLeaseOf writes another holder into the Lease of a program.
+// stealLeaseOf sets another holder in the Lease of a program.
 func (m *machinist) stealLeaseOf(name string) {
 	m.t.Helper()
 	lease := &coordinationv1.Lease{}

@@ -14,15 +14,16 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// grants is the environment variable with the folder in which each test records the used grants of the roles. By
-// default it is a temporary folder. Records that exist in the folder count too, so the suite can run in several parts.
-// A last run with -run '^$' then reports the grants that no part used.
+// grants is the name of an environment variable. It contains the folder in which each test records the grants of the
+// roles that it used. If it is not set, a temporary folder is used. Records that already exist in the folder count too,
+// so the tests can be divided into several runs. A final run with -run '^$' then reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
-// full reports whether the slow tests run too, and the other tests with more machines.
+// full reports whether the slow tests run too, and whether the other tests use more machines.
 func full() bool { return os.Getenv("FULL") == "1" }
 
-// onlyInFull skips a slow test unless FULL=1 is set. similar names tests that check nearly the same in every run.
+// onlyInFull skips a slow test unless FULL=1 is set. The argument similar names tests in every run that check almost
+// the same.
 func onlyInFull(t *testing.T, similar string) {
 	t.Helper()
 	if !full() {

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Many blocked drains block nothing else: machines are still created. When the budgets allow the evictions, all
-// draining machines are deleted.
+// Even if many drains are blocked, machines must still be created. When the budgets allow the evictions, all draining
+// machines are deleted.
 func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	t.Parallel()
 	draining := 80 // The provider processes 32 machines at the same time.
@@ -28,7 +28,7 @@ func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	}
 	const (
 		created = 5
-		// podsOfApp is the number of pods that share a budget, like the pods of one workload.
+		// podsOfApp is the number of pods for each budget, similar to the pods of one workload.
 		podsOfApp = 10
 	)
 	m := start(t, stack.Options{})
@@ -101,7 +101,7 @@ func blockedDrains(machines []v1beta1.Machine) int {
 	return n
 }
 
-// addDeployment creates another deployment with the class of the example's deployment.
+// addDeployment creates another deployment that uses the class of the example's deployment.
 func (m *machinist) addDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{
@@ -114,7 +114,7 @@ func (m *machinist) addDeployment(name string, replicas int32) {
 	m.create(d)
 }
 
-// scaleDeployment sets the replicas of one of several deployments.
+// scaleDeployment sets the replicas of the deployment with the given name.
 func (m *machinist) scaleDeployment(name string, replicas int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{}

@@ -34,7 +34,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 	m := start(t, stack.Options{ManagerArgs: args(stack.Manager), ProviderArgs: args(stack.Provider)})
 	newAccount(t, m.control, "stranger", false)
 	newAccount(t, m.control, "prometheus", true)
-	// The processes cache decisions for a while, but not about a token that they have not received yet.
+	// The processes cache each decision about a token for a while. So prepare a token that they have not received yet.
 	unseen := newToken(t, m.control, "prometheus")
 
 	for program, address := range addresses {
@@ -44,7 +44,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			// A certificate that is not trusted shows that the process serves.
+			// If the certificate is not trusted, the process is nevertheless serving.
 			return err == nil || strings.Contains(err.Error(), "x509"), fmt.Sprint(err)
 		})
 		wantStatus(t, program+" without a token", url, "", http.StatusUnauthorized)
@@ -97,7 +97,7 @@ func wantStatus(t *testing.T, what, url, token string, want int) string {
 	return body
 }
 
-// newAccount creates a ServiceAccount. With mayRead, it gets the role for reading metrics.
+// newAccount creates a ServiceAccount. If mayRead is true, the account gets the role for reading metrics.
 func newAccount(t *testing.T, c client.Client, name string, mayRead bool) {
 	t.Helper()
 	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}}

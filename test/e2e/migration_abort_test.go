@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// abortedIn lists the phases in which a migration is aborted, and the phases in which its migrator is killed, if any.
-// The last abort has the most to undo.
+// abortedIn lists phases in which a migration is aborted. killed is the phase in which the migrator is killed, if any.
+// After the last phase, the abort has the most work to undo.
 var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationPlanning, ""},
 	{v1beta1.MigrationFencing, v1beta1.MigrationFencing},
@@ -32,8 +32,8 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationAdopted, v1beta1.MigrationAborting},
 }
 
-// A migration can be aborted in every phase. The old controller then finds everything as it left it, and continues to
-// work. All aborts use the same fleet, each with another Migration.
+// A migration can be aborted in every phase. After each abort, the old controller must find everything in the state in
+// which it was before, and must continue to work. All aborts use the same fleet, each with another Migration.
 //
 // Rules: migration-abort-restores.
 func TestMigrationAbortsInEveryPhase(t *testing.T) {
@@ -123,8 +123,8 @@ func (m *migration) wantOldControllerWorks() {
 	}
 }
 
-// allowMachines limits the number of Machinist's Machines to n with a quota, so that a migration stops after some of
-// its copies. A negative n removes the limit.
+// allowMachines creates a quota of n Machines, so that a migration stops after it has created some of the copies. A
+// negative n removes the limit.
 func (m *migration) allowMachines(n int64) {
 	m.t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machines"}}

@@ -42,7 +42,7 @@ type oldGroup struct {
 	// workload is the Deployment of its controller. leases are the names of its Leases in the same namespace.
 	workload types.NamespacedName
 	leases   []string
-	// manifests is the file in testdata/migration with the objects that an administrator created.
+	// manifests is the name of a file in testdata/migration. It contains the objects that an administrator created.
 	manifests string
 }
 
@@ -94,10 +94,10 @@ type oldFleet struct {
 	oldGroup
 	group      string
 	controller *child.Process
-	// logStart is the first line of the log since the controller was last started. logRead is the first line that
-	// awaitSettled and awaitLog have not read.
+	// logStart is the number of the first log line after the last start of the controller. logRead is the number of the
+	// first log line that awaitSettled and awaitLog have not read yet.
 	logStart, logRead int
-	// before is the fleet that the controller has created.
+	// before is the state of the fleet when the controller had created it.
 	before fleetState
 }
 
@@ -124,7 +124,7 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 		}
 	}
 	for _, o := range f.objects(n) {
-		// The API server serves a CRD only after a moment.
+		// The API server serves a new CRD only after a short delay.
 		eventually(m.t, "the API server accepts "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
 			err := m.control.Create(context.Background(), o)
 			return err == nil, fmt.Sprint(err)
@@ -173,7 +173,7 @@ func (f *oldFleet) buildController() {
 	if out, err := exec.Command("go", "build", "-o", path, "../standin/cmd").CombinedOutput(); err != nil {
 		f.t.Fatalf("build the stand-in: %v\n%s", err, out)
 	}
-	// The controller may do everything, so that only the fence of the migration can stop it.
+	// The controller gets all permissions, so that only the fence of the migration can stop it.
 	config, err := f.Control.UserConfig("old-controller", "system:masters")
 	if err == nil {
 		err = controlplane.WriteKubeconfig(path+".kubeconfig", config)
@@ -268,7 +268,8 @@ func (f *oldFleet) killController() {
 	}
 }
 
-// startController starts the controller. It does not wait until the controller leads, because a fence may prevent that.
+// startController starts the controller. startController does not wait until the controller leads, because a fence may
+// prevent that.
 func (f *oldFleet) startController() {
 	f.t.Helper()
 	f.logStart = len(f.log())
@@ -288,7 +289,7 @@ func (f *oldFleet) log() []string {
 	return slices.Collect(strings.Lines(string(content)))
 }
 
-// changes returns the changes that the controller has made or tried since its last start.
+// changes returns the changes that the controller has made or tried to make since its last start.
 func (f *oldFleet) changes() []string {
 	f.t.Helper()
 	return slices.DeleteFunc(f.log()[f.logStart:], func(line string) bool {
@@ -296,8 +297,8 @@ func (f *oldFleet) changes() []string {
 	})
 }
 
-// awaitSettled waits until the controller leads and has nothing left to do for its n machines. A later call waits until
-// the controller has settled again after further work.
+// awaitSettled waits until the controller leads and has settled: it has nothing left to do for its n machines. If
+// awaitSettled is called again, it waits until the controller has settled again after further work.
 func (f *oldFleet) awaitSettled(n int) {
 	f.t.Helper()
 	f.awaitLog(fmt.Sprintf("msg=settled machines=%d\n", n))
@@ -324,8 +325,8 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// breakWebhook registers an admission webhook of the old system without a server. The webhook fails closed, so no old
-// object can be updated or deleted any more.
+// breakWebhook registers an admission webhook of the old system that has no server. The failure policy of the webhook
+// is Fail, so no old object can be updated or deleted.
 func (f *oldFleet) breakWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone

@@ -20,7 +20,7 @@ import (
 )
 
 // The migrators and the old controller are killed at random moments, and the old controller is scaled up again. The
-// fleet is still migrated exactly once, and no machine is disturbed.
+// fleet must still be migrated exactly once, and no machine may be disturbed.
 //
 // Rules: migration-survives-kills, migration-touches-no-machine, migration-committed-goes-on,
 // migration-removes-old-webhooks.
@@ -68,8 +68,8 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// killUntil kills some of the processes at random moments, kills times in each phase, until the kills in the phase end
-// are done. A kill in a very short phase may happen in the next phase.
+// killUntil kills some of the processes at random moments: in each phase as often as kills says. It returns when the
+// kills in the phase end are done. If a phase is very short, a kill may happen only in the next phase.
 func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
 	m.t.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}
@@ -109,7 +109,7 @@ func (m *migration) wantDistinctInstances() {
 	}
 }
 
-// wantDeploymentWorks fails the test unless Machinist rolls out, scales and deletes the deployment.
+// wantDeploymentWorks fails the test unless Machinist can roll out, scale and delete the deployment.
 func (m *migration) wantDeploymentWorks() {
 	m.t.Helper()
 	all, d := len(m.machineList()), m.deployment()

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// The tests of migrations rely on the stand-in for the old controller. After a restart, the stand-in changes nothing in
-// a settled fleet. It deletes and creates instances when machines are deleted.
+// The tests of migrations rely on the stand-in for the old controller, so this test checks the stand-in. When the
+// stand-in is restarted, it must change nothing in a settled fleet. When a machine is deleted, the stand-in must delete
+// the machine's instance and create a new one.
 func TestStandInManagesOldFleet(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
@@ -67,7 +68,7 @@ func TestStandInManagesOldFleet(t *testing.T) {
 					t.Errorf("instance %s of the deleted machine still exists", id)
 				}
 			}
-			// The comparisons of fleets must find what has happened to this one.
+			// The functions that compare fleets must find everything that has happened to this machine.
 			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
 			contains(t, strings.Join(f.differences(), "\n"), "the cloud was asked", "Node "+machine.GetName()+" is gone",
 				" of "+machine.GetName()+" is gone")
@@ -76,8 +77,8 @@ func TestStandInManagesOldFleet(t *testing.T) {
 	}
 }
 
-// A migration stops an old controller by the replicas of its workload and by its Lease. The controller only observes
-// the renewals of a Lease, and ignores its lease duration.
+// A migration must stop an old controller both by scaling its workload to 0 and by taking its Lease. The controller
+// only checks whether the holder renews the Lease, and ignores the lease duration in it.
 func TestStandInStopsWithoutWorkloadOrLease(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()

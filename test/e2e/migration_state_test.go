@@ -100,7 +100,7 @@ func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructure
 	return list.Items
 }
 
-// someMachine returns an old Machine, if possible one that belongs to a set.
+// someMachine returns an old Machine. If some Machines belong to a set, it returns one of these.
 func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	f.t.Helper()
 	for _, kind := range f.kinds() {
@@ -156,7 +156,7 @@ func (f *oldFleet) differences() (all []string) {
 	return all
 }
 
-// wantOldObjects fails the test if the old objects have changed in any way.
+// wantOldObjects fails the test if an old object has been changed, created or deleted.
 func (f *oldFleet) wantOldObjects() {
 	f.t.Helper()
 	if all := f.oldDifferences(); len(all) > 0 {

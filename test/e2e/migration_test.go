@@ -48,12 +48,12 @@ func (f *oldFleet) migrate() *migration {
 	return m
 }
 
-// migratorLease lets another migrator take over soon. It is long enough not to expire on a busy machine, because a
-// migrator that ends is not restarted.
+// migratorLease contains flags with which another migrator can take over soon. The lease duration is long enough for a
+// busy machine, because a migrator that has lost its Lease ends and is not restarted.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
 
-// startMigrators starts n migrators with short times, which suit a single API server and a fast cloud.
+// startMigrators starts n migrators. Their short intervals are suitable for a single API server and a fast cloud.
 func (f *oldFleet) startMigrators(n int) *migration {
 	f.t.Helper()
 	m := &migration{oldFleet: f, userData: f.newUserData()}
@@ -98,7 +98,7 @@ func (m *migration) createMigration(name string) {
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
 	}
 	if f.namespace == "" {
-		// Cluster-scoped machines do not determine the namespace of the Leases. The workload does.
+		// Cluster-scoped machines do not determine the namespace of the Leases, but the workload does.
 		object.Spec.SourceNamespace = f.workload.Namespace
 	}
 	if err := f.control.Create(context.Background(), object); err != nil {
@@ -164,7 +164,7 @@ func describeMigration(m *v1beta1.Migration) string {
 	return strings.Join(append(lines, m.Status.Troubles...), "\n")
 }
 
-// awaitPlan waits for the plan and returns the codes of its losses.
+// awaitPlan waits for the plan and returns the codes of the losses that the plan contains.
 func (m *migration) awaitPlan() (losses []string) {
 	m.t.Helper()
 	plan := m.awaitMigration("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
@@ -180,7 +180,7 @@ func (m *migration) awaitPlan() (losses []string) {
 	return losses
 }
 
-// setStage sets the stage. It tries again after a conflict with another writer.
+// setStage sets the stage. If the write conflicts with another write, setStage tries again.
 func (m *migration) setStage(stage v1beta1.MigrationStage, accept ...string) {
 	m.t.Helper()
 	eventually(m.t, "the stage is set to "+string(stage), func() (bool, string) {
@@ -238,8 +238,8 @@ func (m *migration) wantNoOldWebhook() {
 	}
 }
 
-// wantNothingOfMachinist fails the test if something that the migration created is left: objects, tags of instances, or
-// annotations of Nodes.
+// wantNothingOfMachinist fails the test if something that the migration created still exists: objects, tags of
+// instances, or annotations of Nodes.
 func (m *migration) wantNothingOfMachinist() {
 	m.t.Helper()
 	for _, list := range []client.ObjectList{&v1beta1.MachineList{}, &v1beta1.MachineSetList{},
@@ -405,7 +405,7 @@ func (m *migration) fencedSince() time.Time {
 	return meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced).LastTransitionTime.Time
 }
 
-// applyOld applies a manifest of the old fleet again, as GitOps tools do from time to time.
+// applyOld applies a manifest of the old fleet once more, as GitOps tools do from time to time.
 func (m *migration) applyOld() error {
 	for _, o := range m.objects(len(m.before.instances)) {
 		if o.GetKind() != "MachineDeployment" {
@@ -417,8 +417,8 @@ func (m *migration) applyOld() error {
 	return errors.New("the fleet has no deployment")
 }
 
-// takeLease writes another holder into the Lease of the old controller, like an old controller that runs in another
-// place.
+// takeLease sets another holder in the Lease of the old controller, as an old controller in another cluster or process
+// would do.
 func (m *migration) takeLease() error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.workload.Namespace, Name: m.leases[0]}}
 	return m.control.Patch(context.Background(), lease, client.RawPatch(types.MergePatchType,

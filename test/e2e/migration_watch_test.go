@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// fleetWatch records what happens to the Nodes of a fleet and to the pods on them. It also finds short disturbances,
-// which a later comparison would miss.
+// fleetWatch records what happens to the Nodes of a fleet and to the pods on them. It also finds short disturbances
+// that a later comparison of states would miss.
 type fleetWatch struct {
 	end  func()
 	lock sync.Mutex
@@ -95,7 +95,8 @@ func (w *fleetWatch) pod(f *oldFleet, pod *corev1.Pod) {
 	}
 }
 
-// disturbanceOf returns how a Node was disturbed compared to its earlier state, or "".
+// disturbanceOf compares a Node with its earlier state. It returns a description of the disturbance, or "" if there was
+// none.
 func disturbanceOf(was, is *corev1.Node) string {
 	added := slices.DeleteFunc(slices.Clone(is.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectPreferNoSchedule ||

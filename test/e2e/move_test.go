@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/test/e2e/authorized"
 )
 
-// A fleet moves to another control cluster while its Nodes serve. The command is killed several times, and continues
-// each time. No instance and no Node is disturbed.
+// A fleet moves to another control cluster while its Nodes serve. The command is killed several times, and each new run
+// continues the move. No instance and no Node may be disturbed.
 //
 // Rules: move-stops-source-first, move-keeps-instances and move-is-repeatable.
 func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
@@ -169,8 +169,8 @@ func (m *machinist) move(to *machinist, args ...string) string {
 	return string(out)
 }
 
-// killedMove starts to move the fleet, and kills the command as soon as moment returns true. It reports whether the
-// command was still running then.
+// killedMove starts the command that moves the fleet, and kills the command as soon as moment returns true. It reports
+// whether the command was still running at this moment.
 func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	m.t.Helper()
 	cmd := m.moveCommand(to)
@@ -197,8 +197,8 @@ func (m *machinist) killedMove(to *machinist, moment func() bool) bool {
 	return <-ended != nil
 }
 
-// wantOneActor fails the test if both control clusters may act on a Machine: the Machine at the source must be paused
-// as soon as the destination has its copy. It also fails if the source finds orphans.
+// wantOneActor fails the test if both control clusters could act on a Machine. As soon as the destination has its copy
+// of a Machine, the Machine in the source must be paused. It also fails the test if the source reports orphans.
 func (m *machinist) wantOneActor(to *machinist) {
 	m.t.Helper()
 	there := map[string]bool{}
@@ -227,8 +227,8 @@ func (m *machinist) wantNoFleet() {
 	}
 }
 
-// watchNodes watches the Nodes. The returned function ends the watch. It fails the test if a Node was added or removed,
-// or was not Ready or not schedulable at any time.
+// watchNodes watches the Nodes. The returned function ends the watch. It fails the test if a Node was added or removed
+// meanwhile, or if a Node was at any time not Ready or not schedulable.
 func (m *machinist) watchNodes() func() {
 	m.t.Helper()
 	list := &corev1.NodeList{}

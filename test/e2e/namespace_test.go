@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// olderAPIServer disables streaming lists, so that informers send list requests.
+// olderAPIServer is a flag of the API server that turns off streaming lists, so that informers send list requests.
 const olderAPIServer = "--feature-gates=WatchList=false"
 
 // In an installation for one namespace, no process needs a permission in other namespaces: it cannot read the Secrets

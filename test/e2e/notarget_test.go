@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Without a target cluster, a machine becomes Available when its instance runs. It never has a Node.
+// Without a target cluster, a machine becomes Available when its instance is running. It never has a Node.
 func TestMachinesBecomeAvailableWithoutTargetCluster(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true})
@@ -147,7 +147,7 @@ func (m *machinist) awaitAvailable(n int) []v1beta1.Machine {
 	})
 }
 
-// awaitReplicas waits until the deployment counts n machines as ready and available.
+// awaitReplicas waits until the deployment reports n ready and n available machines.
 func (m *machinist) awaitReplicas(n int32) {
 	m.t.Helper()
 	eventually(m.t, "the deployment counts its machines", func() (bool, string) {
@@ -170,8 +170,8 @@ func (m *machinist) nodes(c client.Client) []string {
 	return names
 }
 
-// wantNothingLeft fails the test if a live instance is left, or if the cloud has not created the given number of
-// instances.
+// wantNothingLeft fails the test if a live instance exists, or if the cloud has not created the given number of
+// instances in total.
 func (m *machinist) wantNothingLeft(made int) {
 	m.t.Helper()
 	if n := m.countLive(); n != 0 {

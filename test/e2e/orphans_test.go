@@ -78,7 +78,7 @@ func (m *machinist) awaitTerminated(instances ...simcloud.Instance) {
 	})
 }
 
-// wantUntouched fails the test if one of the instances is neither pending nor running.
+// wantUntouched fails the test unless each of the instances is pending or running.
 func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 	m.t.Helper()
 	byID := map[string]simcloud.Record{}
@@ -121,7 +121,7 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 		return false, fmt.Sprintf("%d events", len(l.Items))
 	}, client.InNamespace(namespace))
 
-	// If a user removes the finalizer of a Machine, its working instance is left.
+	// If a user removes the finalizer of a Machine, its running instance remains.
 	lost := m.awaitRunning(4)[0]
 	instance := m.instanceWith(lost.Spec.ProviderID)
 	m.loseMachine(lost.Name)
@@ -142,8 +142,9 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 	}
 }
 
-// loseMachine removes a Machine without its instance. The Machine is paused, so that the controller does not delete the
-// instance. The finalizer is removed last, because the controller adds it again to a Machine that is not being deleted.
+// loseMachine removes a Machine without its instance. The Machine is paused first, so that the controller does not
+// delete the instance. The finalizer is removed only after the deletion has begun, because the controller adds it again
+// to a Machine that is not being deleted.
 func (m *machinist) loseMachine(name string) {
 	m.t.Helper()
 	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")
@@ -164,7 +165,8 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// Without a target cluster, no Node shows that an instance is gone. The list of instances shows it.
+// If there is no target cluster, no Node can show that an instance no longer exists. The process must find this in the
+// list of instances.
 //
 // Rule: missing-instance-asks-machine.
 func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
@@ -188,14 +190,15 @@ func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
 	})
 }
 
-// plainUserData replaces the user data of the example with one that needs no target cluster.
+// plainUserData replaces the user data of the example with user data that can be rendered without a target cluster.
 func plainUserData(o client.Object) {
 	if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 		s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
 	}
 }
 
-// Installations in two control clusters use the same cloud account. Neither touches the instances of the other.
+// Installations in two control clusters use the same cloud account. Neither installation may change the instances of
+// the other.
 //
 // Rule: instance-owned-by-tags.
 func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
@@ -221,7 +224,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 		a.createOrphan(b.clusterID(), namespace+"/ghost")}
 	a.awaitTerminated(ghosts...)
 
-	// While the provider of b is stopped, its orphan remains, although the provider of a checks several times.
+	// While the provider of installation b is stopped, the orphan of b must remain, although the provider of installation
+	// a checks for orphans several times.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +249,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	a.awaitTerminated(theirs)
 }
 
-// Two namespaces of one control cluster have separate installations, once with different cluster IDs and once with the
-// same ID. Neither touches the instances of the other.
+// Two namespaces of one control cluster have separate installations. In one case they have different cluster IDs, and
+// in the other case the same ID. Neither installation may change the instances of the other.
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestNamespacedInstallationsAreIndependent(t *testing.T) {
@@ -297,7 +301,8 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"),
 			m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost"))
 
-		// While the second provider is stopped, its orphan remains, although the first provider checks several times.
+		// While the second provider is stopped, its orphan must remain, although the first provider checks for orphans
+		// several times.
 		stop[1]()
 		theirs := m.createOrphan(tc.ids[1], tc.namespaces[1]+"/ghost")
 		m.awaitTerminated(m.createOrphan(tc.ids[0], tc.namespaces[0]+"/ghost"))

@@ -20,12 +20,12 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// taintOfCloudControllers is the taint with which a kubelet with an external cloud provider registers. The cloud
-// controller removes it after it has written the provider ID.
+// taintOfCloudControllers is the taint that a kubelet sets when it registers a Node and uses an external cloud
+// provider. The cloud controller removes this taint after it has written the provider ID.
 const taintOfCloudControllers = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// The cloud controller of a distribution writes provider IDs in its own format. The machine reports both IDs. Its Node
-// is drained and deleted with the machine, although the machine never was Running.
+// The cloud controller of a distribution writes provider IDs in its own format. The machine reports both IDs. When the
+// machine is deleted, its Node must be drained and deleted, although the machine has never been Running.
 //
 // Rule: node-with-other-id.
 func TestCloudControllerWritesOtherProviderID(t *testing.T) {
@@ -64,7 +64,8 @@ func TestCloudControllerWritesOtherProviderID(t *testing.T) {
 	}
 }
 
-// initializeNode initializes the only Node like a cloud controller, but writes a provider ID with another scheme.
+// initializeNode initializes the only Node in the same way as a cloud controller, but writes a provider ID with another
+// scheme.
 func (m *machinist) initializeNode(scheme string) (node *corev1.Node) {
 	m.t.Helper()
 	eventually(m.t, "the cloud controller has initialized a node", func() (bool, string) {

@@ -24,13 +24,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fastChecks lets a process notice an outage, and its end, within seconds.
+// fastChecks are flags that make a process notice the beginning and the end of an outage within seconds.
 var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
-// The target cluster is unreachable for longer than every timeout. No machine is created or replaced, and machines that
-// are being created or deleted wait. After the outage, all of this continues automatically, and the timeouts of
-// machines start again. A machine that joins right after the outage is noticed in time, although watches that failed
-// for so long would not be retried soon enough.
+// The target cluster is unreachable for longer than every timeout. During the outage, no machine is created or
+// replaced, and machines that are being created or deleted have to wait. After the outage, the creations and deletions
+// continue automatically, and the timeouts of machines start again. A machine that joins immediately after the outage
+// must be noticed in time. This needs new watches, because watches that have failed for so long would be retried too
+// late.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
@@ -38,7 +39,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Parallel()
 	const (
 		health = 15 * time.Second
-		// creation is shorter than the time that client-go waits between two tries after such an outage.
+		// creation is shorter than the interval between two tries of client-go after such an outage.
 		creation = 30 * time.Second
 		outage   = 65 * time.Second
 	)
@@ -54,7 +55,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	withCreation := withTimeouts(v1beta1.MachineTimeouts{Creation: &metav1.Duration{Duration: creation}})
 	m.createFleet(4, func(o client.Object) {
 		withCreation(o)
-		// With these settings, the cluster soon notices that a node is silent, and that it has recovered.
+		// With these settings, the target cluster detects within a short time that a node is silent or has recovered.
 		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 			const kind = "kind: KubeletConfiguration"
 			before, after, _ := strings.Cut(s.StringData[v1beta1.DefaultUserDataKey], kind)
@@ -68,7 +69,8 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Log("one node becomes silent before the outage, and another machine boots when the outage begins")
 	m.injectFault(simcloud.FaultSilent, silent)
 	m.awaitSilent(silent)
-	// The machine joins right after the outage, before its kubelet backs off for long.
+	// The machine joins immediately after the outage. If its kubelet started earlier, it would wait for a long time
+	// between its tries.
 	boot := simcloud.Duration(outage + 2*time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(5)
@@ -95,9 +97,9 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 			return m.UID == deleted.UID && c != nil && c.Reason == v1beta1.ReasonTargetUnreachable
 		})
 	})
-	m.throughout(unreachable.Add(outage), func() {
+	m.checkUntil(unreachable.Add(outage), func() {
 		machines := m.machines()
-		if gone := without(uids(machinesInOutage), uids(machines)); len(gone) > 0 || len(machines) != len(machinesInOutage) {
+		if gone := missing(uids(machinesInOutage), uids(machines)); len(gone) > 0 || len(machines) != len(machinesInOutage) {
 			t.Fatalf("the machines have changed:\n%s\nbefore:\n%s", describe(machines), describe(machinesInOutage))
 		}
 		wantNoReplacement(t, machines, deleted.UID)
@@ -110,10 +112,11 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	m.removeDelays()
 	back := time.Now()
 	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
-	// The controller manager signs the certificates of joining nodes. After the outage it would retry too slowly.
+	// The controller manager signs the certificates of joining nodes. After the outage, it would retry too late without a
+	// restart.
 	m.must(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
-	m.throughout(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
+	m.checkUntil(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
 	m.awaitFreeze(metav1.ConditionFalse, v1beta1.ReasonThawed)
 	after := m.await("six running machines without the deleted and the silent one", func(machines []v1beta1.Machine) bool {
 		return len(machines) == 6 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
@@ -128,11 +131,11 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 		t.Errorf("machine %s was marked at %s, too early after the target cluster was unreachable until %s", silent.Name,
 			mark.at, back)
 	}
-	if gone := without(uids(machinesInOutage), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
+	if gone := missing(uids(machinesInOutage), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
 		t.Errorf("machines %s were replaced without a reason; the remaining machines are\n%s", gone, describe(after))
 	}
 	m.wantNoTwins()
-	// Two of the six machines replace others.
+	// Two of the six machines have replaced other machines.
 	if made, live := len(m.instances()), m.countLive(); made != 8 || live != 6 {
 		t.Errorf("got %d created and %d live instances, want 8 and 6", made, live)
 	}
@@ -145,7 +148,8 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is how long the drain respects the budget. The grace period of the pod is longer than the remaining time.
+		// hold is the time for which the drain respects the budget. The grace period of the pod is longer than the rest of
+		// the drain timeout.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)
@@ -168,7 +172,7 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 
 	m.must(m.Target.StopAPIServer)
 	unreachable := time.Now()
-	m.throughout(unreachable.Add(outage), func() {
+	m.checkUntil(unreachable.Add(outage), func() {
 		if in := m.instanceOf(&machine); in.State != simcloud.StateRunning {
 			t.Fatalf("got instance state %s, want %s", in.State, simcloud.StateRunning)
 		}
@@ -189,7 +193,7 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	if requested.IsZero() {
 		t.Fatal("the pod is gone, but its deletion was not observed")
 	}
-	// Timestamps of the API are in whole seconds.
+	// The API stores timestamps in whole seconds.
 	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
 	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was deleted at %s", began, unreachable, back,
 		requested)
@@ -203,8 +207,9 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// API server and etcd of the control cluster stop while machines are being created and deleted. Each process ends at
-// most once, because of its Lease. The restarted processes finish the work, and create nothing twice.
+// The API server and etcd of the control cluster are stopped while machines are being created and deleted. Each process
+// may end at most once, when it loses its Lease. The restarted processes must finish the work and must not create
+// anything twice.
 //
 // Rules: create-is-idempotent, crash-safe-everywhere, start-waits-for-control-cluster, lease-counts-from-send.
 func TestControlClusterOutageUnderLoad(t *testing.T) {
@@ -212,7 +217,7 @@ func TestControlClusterOutageUnderLoad(t *testing.T) {
 	const (
 		small, large = 16, 44
 		deleted      = 6
-		// outage is longer than the lease duration, and longer than client-go waits between two tries.
+		// outage is longer than the lease duration, and longer than the interval between two tries of client-go.
 		outage = time.Minute
 	)
 	m := start(t, stack.Options{
@@ -239,16 +244,16 @@ func TestControlClusterOutageUnderLoad(t *testing.T) {
 	if made := len(m.instances()); made >= large+deleted {
 		t.Fatalf("all %d instances were created before the outage", made)
 	}
-	m.throughout(unreachable.Add(outage), m.wantNoTwins)
+	m.checkUntil(unreachable.Add(outage), m.wantNoTwins)
 	m.must(func() error { return m.Control.StartEtcd(context.Background()) })
 	m.must(func() error { return m.Control.StartAPIServer(context.Background()) })
 	t.Logf("the control cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 
 	after := m.awaitRunning(large)
-	if gone := without(uids(before[deleted:]), uids(after)); len(gone) > 0 {
+	if gone := missing(uids(before[deleted:]), uids(after)); len(gone) > 0 {
 		t.Errorf("machines %s are gone although they were not deleted", gone)
 	}
-	if gone := without(uids(before[:deleted]), uids(after)); len(gone) != deleted {
+	if gone := missing(uids(before[:deleted]), uids(after)); len(gone) != deleted {
 		t.Errorf("got %d gone machines, want the %d deleted ones", len(gone), deleted)
 	}
 	m.wantNoTwins()
@@ -274,8 +279,8 @@ func withTimeouts(timeouts v1beta1.MachineTimeouts) func(client.Object) {
 	}
 }
 
-// throughout calls check four times a second until a point in time.
-func (m *machinist) throughout(until time.Time, check func()) {
+// checkUntil calls check four times a second until the given time.
+func (m *machinist) checkUntil(until time.Time, check func()) {
 	m.t.Helper()
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()
@@ -292,7 +297,7 @@ func (m *machinist) throughout(until time.Time, check func()) {
 	}
 }
 
-// awaitFreeze waits until the condition Frozen of the deployment has a status and a reason.
+// awaitFreeze waits until the condition Frozen of the deployment has the given status and reason.
 func (m *machinist) awaitFreeze(status metav1.ConditionStatus, reason string) {
 	m.t.Helper()
 	eventually(m.t, "the deployment reports Frozen="+string(status)+" "+reason, func() (bool, string) {
@@ -304,7 +309,7 @@ func (m *machinist) awaitFreeze(status metav1.ConditionStatus, reason string) {
 	})
 }
 
-// must fails the test if the change returns an error.
+// must calls change and fails the test if change returns an error.
 func (m *machinist) must(change func() error) {
 	m.t.Helper()
 	if err := change(); err != nil {
@@ -321,7 +326,8 @@ func (m *machinist) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// wantNoReplacement fails the test if a machine, except one, has failed, is being deleted or is marked for replacement.
+// wantNoReplacement fails the test if a machine has failed, is being deleted or is marked for replacement. It ignores
+// the machine except.
 func wantNoReplacement(t *testing.T, machines []v1beta1.Machine, except types.UID) {
 	t.Helper()
 	for i := range machines {
@@ -341,7 +347,7 @@ func uids(machines []v1beta1.Machine) []types.UID {
 	return out
 }
 
-// without returns the UIDs in all that are not in others.
-func without(all, others []types.UID) []types.UID {
+// missing returns the UIDs that are in the list all, but not in the list others.
+func missing(all, others []types.UID) []types.UID {
 	return slices.DeleteFunc(slices.Clone(all), func(uid types.UID) bool { return slices.Contains(others, uid) })
 }

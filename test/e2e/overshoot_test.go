@@ -27,9 +27,9 @@ import (
 // frozenFor is the minimum duration of a freeze in this test. It is long enough for the checks.
 const frozenFor = 20 * time.Second
 
-// Another client creates machines of a set faster than the set can delete them. The set and its deployment are frozen,
-// and report this. They create no machines, but delete surplus ones. The freeze ends automatically when the surplus
-// machines are gone. An administrator may end it sooner.
+// Another client creates machines of a set faster than the set can delete them. The set and its deployment must be
+// frozen and must report this. While they are frozen, they create no machines, but delete surplus machines. The freeze
+// ends automatically when no surplus machines are left. An administrator may end it sooner.
 //
 // Rules: freeze-is-reported, overshoot-freezes-owner, overshoot-counts-family, freeze-ends-with-recovery,
 // unfreeze-annotation, frozen-set-only-deletes.
@@ -63,13 +63,14 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	m.awaitOvershootMetric(metrics, 1)
 	m.awaitOvershootEvents(owners...)
 	after := m.awaitAvailable(3)
-	if gone := without(uids(before), uids(after)); len(gone) > 0 {
+	if gone := missing(uids(before), uids(after)); len(gone) > 0 {
 		t.Errorf("machines that the set itself created were deleted: %s", gone)
 	}
 	t.Logf("the surplus machines are gone after %s; scale up during the freeze", time.Since(began).Round(time.Millisecond))
 	m.scale(3)
 	observe := func() (n int, frozen bool) {
-		// If the deployment is frozen after the machines were counted, it was frozen before.
+		// Count the machines first. If the deployment is still frozen afterward, it was also frozen while the machines were
+		// counted.
 		n = len(m.machines())
 		return n, m.deployment().Labels[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 	}
@@ -113,8 +114,8 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// flood creates machines of a set, for a provider that does not exist, until the returned function is called. That
-// function cancels no request, because the API server may still execute a request whose client is gone.
+// flood creates machines of a set until the returned function is called. Their provider does not exist. The returned
+// function does not cancel requests, because the API server may execute a request even if its client has canceled it.
 func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 	var stopped atomic.Bool
 	var creators sync.WaitGroup
@@ -153,7 +154,7 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 }
 
 // awaitOvershoot waits until the label and the condition of an owner report that the owner is frozen because of an
-// overshoot. If frozen is false, it waits until the label is gone and the condition is False.
+// overshoot. If frozen is false, it waits until the label is removed and the condition is False.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {
@@ -181,7 +182,7 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	}, client.InNamespace(namespace))
 }
 
-// awaitOvershootEvents waits until there is a warning about the freeze of each of the owners.
+// awaitOvershootEvents waits until each of the owners has a warning event about its freeze.
 func (m *machinist) awaitOvershootEvents(owners ...client.Object) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &corev1.EventList{}, "an event for each owner", func(l *corev1.EventList) (bool, string) {
@@ -200,7 +201,7 @@ func (m *machinist) awaitOvershootEvents(owners ...client.Object) {
 	}, client.InNamespace(namespace))
 }
 
-// awaitOvershootMetric waits until the metric counts the wanted number of frozen owners.
+// awaitOvershootMetric waits until the metric machinist_frozen has the wanted value.
 func (m *machinist) awaitOvershootMetric(address string, want int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("the metric machinist_frozen is %d", want), func() (bool, string) {

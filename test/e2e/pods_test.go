@@ -27,7 +27,7 @@ func (m *machinist) protectedPod(app, node string) *corev1.Pod {
 }
 
 // protectedPods runs a pod of the app on each of the nodes, with a PodDisruptionBudget that allows no eviction. It
-// returns when the budget counts all pods.
+// returns when the budget has counted all pods.
 func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 	m.t.Helper()
 	ctx := context.Background()
@@ -84,7 +84,8 @@ func (m *machinist) liftBudget(app string) {
 	}
 }
 
-// blockedBy reports whether the budget of an app blocks a machine's drain because of a pod.
+// blockedBy reports whether the drain of a machine is blocked, because the budget of an app does not allow the eviction
+// of a pod.
 func blockedBy(m *v1beta1.Machine, pod, app string) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&

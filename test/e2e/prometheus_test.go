@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/internal/install/monitoring"
 )
 
-// shortened contains the durations of rules in these tests. A range must contain several scrapes, and a threshold must
-// be longer than the creation of a healthy machine.
+// shortened contains the shorter durations that the alert rules have in these tests. The range must contain several
+// scrapes, and the threshold must be longer than the creation of a healthy machine takes.
 var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, Threshold: 15 * time.Second}
 
 // prometheus is a real Prometheus. It scrapes the processes every second in the same way as with the chart's
@@ -34,11 +34,11 @@ var shortened = monitoring.Short{For: 3 * time.Second, Range: 20 * time.Second, 
 type prometheus struct {
 	*machinist
 	url string
-	// began is the time from which Prometheus has scraped all processes.
+	// began is the time since which Prometheus has been scraping all processes.
 	began time.Time
 }
 
-// prometheusTool returns the path of a program of Prometheus.
+// prometheusTool returns the path of a program that belongs to Prometheus.
 func prometheusTool(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.Command("../../hack/prometheus.sh", name).Output()
@@ -130,14 +130,14 @@ func scrapeConfig(dir string, api *rest.Config, addresses map[string]string) map
 	}
 }
 
-// series is a time series in an answer of Prometheus.
+// series is a time series in a response of Prometheus.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"`
 	Values [][2]any          `json:"values"`
 }
 
-// callAPI sends a request to the API of Prometheus, and decodes the data of the answer.
+// callAPI sends a request to the API of Prometheus, and decodes the data of the response.
 func (p *prometheus) callAPI(path string, values url.Values, data any) error {
 	response, err := http.Get(p.url + path + "?" + values.Encode())
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *prometheus) query(expr string) []series {
 	return found.Result
 }
 
-// queryRange returns the values of an expression since Prometheus has scraped all processes.
+// queryRange returns the values of an expression from the time began until now.
 func (p *prometheus) queryRange(expr string) ([]series, error) {
 	var found struct{ Result []series }
 	end := time.Now()
@@ -180,7 +180,7 @@ func (p *prometheus) queryRange(expr string) ([]series, error) {
 	return found.Result, err
 }
 
-// firedAlerts returns the alerts that have fired since Prometheus has scraped all processes.
+// firedAlerts returns the alerts that have fired since the time began.
 func (p *prometheus) firedAlerts() []string {
 	p.t.Helper()
 	found, err := p.queryRange(`max by (alertname) (ALERTS{alertstate="firing"})`)
@@ -207,7 +207,8 @@ func (p *prometheus) awaitFiring(alerts ...string) {
 	p.t.Logf("these alerts have fired after %s: %s", time.Since(began).Round(time.Second), strings.Join(alerts, ", "))
 }
 
-// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and no alert from the time before fires.
+// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and until alerts from earlier no longer
+// fire.
 func (p *prometheus) awaitLeaders(leaders int) {
 	p.t.Helper()
 	eventually(p.t, "Prometheus sees all leaders, and no alert fires", func() (bool, string) {
@@ -218,8 +219,8 @@ func (p *prometheus) awaitLeaders(leaders int) {
 	p.began = time.Now().Add(time.Second) // Ranges begin at whole seconds.
 }
 
-// allScraped reports whether every scrape of our processes has succeeded. On a busy machine a scrape may take too long,
-// and then alerts about missing metrics are correct.
+// allScraped reports whether every scrape of our processes has succeeded. On a busy machine, a scrape may time out.
+// Alerts about missing metrics are then correct.
 func (p *prometheus) allScraped() bool {
 	p.t.Helper()
 	failed, err := p.queryRange(`min_over_time(up{job=~"machinist-.*"}[3s]) == 0`)
@@ -229,7 +230,7 @@ func (p *prometheus) allScraped() bool {
 	return len(failed) == 0
 }
 
-// wantRulesEvaluated fails the test if Prometheus could not evaluate a rule, or not render an annotation of a firing
+// wantRulesEvaluated fails the test if Prometheus was unable to evaluate a rule, or to render an annotation of a firing
 // alert.
 func (p *prometheus) wantRulesEvaluated() {
 	p.t.Helper()
@@ -265,8 +266,8 @@ func (p *prometheus) wantRulesEvaluated() {
 	}
 }
 
-// wantPanelData fails the test unless each expression of the selected panels of the dashboards has returned data. It
-// also evaluates the expressions of all other panels.
+// wantPanelData fails the test unless each expression in the selected panels of the dashboards has returned data. It
+// also checks that Prometheus can evaluate the expressions in all other panels.
 func (p *prometheus) wantPanelData(selected func(panel string) bool) {
 	p.t.Helper()
 	dashboards, err := monitoring.LoadDashboards()
@@ -293,7 +294,7 @@ func (p *prometheus) wantPanelData(selected func(panel string) bool) {
 	}
 }
 
-// hasNumber reports whether the series has a value that is a number.
+// hasNumber reports whether at least one value of the series is a number.
 func (s series) hasNumber() bool {
 	return slices.ContainsFunc(s.Values, func(v [2]any) bool { return cmp.Or(fmt.Sprint(v[1]), "NaN") != "NaN" })
 }

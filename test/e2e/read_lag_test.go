@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The cloud answers reads with an old state. It still creates exactly the requested instances and keeps them. No
-// instance is left when the fleet is deleted, even if machines are deleted while the cloud does not show their
-// instances yet.
+// The cloud responds to reads with an old state. Nevertheless, exactly the requested instances must be created and
+// kept. When the fleet is deleted, no instance may remain, even if machines are deleted while the cloud does not list
+// their instances yet.
 func TestCloudReadsLag(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -52,8 +52,8 @@ func TestCloudReadsLag(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// wantInstances fails the test unless the cloud has created the wanted number of instances, and the wanted number of
-// them is pending or running.
+// wantInstances fails the test unless the cloud has created exactly the wanted number of instances, and exactly the
+// wanted number of them is pending or running.
 func (m *machinist) wantInstances(t *testing.T, created, live int) {
 	t.Helper()
 	instances := m.instances()

@@ -27,16 +27,16 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// byHandPage is the page whose shell blocks the test below runs.
+// byHandPage is the page with the shell blocks that the test below runs.
 const byHandPage = "docs/by-hand.md"
 
-// longRunning are the programs for which the page uses separate terminals. They run until they are stopped.
+// longRunning are the programs that the page starts in separate terminals. They run until they are stopped.
 var longRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// A real bash runs every command of the page as it is written, in order and on this host. It then runs the console
-// commands of README.md with the resulting fleet and the name of an existing machine. The test prepares what a reader
-// has: two clusters, their kubeconfigs in a copy of the repository, and a PATH with kubectl, helm and the folder bin of
-// `make build`. test/install runs the helm commands of README.md, and the tests of the demo run its make commands.
+// A real bash runs every command of the page unchanged, in order and on this host. It then runs the console commands of
+// README.md with the resulting fleet and the name of an existing machine. The test prepares what a reader has: two
+// clusters, their kubeconfigs in a copy of the repository, and a PATH with kubectl, helm and the folder bin of `make
+// build`. test/install runs the helm commands of README.md, and the tests of the demo run its make commands.
 //
 // Rule: namespace-error-names-flag.
 func TestCommandsOfByHandPageWork(t *testing.T) {
@@ -130,8 +130,8 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	}
 }
 
-// The commands of the page about the simulated cloud work in the demo, with another folder. The instance that they
-// create is adopted with the manifests of the page about existing instances.
+// The commands of the page about the simulated cloud must work in the demo. The test uses another folder. Then the
+// instance that these commands create is adopted with the manifests of the page about existing instances.
 func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/simulated-cloud.md")
@@ -196,8 +196,8 @@ kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")]
 	}
 }
 
-// The commands of the provider guide run the example provider. The test uses other folders than /tmp, and does not
-// build the programs again.
+// The commands of the provider guide must run the example provider. The test replaces the folder /tmp by other folders,
+// and skips the commands that build the programs.
 func TestCommandsOfProviderGuideWork(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/provider-guide.md")
@@ -357,7 +357,7 @@ func someMachine(t *testing.T, c client.Client) string {
 	return ""
 }
 
-// terminal is a bash that runs blocks, one after the other.
+// terminal is a bash that runs one block of commands after the other.
 type terminal struct {
 	t      *testing.T
 	folder string
@@ -391,7 +391,7 @@ func newTerminal(t *testing.T, folder string, environment []string) *terminal {
 	return &terminal{t: t, folder: t.TempDir(), cmd: cmd, in: in, out: bufio.NewReader(out)}
 }
 
-// run runs a block and returns its output. It ends the test if a command of the block fails.
+// run runs a block and returns its output. If a command of the block fails, the test ends.
 func (s *terminal) run(block string) string {
 	s.t.Helper()
 	s.blocks++

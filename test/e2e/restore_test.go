@@ -20,8 +20,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The data of a control cluster is lost, including every UID. A backup restores the fleet with the same instances: none
-// is created or deleted, and their Nodes serve all the time. Machinist then manages the fleet again.
+// A control cluster loses its data, including all UIDs. A backup restores the fleet with the same instances. No
+// instance may be created or deleted, and the Nodes must stay in service all the time. Machinist then manages the fleet
+// again.
 //
 // Rule: adoption-by-former-identity.
 func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
@@ -81,8 +82,8 @@ func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
 	}
 }
 
-// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before, and the
-// cloud has created no others.
+// wantSame fails the test unless the cloud and the target cluster have the same instances and nodes as before. The
+// cloud must not have created any others in the meantime.
 func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	m.t.Helper()
 	if made := len(m.instances()); made != len(instances) {

@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// A fleet is created, scaled and deleted in a cloud with the semantics of real clouds. The cloud creates exactly the
-// requested instances, no instance counts as missing by mistake, and nothing is left in the end.
+// A fleet is created, scaled and deleted in a cloud that has the consistency and the errors of real clouds. The cloud
+// must create exactly the requested instances. No instance may be regarded as missing by mistake, and nothing may be
+// left in the end.
 func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
@@ -81,7 +82,7 @@ func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// wantRulesApplied fails the test if a fault rule affected no call.
+// wantRulesApplied fails the test if a fault rule has not affected any call.
 func (m *machinist) wantRulesApplied(t *testing.T) {
 	t.Helper()
 	rules, err := m.cloud.ListFaults(context.Background())
@@ -95,7 +96,7 @@ func (m *machinist) wantRulesApplied(t *testing.T) {
 	}
 }
 
-// setSemantics sets all semantics of the cloud.
+// setSemantics sets all consistency options of the cloud.
 func (m *machinist) setSemantics(s simcloud.Semantics) {
 	m.t.Helper()
 	m.settings(simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{

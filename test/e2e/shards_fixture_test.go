@@ -38,7 +38,7 @@ type sharded struct {
 	*machinist
 	namespaces []string
 	members    map[string]*member
-	// links are the proxies between processes and the control cluster, by the name of the process. With a nil map, the
+	// links are the proxies between processes and the control cluster, by the name of the process. If the map is nil, the
 	// processes use no proxies.
 	links map[string]*leaseLink
 }
@@ -82,7 +82,7 @@ func (d *sharded) namespacesOf(s sharding.Shard) []string {
 	return slices.DeleteFunc(slices.Clone(d.namespaces), func(name string) bool { return !s.Owns(name) })
 }
 
-// startMember starts a process of a shard. replica distinguishes the processes of one shard.
+// startMember starts a process of a shard. The argument replica distinguishes it from the other processes of the shard.
 func (d *sharded) startMember(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	name := fmt.Sprintf("%s-%d-of-%d-%s", program, s.Index, s.Count, replica)
@@ -140,8 +140,8 @@ func (d *sharded) startLeader(program string, s sharding.Shard, replica string) 
 	return m
 }
 
-// awaitLeads waits until the Lease of a process's shard is acquired after the start of the process. No other process
-// may try to acquire it.
+// awaitLeads waits until the process has acquired the Lease of its shard. To detect this, it waits for an acquisition
+// after the start of the process, so no other process may try to acquire the Lease meanwhile.
 func (d *sharded) awaitLeads(m *member) {
 	d.t.Helper()
 	name := m.shard.LeaseName(m.program)
@@ -210,8 +210,8 @@ func (d *sharded) awaitRunningIn(namespaces []string, n int) {
 		})
 }
 
-// awaitPartialScaleUp waits until a scale-up from before to n machines is under way in the namespaces: some of the new
-// instances exist, but not all.
+// awaitPartialScaleUp waits until a scale-up from before to n machines has begun in the namespaces but has not
+// finished: only some of the new instances exist.
 func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, "a scale-up that is under way", func(l *v1beta1.MachineList) (bool,
@@ -249,7 +249,7 @@ func (d *sharded) scaleToZero() {
 	}
 }
 
-// memberOf returns the name of the member that has the groups, or "" if they are not the groups of a member.
+// memberOf returns the name of the member to which the groups belong, or "" if they do not belong to a member.
 func memberOf(groups []string) string {
 	for _, group := range groups {
 		if name, ok := strings.CutPrefix(group, memberGroup); ok {

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseLink is a proxy between a process and the API server. When it is cut, it no longer answers requests about
-// Leases, but still answers all others. The process can then only use its own clock to notice that its Lease has
-// expired.
+// leaseLink is a proxy between a process and the API server. When it is cut, it no longer responds to requests about
+// Leases, but still responds to all other requests. The process can then only use its own clock to notice that its
+// Lease has expired.
 type leaseLink struct{ cut chan struct{} }
 
 // serve starts the proxy, and returns a configuration with which a process uses the proxy instead of the API server.
@@ -60,7 +60,7 @@ func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 }
 
 // The leaders of a shard are frozen for longer than their lease duration. When they resume, they have work to do, but
-// their requests about Leases get no answer.
+// get no response to requests about Leases.
 //
 // Rules: shard-has-one-owner, lease-counts-from-send.
 func TestFrozenShardDoesNotActAfterResume(t *testing.T) {
@@ -98,16 +98,16 @@ func TestFrozenShardDoesNotActAfterResume(t *testing.T) {
 	d.wantOneOwner(resumed)
 	for _, program := range programs {
 		frozen := leaders[program][0]
-		if n := len(d.writes(program).by(frozen)); n == 0 {
+		if n := len(d.writes(program).ofMembers(frozen)); n == 0 {
 			t.Errorf("got no writes of %s, want some before the freeze", frozen.Name)
 		}
-		n := len(d.writes(program).by(frozen).between(resumed, time.Now()))
+		n := len(d.writes(program).ofMembers(frozen).receivedBetween(resumed, time.Now()))
 		t.Logf("%s sent %d writes after it resumed", frozen.Name, n)
 		if n > workers {
 			t.Errorf("got %d writes of %s after it resumed, want at most the %d that had passed the fence before", n, frozen.Name,
 				workers)
 		}
-		if n := len(d.renewals(frozen).between(resumed, time.Now())); n > 0 {
+		if n := len(d.renewals(frozen).receivedBetween(resumed, time.Now())); n > 0 {
 			t.Errorf("%s renewed its Lease %d times after another process had acquired the Lease", frozen.Name, n)
 		}
 	}

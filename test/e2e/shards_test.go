@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// maxTries is how many times a successor may try to acquire an expired Lease. maxRenewals is how many times it may
-// renew the Lease before its first write in a namespace. Both count requests of the successor, so that they do not
-// depend on the speed of the machine.
+// maxTries is the maximum number of tries in which a successor must acquire an expired Lease. maxRenewals is the
+// maximum number of renewals of the Lease before the successor's first write in a namespace. Both limits count requests
+// of the successor instead of time, so they do not depend on the speed of the machine.
 const (
 	maxTries    = 3
 	maxRenewals = 5
@@ -42,7 +42,7 @@ func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	return leaders, waiting
 }
 
-// awaitHandover waits until another process than before holds the Lease of a shard.
+// awaitHandover waits until the Lease has another holder than before.
 func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, "another holder of "+before.Name,
@@ -56,8 +56,8 @@ func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
 		}, client.InNamespace(stack.SystemNamespace))
 }
 
-// The leaders of one shard are killed during a scale-up. The other shard continues, and other processes serve the
-// namespaces of the first shard within a lease duration.
+// During a scale-up, the leaders of one shard are killed. The other shard must continue. Within a lease duration, other
+// processes must serve the namespaces of the first shard.
 //
 // Rules: shard-taken-over-within-a-lease, shard-has-one-owner, crash-safe-everywhere.
 func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
@@ -76,7 +76,7 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 		}
 	}
 	killed := time.Now()
-	// This creates work for all processes, even if the first scale-up was already complete.
+	// Scale up again, so that all processes have work to do even if the first scale-up is already complete.
 	d.scaleAll(8)
 
 	d.awaitRunningIn(d.namespacesOf(second), 8)
@@ -90,9 +90,9 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 		lease := time.Duration(*leases[i].Spec.LeaseDurationSeconds) * time.Second
 		acquired := d.wantTakeover(leaders[program][0], waiting[program][0], lease)
 		other := leaders[program][1]
-		meanwhile := d.writes(program).by(other).between(killed, acquired)
+		meanwhile := d.writes(program).ofMembers(other).receivedBetween(killed, acquired)
 		for _, namespace := range d.namespacesOf(second) {
-			if len(meanwhile.in(namespace)) == 0 {
+			if len(meanwhile.inNamespace(namespace)) == 0 {
 				t.Errorf("%s wrote nothing in %s before the Lease of the other shard was taken over", other.Name, namespace)
 			}
 		}
@@ -102,8 +102,9 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 	d.scaleToZero()
 }
 
-// wantTakeover fails the test unless a process acquired the Lease of a killed process as soon as it had expired, and
-// served all of its namespaces. All times are from the API server. It returns when the Lease was acquired.
+// wantTakeover fails the test unless a successor acquired the Lease of a killed process as soon as the Lease had
+// expired, and then served all namespaces of the shard. All times are those of the API server. wantTakeover returns the
+// time at which the Lease was acquired.
 func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
 	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
@@ -111,13 +112,13 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 		d.t.Errorf("%s acquired the Lease at %s, before it had expired: the last renewal at %s was for %s", successor.Name,
 			acquired, renewed, lease)
 	}
-	late := len(d.tries(successor).between(renewed.Add(lease), acquired))
+	late := len(d.tries(successor).receivedBetween(renewed.Add(lease), acquired))
 	if late > maxTries {
 		d.t.Errorf("%s tried %d times to acquire an expired Lease, want at most %d", successor.Name, late, maxTries)
 	}
-	written := d.writes(successor.program).by(successor)
+	written := d.writes(successor.program).ofMembers(successor)
 	for _, namespace := range d.namespacesOf(successor.shard) {
-		if len(written.in(namespace)) == 0 {
+		if len(written.inNamespace(namespace)) == 0 {
 			d.t.Errorf("%s wrote nothing in %s", successor.Name, namespace)
 		}
 	}
@@ -125,7 +126,7 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 		return acquired
 	}
 	began := written.first().Received
-	if n := len(d.renewals(successor).between(acquired, began)); n > maxRenewals {
+	if n := len(d.renewals(successor).receivedBetween(acquired, began)); n > maxRenewals {
 		d.t.Errorf("%s renewed its Lease %d times before its first write, want at most %d", successor.Name, n, maxRenewals)
 	}
 	d.t.Logf("%s acquired the Lease %s after its last renewal, in try %d, and wrote first after %s", successor.Name,
@@ -133,8 +134,8 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 	return acquired
 }
 
-// The number of shards changes during a scale-up, as with an update of the Deployment: the new processes start while
-// the old ones run. The old processes then end, one of each program by a kill.
+// The number of shards changes during a scale-up. As in an update of the Deployment, the new processes start while the
+// old processes are still running. Then the old processes end. One process of each program is killed.
 //
 // Rules: shards-agree-on-their-number, shard-has-one-owner.
 func TestShardCountChangesWithoutOverlap(t *testing.T) {
@@ -171,8 +172,8 @@ func TestShardCountChangesWithoutOverlap(t *testing.T) {
 	for _, program := range programs {
 		otherProgram := func(m *member) bool { return m.program != program }
 		all := d.writes(program)
-		oldWrites := all.by(slices.DeleteFunc(slices.Clone(before), otherProgram)...)
-		newWrites := all.by(slices.DeleteFunc(slices.Clone(after), otherProgram)...)
+		oldWrites := all.ofMembers(slices.DeleteFunc(slices.Clone(before), otherProgram)...)
+		newWrites := all.ofMembers(slices.DeleteFunc(slices.Clone(after), otherProgram)...)
 		if len(oldWrites) == 0 || len(newWrites) == 0 {
 			t.Errorf("%s: got %d writes of the two old shards and %d of the three new shards, want some of both", program,
 				len(oldWrites), len(newWrites))

@@ -12,7 +12,7 @@ import (
 // writes are requests in the order in which the API server received them.
 type writes []auditlog.Request
 
-// requests returns the requests of the processes since the start of the API server, ordered by its clock.
+// requests returns the requests of the processes since the start of the API server, in the order of its clock.
 func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	d.t.Helper()
 	log, err := auditlog.Open(d.Control.AuditLog())
@@ -27,13 +27,13 @@ func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	return found
 }
 
-// changed reports whether a request changed something.
+// changed reports whether a request was a successful write.
 func changed(r auditlog.Request) bool {
 	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Code >= 200 && r.Code < 300
 }
 
-// writes returns the changes of a program's processes in the namespaces of the fleets. Events do not count, because
-// they only report what was done.
+// writes returns the successful writes of a program's processes in the namespaces of the fleets. It does not include
+// Events, because an Event only reports what was done.
 func (d *sharded) writes(program string) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -41,7 +41,8 @@ func (d *sharded) writes(program string) writes {
 	})
 }
 
-// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease.
+// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease. The first
+// write acquired the Lease.
 func (d *sharded) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -49,7 +50,7 @@ func (d *sharded) renewals(m *member) writes {
 	})
 }
 
-// tries returns the reads of the Lease of a process's shard by the process.
+// tries returns the requests in which a process read the Lease of its shard.
 func (d *sharded) tries(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
@@ -68,20 +69,20 @@ func (d *sharded) awaitTry(members ...*member) {
 	}
 }
 
-// by returns the writes of the given processes.
-func (w writes) by(members ...*member) writes {
+// ofMembers returns those writes that the given processes sent.
+func (w writes) ofMembers(members ...*member) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !slices.ContainsFunc(members, func(m *member) bool { return m.Name == memberOf(r.Groups) })
 	})
 }
 
-// in returns the writes in a namespace.
-func (w writes) in(namespace string) writes {
+// inNamespace returns those writes that are in the given namespace.
+func (w writes) inNamespace(namespace string) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool { return r.Namespace != namespace })
 }
 
-// between returns the writes that the API server received between two times.
-func (w writes) between(after, before time.Time) writes {
+// receivedBetween returns those writes that the API server received between the two times.
+func (w writes) receivedBetween(after, before time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
 		return !r.Received.After(after) || !r.Received.Before(before)
 	})
@@ -91,14 +92,14 @@ func (w writes) first() auditlog.Request { return w[0] }
 func (w writes) last() auditlog.Request  { return w[len(w)-1] }
 
 // wantOneOwner fails the test if a process wrote in a namespace outside of its shard, or if it wrote in a namespace
-// after another process had taken over. It checks the writes until a point in time.
+// after another process had become the owner. It checks all writes until the given time.
 func (d *sharded) wantOneOwner(until time.Time) {
 	d.t.Helper()
 	for _, program := range programs {
-		all := d.writes(program).between(time.Time{}, until)
+		all := d.writes(program).receivedBetween(time.Time{}, until)
 		for _, namespace := range d.namespaces {
 			var owners []string
-			for _, r := range all.in(namespace) {
+			for _, r := range all.inNamespace(namespace) {
 				name := memberOf(r.Groups)
 				if len(owners) > 0 && owners[len(owners)-1] == name {
 					continue

@@ -23,17 +23,17 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The data of the control cluster is restored from a snapshot while the processes run. Objects have older versions,
-// machines that were created after the snapshot are unknown, and machines that were deleted after it exist again. No
-// instance with a serving node is removed, and no machine gets two instances. In the end, an administrator adopts the
-// unknown instances.
+// While the processes run, the data of the control cluster is restored from a snapshot. As a result, objects have older
+// versions. Machines that were created after the snapshot are unknown. Machines that were deleted after the snapshot
+// exist again. No instance with a serving node may be removed, and no machine may get a second instance. In the end, an
+// administrator adopts the unknown instances.
 //
 // Rules: older-data-ends-process and unknown-instances-taken-in.
 func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// The manager's Lease does not expire while the API server is down, so that the manager ends only because of older
-	// data.
+	// While the API server is down, the manager's Lease does not expire. So the only reason for the manager to end is the
+	// older data.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},
@@ -134,7 +134,7 @@ func hasMachine(machines []v1beta1.Machine, name string) bool {
 	return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Name == name })
 }
 
-// anotherDeployment creates a deployment like the one of the example, with another name.
+// anotherDeployment creates a deployment that differs from the deployment of the example only in its name and replicas.
 func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	m.t.Helper()
 	like := m.deployment()
@@ -147,7 +147,8 @@ func (m *machinist) anotherDeployment(name string, replicas int32) string {
 	return name
 }
 
-// startAgain waits until processes have ended, and starts them again like a Deployment. It returns when they lead.
+// startAgain waits until the processes have ended, and starts them again as a Deployment would do. It returns when they
+// lead.
 func (m *machinist) startAgain(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
@@ -168,7 +169,7 @@ func (m *machinist) awaitBlockedOrphans() {
 	}, client.InNamespace(namespace))
 }
 
-// awaitNoBlockedOrphans waits until no class reports such instances.
+// awaitNoBlockedOrphans waits until no class reports that orphans wait for an administrator.
 func (m *machinist) awaitNoBlockedOrphans() {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "no orphans", func(l *v1beta1.MachineClassList) (bool, string) {

@@ -13,28 +13,29 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// Flags for the Lease of a process.
+// These are flags for the Lease of a process.
 var (
-	// patientLease is the default in these tests. A process that cannot renew its Lease ends, and an API server on a busy
-	// machine may not answer a renewal for ten seconds.
+	// patientLease is the default in these tests. A process that cannot renew its Lease ends, and on a busy machine the
+	// API server may take more than ten seconds to respond to a renewal.
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
 	// defaultLease contains the default values of the flags.
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
-	// shortLease lets a successor of a killed leader start within seconds. Such a Lease may be lost on a busy machine.
-	// Processes with it are therefore supervised if other tests run at the same time, unless the test is about their end.
+	// shortLease contains flags with which a successor of a killed leader can start within seconds. On a busy machine, a
+	// process may lose such a Lease. Processes with shortLease are therefore supervised if other tests run at the same
+	// time, unless the test checks how these processes end.
 	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
 		"--leader-election-retry-period=1s"}
 )
 
-// crashPatience is how long a successor may take to lead. On a busy machine it can take more than a minute.
+// crashPatience is the maximum time until a successor leads. On a busy machine it can take more than a minute.
 const crashPatience = 3 * time.Minute
 
-// supervised restarts processes that end, like a Deployment. A process ends if it cannot renew its Lease.
+// supervised restarts processes that end, as a Deployment would do. A process ends if it cannot renew its Lease.
 type supervised struct {
 	m *machinist
 	// mu is locked while a process is stopped or started.
 	mu sync.Mutex
-	// ends are the errors with which processes ended that were not crashed by the test.
+	// ends contains, for each process, the errors with which the process ended, except when the test killed it.
 	ends map[*child.Process][]error
 }
 
@@ -95,8 +96,8 @@ func (s *supervised) crash(p *child.Process) {
 	}
 }
 
-// leaseExits returns how often a process ended because of its Lease. It fails the test if the process ended for another
-// reason.
+// leaseExits returns how often a process ended because it lost its Lease. If the process ended for another reason,
+// leaseExits fails the test.
 func (s *supervised) leaseExits(p *child.Process) int {
 	s.m.t.Helper()
 	s.mu.Lock()

@@ -32,8 +32,8 @@ func TestDemoTourSucceeds(t *testing.T) {
 			if err != nil {
 				t.Errorf("machinist-demo %s: %v", strings.Join(args, " "), err)
 			}
-			// Kubernetes' garbage collector discovers new kinds every 30 seconds. Here it knows the kinds of Machinist from the
-			// start, so the deletion takes about a second.
+			// Kubernetes' garbage collector discovers new kinds every 30 seconds. Here the garbage collector knows the kinds of
+			// Machinist from the start, so the deletion takes about a second.
 			_, last, _ := strings.Cut(out.String(), "Delete the deployment.")
 			took := regexp.MustCompile(`done after (\S+)\.\n`).FindStringSubmatch(last)
 			if took == nil {
@@ -46,7 +46,7 @@ func TestDemoTourSucceeds(t *testing.T) {
 	}
 }
 
-// Ctrl-C during the start of the demo does not print the errors that it causes.
+// If Ctrl-C interrupts the demo while it starts, the demo must not print the errors that follow from the interruption.
 func TestDemoIsInterruptedDuringStart(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

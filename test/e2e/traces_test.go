@@ -127,8 +127,8 @@ func (m *traced) crash() {
 	}
 }
 
-// The traces of machines explain where the time went: during creations with errors of the cloud, a crash of the
-// provider, a rollout and a drain. Each trace has one root span and contains no secret.
+// The traces of machines explain where the time was spent. The test includes creations with errors of the cloud, a
+// crash of the provider, a rollout and a drain. Each trace has one root span and contains no secret.
 //
 // Rules: trace-ids-follow-from-uid, traces-explain-the-time.
 func TestTracesExplainTime(t *testing.T) {
@@ -167,8 +167,8 @@ func TestTracesExplainTime(t *testing.T) {
 	}
 }
 
-// crashInTheMiddle kills the provider while machines boot. Spans that were not sent yet are lost, but no step is
-// missing, because the next process reports all steps.
+// crashInTheMiddle kills the provider while machines boot. Spans that had not been sent at that time are lost. But no
+// step is missing in the traces, because the next process reports all steps.
 func (m *traced) crashInTheMiddle() {
 	m.t.Helper()
 	m.scale(5)
@@ -192,7 +192,7 @@ func (m *traced) crashInTheMiddle() {
 	m.t.Logf("a trace across a crash:\n%s", m.awaitCreationTrace(&machines[4]))
 }
 
-// wantTimeline fails the test unless the timeline of a machine contains these words.
+// wantTimeline fails the test unless the timeline of a machine contains the given words.
 func (m *traced) wantTimeline(machine string, words ...string) {
 	m.t.Helper()
 	out := m.command("why", machine, "--timeline")
@@ -259,7 +259,7 @@ func (m *traced) deletionIsTraced() {
 	}
 }
 
-// A machine costs the same writes with traces and without.
+// Traces must not increase the number of writes for a machine.
 //
 // Rule: traces-cost-no-write.
 func TestTracesCostNoWrite(t *testing.T) {
@@ -317,7 +317,8 @@ func TestTracesCostNoWrite(t *testing.T) {
 	t.Logf("without traces: %v", without)
 	t.Logf("with traces:    %v", with)
 	for what, n := range with {
-		// The number of status writes depends on when the events of a Node arrive, because one write may combine changes.
+		// The number of status writes depends on the times at which the events of a Node arrive, because one write may
+		// combine several changes.
 		most := without[what]
 		if strings.HasSuffix(what, "/status") {
 			most += machines * 3 / 10

@@ -35,7 +35,7 @@ const (
 	unknownClass = "unknown"
 )
 
-// A Machine without a set is updated in every possible way.
+// A Machine without a set is updated in all ways that are possible.
 func TestStandaloneMachineIsUpdated(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -294,7 +294,7 @@ func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) 
 	return &machines[slices.IndexFunc(machines, is)]
 }
 
-// awaitUpdated waits until a machine has a class and a version applied, and is Running and Ready.
+// awaitUpdated waits until a machine has applied a class and a version, and is Running and Ready.
 func (m *machinist) awaitUpdated(name, class, version string) *v1beta1.Machine {
 	m.t.Helper()
 	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version),
@@ -311,7 +311,7 @@ func isUpToDate(m *v1beta1.Machine, status metav1.ConditionStatus, reason string
 	return c != nil && c.Status == status && c.Reason == reason
 }
 
-// awaitInService waits until the machine's node accepts pods and traffic of load balancers again.
+// awaitInService waits until the machine's node again accepts pods, and traffic from load balancers.
 func (m *machinist) awaitInService(name string) {
 	m.t.Helper()
 	eventually(m.t, "the node is back in service", func() (bool, string) {
@@ -332,7 +332,7 @@ func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
 	return node
 }
 
-// pod reads a pod again. It returns nil if the pod is gone.
+// pod reads a pod again. If the pod no longer exists, it returns nil.
 func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
 	m.t.Helper()
 	now := &corev1.Pod{}
@@ -361,7 +361,7 @@ func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
 	return live[0]
 }
 
-// wantNeverTwoAtOnce fails the test if one Machine ever had two instances at the same time.
+// wantNeverTwoAtOnce fails the test if a Machine has ever had two instances at the same time.
 func (m *machinist) wantNeverTwoAtOnce() {
 	m.t.Helper()
 	last := map[types.UID]simcloud.Record{}

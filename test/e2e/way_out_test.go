@@ -26,12 +26,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If a machine cannot continue automatically, "machinist why" prints a command that helps. The test runs these
-// commands.
+// If a machine cannot continue automatically, "machinist why" prints a command that solves the problem. The test runs
+// these commands.
 func TestWhyAdviceWorks(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	// The provider is killed, and "machinist why" notices this when the Lease has expired.
+	// The provider is killed. When its Lease has expired, "machinist why" reports this.
 	m := start(t, stack.Options{ProviderArgs: defaultLease})
 	m.removeDelays()
 	m.createFleet(1, nil)
@@ -112,7 +112,8 @@ func TestWhyAdviceWorks(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// awaitForceDeleted waits until a force-deleted machine is gone. Machinist waits up to two minutes for the cloud.
+// awaitForceDeleted waits until a machine that was deleted by force no longer exists. Machinist waits up to two minutes
+// for the cloud.
 func (m *machinist) awaitForceDeleted(name string) {
 	m.t.Helper()
 	env.AwaitFor(m.t, 2*env.Patience, m.control, &v1beta1.MachineList{}, "machine "+name+" to be gone",
@@ -136,8 +137,8 @@ func (m *machinist) awaitOne(what string, match func(v1beta1.Machine) bool) (fou
 
 func deleted(machine v1beta1.Machine) bool { return !machine.DeletionTimestamp.IsZero() }
 
-// followAdviceForDeleted runs the advised commands for all machines that are being deleted, because no process serves
-// them.
+// followAdviceForDeleted runs the advised commands for all machines that are being deleted. It is used when no provider
+// process is running.
 func (m *machinist) followAdviceForDeleted() {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}

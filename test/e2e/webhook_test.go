@@ -29,9 +29,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Two replicas of the manager run behind a TCP proxy. While a client sends valid and invalid Machines, the certificate
-// and its CA are replaced, and each replica is restarted. The API server ignores an unreachable webhook. A request that
-// does not reach the webhook therefore shows as an invalid Machine that is admitted.
+// Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines. Meanwhile, the
+// certificate and its CA are replaced, and each replica is restarted. If the webhook is unreachable, the API server
+// ignores it. So if a request does not reach the webhook, an invalid Machine is admitted.
 //
 // Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
 func TestNoAdmissionRequestIsLost(t *testing.T) {
@@ -59,14 +59,14 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 
 	var expiring []byte
 	for try := 0; !bytes.Equal(w.secret().Data["ca.crt"], expiring); try++ {
-		// On a busy machine, the next CA may replace the expiring CA before all processes know the expiring one.
+		// On a busy machine, the next CA may replace the expiring CA before all processes have read the expiring CA.
 		if try == 3 {
 			t.Fatal("an expiring CA was replaced before it was used")
 		}
 		expiring = w.useExpiringCA()
 		w.awaitPresented(first, second)
 		eventually(t, "the webhook is trusted again", func() (bool, string) {
-			err := w.try(0, true)
+			err := w.trySend(0, true)
 			return err == nil, fmt.Sprint(err)
 		})
 	}
@@ -74,13 +74,13 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 
 	s := w.stream(8)
 	w.connectRepeatedly(s)
-	w.during(s, "the CA is replaced", func() {
+	w.countDuring(s, "the CA is replaced", func() {
 		w.awaitSecret("another CA in the Secret", func(d map[string][]byte) bool {
 			return !bytes.Equal(d["ca.crt"], expiring) && d["next-ca.crt"] == nil
 		})
 		w.awaitPresented(first, second)
 	})
-	w.during(s, "the certificate is replaced", func() {
+	w.countDuring(s, "the certificate is replaced", func() {
 		before := w.secret().Data
 		w.change(func(d map[string][]byte) { delete(d, corev1.TLSCertKey) })
 		after := w.awaitSecret("another certificate in the Secret", func(d map[string][]byte) bool {
@@ -92,8 +92,8 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 		w.awaitPresented(first, second)
 	})
 	for range 2 {
-		w.during(s, "the standby is restarted", func() { w.restart(standby, second) })
-		w.during(s, "the leader is restarted", func() {
+		w.countDuring(s, "the standby is restarted", func() { w.restart(standby, second) })
+		w.countDuring(s, "the leader is restarted", func() {
 			w.restart(m.Manager, first)
 			if err := m.AwaitLeader(context.Background(), standby); err != nil {
 				t.Error(err)
@@ -120,9 +120,9 @@ type webhook struct {
 	replicas []string
 }
 
-// try sends a valid Machine, or an invalid one that only the webhook refuses. It returns an error unless exactly the
-// invalid Machine is refused.
-func (w *webhook) try(n int, invalid bool) error {
+// trySend sends a valid Machine, or an invalid Machine that only the webhook refuses. It returns an error if the
+// invalid Machine is admitted or the valid Machine is refused.
+func (w *webhook) trySend(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
 		Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}},
@@ -142,7 +142,7 @@ func (w *webhook) try(n int, invalid bool) error {
 	return nil
 }
 
-// stream sends Machines without a break, in several goroutines.
+// stream sends one Machine after another without a pause, in several goroutines.
 type stream struct {
 	stop  chan struct{}
 	tasks sync.WaitGroup
@@ -150,7 +150,7 @@ type stream struct {
 	mu   sync.Mutex
 	sent int
 	lost []string
-	// changed is signalled when sent has changed.
+	// changed is signaled when the value of sent has changed.
 	changed *sync.Cond
 }
 
@@ -169,7 +169,7 @@ func (w *webhook) stream(goroutines int) *stream {
 				s.sent++
 				n := s.sent
 				s.mu.Unlock()
-				if err := w.try(n, n%2 == 0); err != nil {
+				if err := w.trySend(n, n%2 == 0); err != nil {
 					s.recordLoss(err)
 				}
 				s.mu.Lock()
@@ -181,8 +181,8 @@ func (w *webhook) stream(goroutines int) *stream {
 	return s
 }
 
-// connectRepeatedly connects to the replicas all the time, like an API server that opens a new connection for each
-// request. It may use a CA bundle that is older by the duration of one request.
+// connectRepeatedly connects to the replicas all the time, similar to an API server that opens a new connection for
+// each request. Its CA bundle may be outdated by the duration of one request.
 func (w *webhook) connectRepeatedly(s *stream) {
 	s.tasks.Go(func() {
 		for {
@@ -237,8 +237,8 @@ func (s *stream) end() (int, []string) {
 	return s.sent, s.lost
 }
 
-// during calls f while the stream is running, and logs how many Machines were sent and lost meanwhile.
-func (w *webhook) during(s *stream, what string, f func()) {
+// countDuring calls f while the stream is running, and logs how many Machines were sent and lost during the call.
+func (w *webhook) countDuring(s *stream, what string, f func()) {
 	w.t.Helper()
 	s.awaitSent(20)
 	n, lost := s.count()
@@ -274,7 +274,7 @@ func (w *webhook) secret() *corev1.Secret {
 	return secret
 }
 
-// change changes the data of the Secret. It tries again after a conflict with another writer.
+// change changes the data of the Secret. If the write conflicts with another write, setStage tries again.
 func (w *webhook) change(f func(map[string][]byte)) {
 	w.t.Helper()
 	eventually(w.t, "the Secret is changed", func() (bool, string) {
@@ -304,7 +304,7 @@ func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {
 		eventually(w.t, replica+" presents the certificate of the Secret", func() (bool, string) {
-			// This check only compares certificates. The API server checks whether the certificate is trusted.
+			// This check only compares certificates. The API server is the one that checks whether the certificate is trusted.
 			conn, err := tls.Dial("tcp", replica, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return false, err.Error()
@@ -317,8 +317,8 @@ func (w *webhook) awaitPresented(replicas ...string) {
 	}
 }
 
-// useExpiringCA writes another CA into the Secret, with a certificate that it signed. The CA expires so soon that the
-// manager must replace it. useExpiringCA returns the certificate of the CA.
+// useExpiringCA writes another CA into the Secret, together with a certificate that this CA has signed. The CA expires
+// so soon that the manager must replace it. useExpiringCA returns the certificate of the CA.
 func (w *webhook) useExpiringCA() []byte {
 	w.t.Helper()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

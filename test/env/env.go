@@ -38,7 +38,8 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Patience is the timeout of Await. It matters only for failing tests, because Await returns at the expected event.
+// Patience is the timeout of Await. It affects only failing tests, because Await returns as soon as the expected state
+// is reached.
 const Patience = 2 * time.Minute
 
 // running is the control plane that Main or Start started. It is nil if Use set another API server.
@@ -54,7 +55,8 @@ var (
 // Use sets the API server that the functions of this package use.
 func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
-// Main starts a control plane, runs the tests and stops the control plane. It uses the first of the options, if any.
+// Main starts a control plane, runs the tests and stops the control plane. If options are given, it uses the first of
+// them.
 func Main(m *testing.M, options ...controlplane.Options) int {
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}
@@ -70,8 +72,8 @@ func Main(m *testing.M, options ...controlplane.Options) int {
 	return m.Run()
 }
 
-// Start starts a control plane for one test and its subtests, in a binary whose other tests use another API server. No
-// other test may run in parallel.
+// Start starts a control plane for one test and its subtests. It is for a binary whose other tests use another API
+// server. No other test may run in parallel with this test.
 func Start(t testing.TB) {
 	t.Helper()
 	config, file := administrator, kubeconfig
@@ -104,10 +106,10 @@ func start(o controlplane.Options) (stop func(), err error) {
 // ControlPlane returns the control plane of this test binary.
 func ControlPlane() *controlplane.ControlPlane { return running }
 
-// Config returns the client configuration of an administrator without a rate limit.
+// Config returns an administrator's client configuration without a rate limit.
 func Config() *rest.Config { return rest.CopyConfig(administrator) }
 
-// Kubeconfig returns the path of a kubeconfig file of an administrator.
+// Kubeconfig returns the path of an administrator's kubeconfig file.
 func Kubeconfig() string { return kubeconfig }
 
 // As returns the client configuration of a user with all permissions.
@@ -125,7 +127,7 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// Client returns a client of an administrator without a cache.
+// Client returns an administrator's client without a cache.
 func Client(t testing.TB) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(Config(), client.Options{Scheme: Scheme()})
@@ -145,8 +147,8 @@ func Namespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Manager starts a controller-runtime manager and stops it when the test ends. register adds controllers before the
-// start. As in production, the cached client reads its own writes.
+// Manager starts a controller-runtime manager and stops it when the test ends. It calls register before the start, to
+// add controllers. As in production, reads through the cached client include the client's own writes.
 func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
 	t.Helper()
 	yes := true
@@ -157,7 +159,7 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 			EnableReadYourWritesConsistency: &yes,
 			DisableFor:                      []client.Object{&corev1.Secret{}, &corev1.Pod{}},
 		}},
-		// The tests of a binary create controllers with the same names.
+		// Several tests of a binary create controllers with the same name.
 		Controller: config.Controller{SkipNameValidation: &yes},
 	})
 	if err != nil {
@@ -182,15 +184,15 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 	return mgr
 }
 
-// Await reads a list after each event of its kind until done returns true, and returns the list. At the timeout, it
-// fails the test with the last state that done returned.
+// Await reads a list after each event of its kind until done returns true, and returns the list. If the timeout is
+// reached, it fails the test and reports the last state that done returned.
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()
 	return AwaitFor(t, Patience, c, list, what, done, options...)
 }
 
-// AwaitFor is Await with another timeout, for example for a real cloud.
+// AwaitFor is like Await, but with another timeout, for example for a real cloud.
 func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
 	done func(L) (bool, string), options ...client.ListOption) L {
 	t.Helper()
@@ -215,7 +217,7 @@ func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c clien
 		}
 		select {
 		case <-events.ResultChan():
-			// List again after any event, and at the end of the watch.
+			// Read the list again after each event, and when the watch ends.
 		case <-ctx.Done():
 		}
 		events.Stop()

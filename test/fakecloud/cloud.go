@@ -1,10 +1,10 @@
 // Package fakecloud implements a cloud in memory and its driver, for tests of reconcilers with a fake clock. It
-// guarantees no more than the driver contract (provider.Driver). Reads may be stale. A creation may take effect
+// provides only the guarantees of the driver contract (provider.Driver). Reads may be stale. A creation may take effect
 // although its response was lost. A deletion may report Gone because of a stale read. A test adds faults for single
 // calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
 //
-// The deterministic simulation has another cloud, in test/simulation, because it copies the cloud at each step of a
-// search and simulates the kubelet of each instance.
+// The deterministic simulation has another implementation, in test/simulation, because it copies its cloud at each step
+// of a search and also simulates the kubelet of each instance.
 package fakecloud
 
 import (
@@ -32,28 +32,30 @@ type Cloud struct {
 	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default,
 	// both happen during the call.
 	Boot, Shutdown time.Duration
-	// Left is DeleteResult.Left of Delete until the instance disappears.
+	// Left is the value of DeleteResult.Left that Delete returns until the instance disappears.
 	Left string
-	// Blind is how long lookups by tags do not find a new instance.
+	// Blind is the time for which lookups by tags do not find a new instance.
 	Blind time.Duration
-	// Lag is the age of the state that reads return, by ID, by tags and in lists. A new instance is missing, a deleted one
-	// is returned, and states and tags are old. It also applies to the reads at the beginning of Create, Delete and Adopt.
+	// Lag is the age of the state that all reads return: by ID, by tags and in lists. So a read does not return a new
+	// instance, still returns a deleted instance, and returns old states and tags. It also applies to the reads at the
+	// beginning of Create, Delete and Adopt.
 	Lag time.Duration
-	// Evasive is set if Delete does not report that it found the instance.
+	// If Evasive is set, Delete does not report whether it found the instance.
 	Evasive bool
 	// PageSize is the number of instances in a page of List. The default is 100. With 0, a list never ends.
 	PageSize int
-	// NodeName returns the node name of an instance, or "" if it is unknown. The default is the name of the machine.
+	// NodeName returns the node name of a machine's instance, or "" if the name is unknown. The default is the name of the
+	// machine.
 	NodeName func(provider.Machine) string
 	// Scope returns the scope of a class for List. Without it, the scope is empty.
 	Scope func(provider.Class) (string, error)
 	// Leftovers contains the parts without an instance, by account.
 	Leftovers map[string][]provider.Leftover
 
-	// Around runs each call, with a name such as "cloud create" or "cloud get".
+	// Around is called for each call of the driver, and must call f. call is a name such as "cloud create" or "cloud get".
 	Around func(call string, f func() error) error
-	// OnList, OnGet and OnDelete run at the beginning of a call, without the lock of the cloud. The call returns their
-	// error.
+	// OnList, OnGet and OnDelete are called at the beginning of a call, while the cloud is not locked. The call returns
+	// the error of this function.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
 	// OnUpdate returns the result of Update. Without it, the result is UpdateDone.
@@ -86,13 +88,13 @@ type Instance struct {
 
 type usedToken struct{ parameters, providerID string }
 
-// lateCreate is a creation that takes effect later.
+// lateCreate is a creation that takes effect at a later time.
 type lateCreate struct {
 	at  time.Time
 	req provider.CreateRequest
 }
 
-// lateTags is an adoption that sets the tags later.
+// lateTags is an adoption that sets the tags at a later time.
 type lateTags struct {
 	at  time.Time
 	req provider.AdoptRequest
@@ -127,7 +129,7 @@ func (c *Cloud) Created(uid types.UID) int {
 	return c.created[uid]
 }
 
-// Twins returns the UIDs of machines that had two instances at the same time.
+// Twins returns the UIDs of machines that have had two instances at the same time.
 func (c *Cloud) Twins() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,15 +150,15 @@ func (c *Cloud) Deletes() int {
 	return c.deletes
 }
 
-// Lists returns the number of calls to List for a first page.
+// Lists returns the number of calls to List that requested a first page.
 func (c *Cloud) Lists() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lists
 }
 
-// Put adds an instance that another system created. The account is the value of the credential "account". Put replaces
-// an instance with the same provider ID.
+// Put adds an instance that another system created. The account is the value of the credential "account". If an
+// instance with the same provider ID exists, Put replaces it.
 func (c *Cloud) Put(account string, in provider.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

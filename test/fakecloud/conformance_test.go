@@ -21,11 +21,12 @@ func spec(size string) []byte {
 	return []byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","size":"` + size + `"}`)
 }
 
-// checkedCloud adds checks that the tests of reconcilers do not need: of the context and of the specification. It also
-// removes the instances of other clusters from lists, because they violate the contract.
+// checkedCloud adds checks of the context and of the specification, because the tests of reconcilers do not need these
+// checks in Cloud. It also removes the instances of other clusters from lists, because such instances violate the
+// contract.
 type checkedCloud struct{ *fakecloud.Cloud }
 
-// checkContext returns the error of a context as an error of the contract.
+// checkContext returns the error of a context, converted to an error of the contract.
 func checkContext(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -88,7 +89,7 @@ func (c checkedCloud) Delete(ctx context.Context, req provider.DeleteRequest) (p
 	return c.Cloud.Delete(ctx, req)
 }
 
-// Update returns UpdateNeedsReplacement, like a driver without updates in place.
+// Update returns UpdateNeedsReplacement, as a driver that cannot update instances in place does.
 func (c checkedCloud) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	in, err := c.Get(ctx, provider.GetRequest{Machine: req.Machine, ClusterID: req.ClusterID, ProviderID: req.ProviderID,
 		Scope: req.Scope, Class: req.Class})

@@ -15,7 +15,8 @@ type history struct {
 	versions            []version
 }
 
-// version is the state of an instance since a time, or nil if it was removed then.
+// version is the state of an instance from the time since until the next version. instance is nil if the instance was
+// removed at this time.
 type version struct {
 	since    time.Time
 	instance *provider.Instance
@@ -42,7 +43,7 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns the state of an instance before Lag, or nil if the instance did not exist then.
+// read returns the state that an instance had before the time Lag, or nil if the instance did not exist then.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {
@@ -60,7 +61,8 @@ func (c *Cloud) read(h *history) *provider.Instance {
 	return &copied
 }
 
-// Find reads one instance as Get does: by provider ID or, without one, by tags. It searches all accounts.
+// Find reads one instance in the same way as Get: by provider ID, or by tags if the provider ID is empty. It searches
+// all accounts.
 func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +90,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// checkScope returns NotFound if an instance is in another scope.
+// checkScope returns NotFound if an instance belongs to another scope.
 func checkScope(in *provider.Instance, scope string) error {
 	if scope != "" && scope != in.Scope {
 		return provider.Errorf(provider.NotFound, "no instance %s in %s", in.ProviderID, scope)

@@ -10,15 +10,16 @@ import (
 type Step struct {
 	// Err is the error that the call returns.
 	Err error
-	// Late delays the effect of Create or Adopt. It does not change the result of the call.
+	// Late is the delay before a Create or Adopt takes effect. The result of the call does not change.
 	Late time.Duration
 	// During runs during the call.
 	During func()
-	// Spent marks the token of a Create as used, as if its instance had been created and removed already.
+	// If Spent is set, the cloud regards the token of a Create as used, as if its instance had already been created and
+	// removed.
 	Spent bool
-	// Unseen lets Delete report Gone without a deletion, as after a stale read.
+	// If Unseen is set, Delete reports Gone but deletes nothing, as after a stale read.
 	Unseen bool
-	// Answer changes the result of a Get.
+	// Answer, if set, changes the instance that Get returns.
 	Answer func(*provider.Instance)
 }
 
@@ -29,7 +30,7 @@ func (c *Cloud) Will(operation string, steps ...Step) {
 	c.script[operation] = append(c.script[operation], steps...)
 }
 
-// Fail lets the next calls of an operation fail, with one error each.
+// Fail makes the next calls of an operation fail. Each call returns the next error of the list.
 func (c *Cloud) Fail(operation string, errs ...error) {
 	for _, err := range errs {
 		c.Will(operation, Step{Err: err})

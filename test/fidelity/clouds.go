@@ -11,7 +11,7 @@ const (
 	throttling = "https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling"
 )
 
-// worldKubelet describes what the comparison of kubelets does not cover.
+// worldKubelet describes which kubelets the comparison does not include.
 const worldKubelet = "The test compares the real kubelet with the machines of the simulated cloud. The kubelets of the " +
 	"deterministic simulation do the same in fewer steps."
 
@@ -75,7 +75,7 @@ func nodes() []Behaviour {
 	}
 }
 
-// outside returns the behaviours of other programs that doubles implement.
+// outside returns the behaviors of programs outside of Kubernetes that doubles implement.
 func outside() []Behaviour {
 	return []Behaviour{
 		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",

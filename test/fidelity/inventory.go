@@ -1,4 +1,4 @@
-// Package fidelity lists the behaviours of real programs that test doubles implement. For each behaviour, it names the
+// Package fidelity lists the behaviours of real programs that test doubles implement. For each behavior, it names the
 // code of the double, and a test that compares the double with the real program.
 //
 // Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries
@@ -11,12 +11,14 @@ import "slices"
 type Behaviour struct {
 	// Name describes the behaviour.
 	Name string
-	// Doubles are the declarations that implement the behaviour, each as a file and a name: "test/x/y.go:find".
+	// Doubles contains the declarations that implement the behavior. Each one consists of a file and a name:
+	// "test/x/y.go:find".
 	Doubles []string
-	// Tests are the tests of both the double and the real program, each as a folder and a name: "test/x:TestThis".
+	// Tests contains the tests that compare the double with the real program. Each one consists of a folder and a name:
+	// "test/x:TestThis".
 	Tests []string
-	// Why explains why there is no test: which real program is not available, and where its behaviour is documented. If
-	// there are Tests, it may describe what they do not cover.
+	// Why states the reason if there is no test: which real program is not available, and where its behavior is
+	// documented. If there are Tests, Why may describe what these tests do not cover.
 	Why string
 }
 

@@ -15,7 +15,7 @@ import (
 
 const root = "../.."
 
-// Each entry must name existing declarations, and existing tests or a reason why there is none.
+// Each entry must name declarations that exist. It must also name tests that exist, or a reason why there are none.
 func TestEntriesNameExistingCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range All() {
@@ -46,13 +46,13 @@ func TestEntriesNameExistingCode(t *testing.T) {
 	}
 }
 
-// exempt are the files of doubles that implement no behaviour of their own.
+// exempt contains those files of doubles that do not implement any behavior themselves.
 var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
 	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
-// A file without an entry may implement a behaviour that no test compares.
+// If a file has no entry, it may implement a behavior that no test compares.
 func TestFilesAndTestsHaveEntries(t *testing.T) {
 	var listed, compared []string
 	for _, b := range All() {
@@ -80,7 +80,7 @@ func TestFilesAndTestsHaveEntries(t *testing.T) {
 	}
 }
 
-// Each semantics of the cloud in the simulation must be the semantics of a real cloud.
+// Each consistency option of the simulated cloud must correspond to a real cloud.
 func TestCloudSemanticsHaveEntries(t *testing.T) {
 	var listed []string
 	for _, b := range All() {
@@ -131,7 +131,7 @@ func tests(t *testing.T, folder string) (found []string) {
 	return found
 }
 
-// declared returns the names of the functions, methods, types and values that a file declares.
+// declared returns the names of the functions, methods, types, variables and constants that a file declares.
 func declared(t *testing.T, path string) (names []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

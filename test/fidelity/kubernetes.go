@@ -1,6 +1,6 @@
 package fidelity
 
-// Folders of doubles, and tests that compare them with the real programs.
+// These are folders of doubles, and folders of tests that compare the doubles with real programs.
 const (
 	traces    = "test/apiserver/fidelity:TestTracesMatchRealServer"
 	store     = "test/apiserver/"

@@ -1,5 +1,5 @@
 // Package fleet runs Machinist with the example fleet of a provider for an end-to-end test. It provides the operations
-// on the fleet that such tests use. The cloud of the provider is a stack.Backend.
+// on the fleet that end-to-end tests use. The cloud of the provider is a stack.Backend.
 package fleet
 
 import (
@@ -79,7 +79,7 @@ func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	return f
 }
 
-// writer writes to the log of a test.
+// writer is an io.Writer that writes to the log of a test.
 type writer struct{ t *testing.T }
 
 func (w writer) Write(line []byte) (int, error) {
@@ -111,7 +111,7 @@ func (f *Fleet) Create(o client.Object) {
 	}
 }
 
-// Class returns a copy of a class with another name and a changed providerSpec.
+// Class creates a copy of a class with another name and a changed providerSpec.
 func (f *Fleet) Class(of, name string, change func(map[string]any)) *v1beta1.MachineClass {
 	f.Helper()
 	class := &v1beta1.MachineClass{}
@@ -172,7 +172,7 @@ func (f *Fleet) Delete() {
 	}
 }
 
-// Await waits until ok returns true for the machines of the fleet, and returns them.
+// Await waits until ok returns true for the machines of the fleet, and returns these machines.
 func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	f.Helper()
 	list := env.AwaitFor(f.T, f.Patience, f.Control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool,
@@ -188,13 +188,14 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until the fleet has exactly its number of machines, all of them Running and created from the class.
+// Running waits until the fleet has exactly its requested number of machines, and all of them are Running and belong to
+// the class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
 }
 
-// RunningAre is Running for another number of machines.
+// RunningAre is like Running, but for another number of machines.
 func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	f.Helper()
 	return f.Await(fmt.Sprintf("%d running machines of class %s", n, class), func(all []v1beta1.Machine) bool {
@@ -205,7 +206,7 @@ func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	})
 }
 
-// Gone waits until there is no machine, and checks that no Nodes, instances and parts remain.
+// Gone waits until no machine exists, and checks that no Nodes, instances and parts of instances remain.
 func (f *Fleet) Gone() {
 	f.Helper()
 	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })
@@ -225,7 +226,7 @@ func (f *Fleet) Gone() {
 	}
 }
 
-// Common returns the provider IDs that both lists contain.
+// Common returns the provider IDs that occur in both lists.
 func Common(a, b []v1beta1.Machine) []string {
 	inFirst := map[string]bool{}
 	for i := range a {

@@ -18,10 +18,10 @@ var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "
 // api is the API server. It stores only Leases.
 type api struct {
 	leases map[string]*coordinationv1.Lease
-	// everHeld contains the Leases that a process has held at some time.
+	// everHeld contains the names of the Leases that a process has ever held.
 	everHeld map[string]bool
 	revision int
-	// late are writes that the API server executes after their sender has timed out.
+	// late contains writes that the API server executes only after their sender has timed out.
 	late []lateWrite
 }
 
@@ -30,7 +30,7 @@ type lateWrite struct {
 	apply func() error
 }
 
-// write stores a Lease, unless it has changed since the writer read it.
+// write stores a Lease, unless the Lease has changed since the writer read it.
 func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease, error) {
 	before := a.leases[l.Name]
 	switch {
@@ -110,7 +110,7 @@ func (c connection) send(l *coordinationv1.Lease, create bool) (*coordinationv1.
 	w := p.world
 	l = l.DeepCopy()
 	if w.oneIn(150) {
-		// The write takes longer than its sender waits.
+		// The write takes longer than the timeout of its sender.
 		w.api.late = append(w.api.late, lateWrite{w.now.Add(w.randomUpTo(40 * time.Second)), func() error {
 			_, err := w.api.write(l, create)
 			return err

@@ -11,7 +11,7 @@ func (w *World) randomUpTo(most time.Duration) time.Duration {
 	return time.Duration(w.random.Int64N(int64(most)))
 }
 
-// oneIn is true on average once in n calls, and always false after the last fault.
+// oneIn returns true with a probability of 1/n. After the last fault, it always returns false.
 func (w *World) oneIn(n int) bool { return !w.faultsOver && w.random.IntN(n) == 0 }
 
 // injectFault injects one random fault.
@@ -61,8 +61,8 @@ func (w *World) injectFault() {
 	}
 }
 
-// transmit sends a request to the API server, or its answer back. It takes time, in which other processes act, and it
-// may fail.
+// transmit sends a request to the API server, or sends the response back. This takes time in which other processes act,
+// and it may fail.
 func (w *World) transmit(p *process) error {
 	if p.dead {
 		return errUnreachable
@@ -89,7 +89,7 @@ func (w *World) transmit(p *process) error {
 	return nil
 }
 
-// pause lets other processes act while a process waits.
+// pause makes a process wait. Meanwhile, other processes can act.
 func (w *World) pause(d time.Duration) {
 	if w.nesting >= maxNesting || w.violation != nil {
 		return

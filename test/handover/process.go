@@ -24,7 +24,7 @@ const (
 	restartTime = 3 * time.Second
 )
 
-// process is a process from its start to its end. It serves a shard, or all namespaces.
+// process is one process in the time between its start and its end. It serves one shard, or all namespaces.
 type process struct {
 	world *World
 	slot  *slot
@@ -33,12 +33,12 @@ type process struct {
 	fence *fence.Fence
 	lock  *fence.Lock
 	dead  bool
-	// next is when the process acts again, frozenUntil when it is no longer frozen, and cutUntil when it reaches the API
-	// server again. inRequest is true while the process waits for a request.
+	// next is the time at which the process acts again. frozenUntil is the time at which it is no longer frozen. cutUntil
+	// is the time at which it reaches the API server again. inRequest is true while the process waits for a response.
 	next, frozenUntil, cutUntil time.Time
 	inRequest                   bool
 
-	// The state of the elector, as in client-go.
+	// These fields are the state of the elector, as in client-go.
 	observed    *resourcelock.LeaderElectionRecord
 	observedRaw []byte
 	observedAt  time.Time
@@ -78,7 +78,7 @@ func (p *process) step() {
 	if p.dead {
 		return
 	}
-	// Between two attempts, the elector waits for its retry period and up to a fifth more.
+	// Between two attempts, the elector waits for its retry period plus a random part of up to one fifth.
 	p.next = w.now.Add(retryPeriod + w.randomUpTo(retryPeriod/5))
 	switch {
 	case won:
@@ -148,15 +148,15 @@ func (p *process) observe(r *resourcelock.LeaderElectionRecord) {
 	p.observed, p.observedAt = r, p.world.now
 }
 
-// release releases the Lease, as a process does when it is stopped in an orderly way.
+// release releases the Lease, as a process does during a graceful shutdown.
 func (p *process) release() {
 	p.inRequest = true
 	_ = p.lock.Release(context.Background())
 	p.inRequest = false
 }
 
-// worldClock is the clock of a host. Its timers never fire. A fence does not depend on them, because Check compares the
-// times itself.
+// worldClock is the clock of a host. Its timers never fire. A fence does not depend on timers, because Check itself
+// compares the times.
 type worldClock struct {
 	clock.WithTickerAndDelayedExecution
 	world *World

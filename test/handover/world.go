@@ -13,19 +13,22 @@ import (
 )
 
 const (
-	// replicas of each shard: one leads, the other one waits.
+	// replicas is the number of processes for each shard: one leads, and the other one waits.
 	replicas = 2
 	// namespaceCount is large enough that each of maxShards has a namespace.
 	namespaceCount = 24
 	maxShards      = 5
-	// maxNesting limits the number of requests that are pending at the same time. Each one began during another.
+	// maxNesting limits the number of requests that are pending at the same time. Each of these requests began while
+	// another one was pending.
 	maxNesting = 3
-	// faultTime is how long a run injects faults. recoveryTime is how long all namespaces may take to have an owner
-	// after that: frozen processes resume, late writes are executed, and the two Leases expire one after the other.
+	// faultTime is the duration of the faults in a run. recoveryTime is the maximum time after that until all namespaces
+	// have an owner. In this time, frozen processes resume, late writes are executed, and the two Leases expire one after
+	// the other.
 	faultTime    = 4 * time.Minute
 	recoveryTime = 2*leaseDuration + 60*time.Second
-	// takeoverTime is how long the namespaces of a killed process may have no owner. Another process may see the last
-	// renewal of the Lease one attempt late. After the Lease has expired, it needs up to two more attempts.
+	// takeoverTime is the maximum time for which the namespaces of a killed process have no owner. Another process may
+	// observe the last renewal of the Lease only in its next attempt. After the Lease has expired, this process needs up
+	// to two more attempts.
 	takeoverTime = leaseDuration + 3*(retryPeriod+retryPeriod/5)
 )
 
@@ -36,13 +39,13 @@ type World struct {
 	api        *api
 	slots      []*slot
 	namespaces []string
-	// started is how many processes have been started.
+	// started is the number of processes that have been started.
 	started int
-	// nesting is how many requests are pending, each of which began during another.
+	// nesting is the number of pending requests. Each of them began while another one was pending.
 	nesting int
 	// faultsOver is true after the last fault.
 	faultsOver bool
-	// cutUntil is when the API server answers again.
+	// cutUntil is the time at which the API server responds again.
 	cutUntil time.Time
 
 	lastLeader map[string]string // by Lease
@@ -51,17 +54,18 @@ type World struct {
 	log        func(string)
 }
 
-// slot is a place for a process. When its process ends, it starts another one.
+// slot is a place for one process. When the process in a slot ends, another process is started in the slot.
 type slot struct {
 	shard   sharding.Shard
 	replica int
 	process *process
-	// startAt is when the next process starts. stopAt is when the slot is removed because the number of shards changed.
+	// startAt is the time at which the next process starts. stopAt is the time at which the slot is removed, because the
+	// number of shards has changed.
 	startAt, stopAt time.Time
 }
 
-// Run simulates one run. It returns how often a shard got another owner, and the violation of a rule as an error. log
-// receives a line for each event. It may be nil.
+// Run simulates one run. It returns the number of times that a shard got another owner, and an error if a rule was
+// violated. log receives a line for each event. It may be nil.
 func Run(seed uint64, log func(string)) (handovers int, err error) {
 	w := &World{
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1_800_000_000, 0), log: log,
@@ -82,7 +86,7 @@ func Run(seed uint64, log func(string)) (handovers int, err error) {
 	return w.handovers, w.violation
 }
 
-// endFaults ends all faults, and checks that each namespace gets an owner.
+// endFaults ends all faults, and checks that each namespace gets an owner within recoveryTime.
 func (w *World) endFaults() {
 	w.faultsOver, w.cutUntil = true, w.now
 	for _, s := range w.slots {
@@ -96,7 +100,7 @@ func (w *World) endFaults() {
 	}
 }
 
-// killLeader kills one leader without any other fault. Only its own namespaces may lose their owner.
+// killLeader kills one leader without any other fault. No namespace of another process may lose its owner.
 func (w *World) killLeader() {
 	leaders := w.leaders()
 	if w.violation != nil || len(leaders) == 0 {
@@ -132,7 +136,7 @@ func (w *World) deploy(shards int) {
 	}
 }
 
-// advance simulates all events until a time. It calls after, which may be nil, after each event.
+// advance simulates all events until the time end. If after is not nil, advance calls it after each event.
 func (w *World) advance(end time.Time, after func()) {
 	for w.violation == nil {
 		at, next := w.next()
@@ -185,7 +189,7 @@ func (w *World) next() (at time.Time, do func()) {
 	return at, do
 }
 
-// removeSlot removes a slot. In most cases, its process releases the Lease first.
+// removeSlot removes a slot. In most cases, the slot's process first releases its Lease.
 func (w *World) removeSlot(s *slot) {
 	if p := s.process; p != nil {
 		if w.random.IntN(3) > 0 && !p.frozenUntil.After(w.now) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The test makes only as many runs as it has time for. `go run ./test/simulate handovers` makes many more.
+// The test makes as many runs as fit into its time limit. `go run ./test/simulate handovers` makes many more.
 //
 // Rules: shard-has-one-owner, shard-taken-over-within-a-lease.
 func TestNamespaceNeverHasTwoOwners(t *testing.T) {
@@ -22,7 +22,7 @@ func TestNamespaceNeverHasTwoOwners(t *testing.T) {
 	}
 }
 
-// The seed of a violation must reproduce it.
+// The same seed must reproduce the same run, so that a violation can be investigated.
 func TestSeedDeterminesRun(t *testing.T) {
 	logOf := func() string {
 		var log strings.Builder

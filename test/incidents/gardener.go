@@ -5,7 +5,7 @@ import "slices"
 // gardener returns incidents of Gardener's machine-controller-manager and its providers.
 func gardener() []Incident { return slices.Concat(gardenerLost(), gardenerOthers()) }
 
-// gardenerLost returns incidents in which machines were lost or leaked, or could not be deleted.
+// gardenerLost returns incidents in which machines were lost, were leaked, or could not be deleted.
 func gardenerLost() []Incident {
 	return []Incident{
 		{

@@ -1,5 +1,5 @@
-// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each, it
-// names the tests of Machinist in which the same cause occurs.
+// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each
+// incident, it names the tests of Machinist that reproduce the same cause.
 //
 // docs/incidents.md is generated from this package.
 package incidents
@@ -14,9 +14,10 @@ type Incident struct {
 	Theme     Theme
 	// Happened describes what users reported, in one paragraph.
 	Happened string
-	// Here describes what Machinist does in this case.
+	// Here describes what Machinist does in the same situation.
 	Here string
-	// Proofs are the runs in which the cause occurs. They fail if Machinist does not do what Here describes.
+	// Proofs are the tests and scenarios in which the cause occurs. They fail if Machinist does not do what Here
+	// describes. They fail if Machinist does not do what Here describes.
 	Proofs []Proof
 }
 

@@ -9,28 +9,30 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Available reports whether a machine counts as available: it is not being deleted, and it has been Ready for
-// minReadySeconds.
+// Available reports whether a machine is available: it is not being deleted, and it has been Ready for minReadySeconds.
 func Available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	return m.DeletionTimestamp.IsZero() && ready != nil && ready.Status == metav1.ConditionTrue &&
 		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))
 }
 
-// Version is the state of a machine from a position on, until the next version.
+// Version is one version of a machine. A version starts at a position and ends at the position of the next version.
 type Version struct {
 	Position  int64
 	Available bool
-	// OwnEnd is true for a version by which the judged processes themselves ended the machine's availability.
+	// OwnEnd is true if the machine stopped being available in this version, and the processes that are checked caused
+	// this.
 	OwnEnd bool
 }
 
-// AvailableSince reports whether a machine is available, or was available at any time after a position until
-// something other than the judged processes ended its availability. The processes know what they ended themselves,
-// and learn of all other changes later. The function reads the n versions, which at returns, from the last one back.
-func AvailableSince(n int, at func(int) Version, since int64) bool {
+// AvailableSince checks whether a machine counts as available for a decision that knows everything up to a position.
+// The machine counts if it is available. The machine also counts if it was available at any later time, and another
+// client then ended its availability. The processes that are checked know which changes they made themselves, but they
+// learn of other changes later. versionAt returns the version with a given index. AvailableSince reads the n versions
+// from the last one to the first one.
+func AvailableSince(n int, versionAt func(int) Version, since int64) bool {
 	for i := n - 1; i >= 0; i-- {
-		v := at(i)
+		v := versionAt(i)
 		if v.Available {
 			return true
 		}

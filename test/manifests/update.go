@@ -19,7 +19,7 @@ func updates() []Bad {
 			"spec.providerSpec:", BySchema},
 		{"MachineClass whose providerSpec loses a key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil}, "spec.providerSpec:", BySchema},
-		// The rule in the schema does not detect a renamed key.
+		// The schema contains a rule too, but that rule does not detect a renamed key.
 		{"MachineClass whose providerSpec has a renamed key", Class, Changes{"spec/providerSpec/zone": "a"},
 			Changes{"spec/providerSpec/zone": nil, "spec/providerSpec/zoen": "a"}, "spec.providerSpec", ByPolicy},
 		{"MachineClass that gets user data", Class, Changes{}, userData, "spec.userDataRef:", BySchema},

@@ -124,10 +124,10 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		return err
 	}
 	c.logf("node %s is Ready after %s", NodeName, since(begun))
-	if err := proxy.Await(ctx, answers("http://127.0.0.1:10256/healthz")); err != nil {
+	if err := proxy.Await(ctx, httpReady("http://127.0.0.1:10256/healthz")); err != nil {
 		return err
 	}
-	return dns.Await(ctx, answers("http://127.0.0.1:8181/ready"))
+	return dns.Await(ctx, httpReady("http://127.0.0.1:8181/ready"))
 }
 
 // Stop stops all processes. Containers and their shims end with the test process, see Main.

@@ -63,7 +63,7 @@ func (h *host) startRuntime(layouts []string) (await func(context.Context) error
 		}
 	}
 	return func(ctx context.Context) error {
-		if err := registry.Await(ctx, answers("http://"+registryAddress+"/v2/")); err != nil {
+		if err := registry.Await(ctx, httpReady("http://"+registryAddress+"/v2/")); err != nil {
 			return err
 		}
 		return containerd.Await(ctx, listens(containerdSocket))

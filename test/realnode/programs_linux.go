@@ -52,8 +52,8 @@ func locatePrograms() (programs, error) {
 // requestTimeout limits one request that checks whether a program is ready.
 const requestTimeout = 5 * time.Second
 
-// answers returns a function that checks whether a GET request succeeds.
-func answers(url string) func(context.Context) error {
+// httpReady returns a function that checks whether a GET request succeeds.
+func httpReady(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()

@@ -5,36 +5,57 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// docs/security.md names the tests that prove its statements.
-func TestTestsNamedInSecurityExist(t *testing.T) {
-	const root = "../.."
+// docs/security.md names the tests that prove its statements. Each test of an attack is in a row of its threat model.
+func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
-	if len(missing) == 0 {
+	name := regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	named, inRow := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		for _, found := range name.FindAllStringSubmatch(line, -1) {
+			named[found[1]] = true
+			inRow[found[1]] = inRow[found[1]] || strings.HasPrefix(line, "|")
+		}
+	}
+	if len(named) == 0 {
 		t.Fatal("docs/security.md names no test")
 	}
-	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+	tests := testsOfRepository(t)
+	for name := range named {
+		if tests[name] == "" {
+			t.Errorf("docs/security.md names the test %s, which does not exist", name)
+		}
+	}
+	for name, path := range tests {
+		if strings.HasPrefix(name, "TestAttack") && !inRow[name] {
+			t.Errorf("%s has the test %s, which no row of the threat model in docs/security.md names", path, name)
+		}
+	}
+}
+
+// testsOfRepository returns all test functions, each with the path of a file that has it.
+func testsOfRepository(t *testing.T) map[string]string {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tests := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		source, err := os.ReadFile(path)
-		missing = slices.DeleteFunc(missing, func(name []string) bool {
-			return strings.Contains(string(source), "\nfunc "+name[1]+"(")
-		})
+		for _, found := range function.FindAllStringSubmatch(string(source), -1) {
+			tests[found[1]] = path
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range missing {
-		t.Errorf("docs/security.md names the test %s, which does not exist", name[1])
-	}
+	return tests
 }

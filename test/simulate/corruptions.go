@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// corruptions runs corruptions and reports on them. It returns the number of violations.
+// corruptions runs a sweep of corruptions and prints its report. It returns the number of violations.
 func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	only, err := regexp.Compile(s.only)
@@ -28,7 +28,7 @@ func corruptions(scenarios []simulation.Scenario, s settings, states int,
 	return len(report.Failures), nil
 }
 
-// replayCorruption runs one corruption, and prints its story if requested.
+// replayCorruption repeats one corruption. The story of the run is printed if the flags request that.
 func replayCorruption(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--corrupt needs --scenario")

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/test/handover"
 )
 
-// handoversAtOnce is how many runs a worker executes before it checks the limit again.
+// handoversAtOnce is the number of runs after which a worker checks again whether the limit is reached.
 const handoversAtOnce = 10
 
 type handoverSettings struct {

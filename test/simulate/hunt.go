@@ -12,27 +12,29 @@ import (
 	"time"
 )
 
-// quickMutants is how many bugs CI plants.
+// quickMutants is the number of bugs that CI plants.
 const quickMutants = 8
 
-// hunt selects the bugs to plant, and what to find out about them.
+// hunt contains the settings of a hunt: which bugs are planted, and what is checked for each of them.
 type hunt struct {
-	// match selects bugs by name, every only one of so many of these.
+	// match is a pattern for the names of bugs. If every is n, only each n-th matching bug is planted.
 	match string
 	every int
-	// workers is the number of parallel runs of a build.
+	// workers is the number of runs that a build with a planted bug executes in parallel.
 	workers int
-	// quick plants an even sample of the bugs that many runs find.
+	// quick selects an even sample of those bugs that many runs find.
 	quick bool
-	// kindCloud and exclusive check whether the dimension of the world that a bug needs is really needed.
+	// kindCloud and exclusive are flags. If kindCloud or exclusive is set, the hunt checks that a bug is found only with
+	// the dimension of the world that was added for it.
 	kindCloud, exclusive bool
-	// former is how many runs without the new dimensions an exclusive bug must survive. together plants all bugs in one
-	// program for that, which takes a fraction of the time. Then a bug may hide another one.
-	former   former
+	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. If together is set,
+	// all bugs are planted in one program for this check, which takes a fraction of the time. In one program, however, one
+	// bug may hide another one.
+	baseline baseline
 	together bool
-	// measure counts the runs that find each bug.
+	// If measure is set, the hunt counts the runs that find each bug.
 	measure bool
-	// keep is a folder in which the programs stay without being run, "" for none.
+	// keep is a folder. If keep is set, the hunt stores the programs there and does not run them.
 	keep string
 }
 
@@ -70,8 +72,8 @@ func (h hunt) chosen() ([]mutant, error) {
 	return out, nil
 }
 
-// evenSample returns n items of a list, or all if there are fewer. They are always the same, from each part of the
-// list.
+// evenSample returns n items of a list, or all items if the list has fewer. The items come from all parts of the list,
+// and are the same at each call.
 func evenSample(from []mutant, n int) (out []mutant) {
 	n = min(n, len(from))
 	for i := range n {
@@ -80,17 +82,17 @@ func evenSample(from []mutant, n int) (out []mutant) {
 	return out
 }
 
-// result is the result about a bug.
+// result is what the hunt has found out about one bug.
 type result struct {
-	// text is the violation that revealed the bug, or the number of runs that found it.
+	// text is the violation that revealed the bug, or the number of runs that found the bug.
 	text string
-	// verdict is a word for the result. expected reports whether it is the expected one.
+	// verdict is one word for the result. expected is true if this is the result that the hunt expects.
 	verdict  string
 	expected bool
 }
 
-// ask finds out about a bug what the hunt is for.
-func (h hunt) ask(ctx context.Context, b build) (result, error) {
+// examine runs the program with a planted bug, and returns the result that the flags of the hunt request.
+func (h hunt) examine(ctx context.Context, b build) (result, error) {
 	s := search{b.mutant, b.binary, h.workers}
 	switch {
 	case h.measure:
@@ -104,7 +106,7 @@ func (h hunt) ask(ctx context.Context, b build) (result, error) {
 		return result{"", "survived", true}, err
 	case h.exclusive && !h.together:
 		simple := search{b.mutant, b.simple, h.workers}
-		if found, err := simple.withoutNewDimensions(ctx, h.former); err != nil || found != "" {
+		if found, err := simple.withoutNewDimensions(ctx, h.baseline); err != nil || found != "" {
 			return result{found, "COMMON", false}, err
 		}
 	}
@@ -118,7 +120,8 @@ func (h hunt) ask(ctx context.Context, b build) (result, error) {
 	return result{found, "found", true}, err
 }
 
-// tryTogether plants all bugs in one program and returns an error if runs without the new dimensions find any.
+// tryTogether plants all bugs in one program, and returns an error if runs without the new dimensions find any of these
+// bugs.
 func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) error {
 	if len(chosen) == 0 {
 		return nil
@@ -138,7 +141,7 @@ func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) erro
 		return err
 	}
 	defer os.Remove(binary)
-	found, err := search{chosen[0], binary, h.workers}.withoutNewDimensions(ctx, h.former)
+	found, err := search{chosen[0], binary, h.workers}.withoutNewDimensions(ctx, h.baseline)
 	if err != nil {
 		return err
 	}
@@ -146,12 +149,12 @@ func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) erro
 		return fmt.Errorf("%d bugs together were found without the new dimensions: %s", len(chosen), found)
 	}
 	fmt.Printf("%d bugs together survived %d plans and %d random runs of each group, in %.0f s\n", len(chosen),
-		h.former.plans, h.former.runs, time.Since(began).Seconds())
+		h.baseline.plans, h.baseline.runs, time.Since(began).Seconds())
 	return nil
 }
 
-// run plants each bug in a separate build of this command and lets the build look for violations, while the next one is
-// built. It returns an error if the result about any bug is unexpected.
+// run plants each bug in a separate build of this command, and runs the build to find violations. Meanwhile, the
+// program with the next bug is already built. run returns an error if the result for any bug is unexpected.
 func (h hunt) run(ctx context.Context) error {
 	chosen, err := h.chosen()
 	if err != nil {
@@ -183,7 +186,7 @@ func (h hunt) run(ctx context.Context) error {
 			continue
 		}
 		asked := time.Now()
-		a, err := h.ask(ctx, b)
+		a, err := h.examine(ctx, b)
 		b.remove()
 		if err != nil {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, err)
@@ -213,13 +216,14 @@ func (h hunt) run(ctx context.Context) error {
 }
 
 var (
-	// runPrefix precedes the text of a violation. rulePrefix is the name of the broken rule at the beginning of the text.
+	// runPrefix matches the part before the text of a violation, which identifies the run. rulePrefix matches the name of
+	// the broken rule at the beginning of the text.
 	runPrefix  = regexp.MustCompile(`^(scenario \S+, seed \d+|prepare scenario \S+): (undisturbed: )?`)
 	rulePrefix = regexp.MustCompile(`^(\w+): `)
 )
 
-// oracleOf returns the name of the check that found a violation: the broken rule, or what the run lacks. It is "-" if
-// there is no violation.
+// oracleOf returns the name of the check that found a violation. The check is the broken rule, or the condition that
+// the run did not reach. If there is no violation, oracleOf returns "-".
 func oracleOf(violation string) string {
 	text := runPrefix.ReplaceAllString(violation, "")
 	for _, rule := range []struct{ text, name string }{

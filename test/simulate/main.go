@@ -1,6 +1,6 @@
-// Command simulate runs the controllers in the deterministic world many times. Each run has another interleaving, other
-// delays, crashes and lost answers. The command exits with 1 if a run broke a rule, did not converge, or wrote after it
-// had settled.
+// Command simulate runs the controllers many times in a deterministic world. The runs differ in the order of actions,
+// in delays, in crashes and in lost answers. The command exits with 1 if a run breaks a rule, does not converge, or
+// still writes after the world has settled.
 package main
 
 import (
@@ -20,27 +20,27 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// amounts is how much is run unless flags override it.
+// amounts contains the numbers of runs of each type. Flags override them.
 type amounts struct {
-	// plans is the number of fault plans, pairs the additional number of pairs of faults, runs the number of random runs
-	// of each group.
+	// plans is the number of fault plans. pairs is the number of additional plans with two faults. runs is the number of
+	// random runs for each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is the number of single faults for each scenario under each of the cloud's semantics. If oneIn is set, each
-	// scenario runs only under one in oneIn of these.
+	// faults is the number of single faults that are tried for each scenario and each of the cloud's semantics. If oneIn
+	// is n, only each n-th combination of a scenario and semantics is run.
 	faults, oneIn int
-	// corruptions is the number of corruptions, and states the number of states of each scenario in which they happen, in
-	// addition to its beginning and end.
+	// corruptions is the number of corruptions. states is the number of states of each scenario in which corruptions
+	// happen, in addition to the first and the last state.
 	corruptions, states int
 }
 
-// full must finish within half an hour on two cores. There are 555,000 single faults, which alone would take longer. So
-// full has an even sample of the single faults, with fewer faults of caches (Plans.Budget). It also has an even sample
-// of the 1,790,000 corruptions. The sample covers each field of each kind and each way in several states, if it is
-// large enough.
+// full must finish within half an hour on two cores. The amounts in full do not include all 555,000 single faults,
+// because trying all of them would take longer. So full includes an even sample of them, with fewer faults of caches
+// (see Plans.Budget). full also includes an even sample of the 1,790,000 corruptions. A sample that is large enough
+// contains each field of each kind with each way to change it, in several states.
 //
-// quick is for every change. Its seed is that of the commit, so each commit explores other runs, and it finishes within
-// four minutes on two cores. full runs every night what quick leaves out.
+// quick runs for every change. Its seed comes from the commit, so each commit runs other samples. quick finishes within
+// four minutes on two cores. Each night, full also runs what quick leaves out.
 var (
 	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
@@ -59,8 +59,8 @@ var (
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 
-// Under two semantics of the cloud at once, faultsOfPairs single faults are tried for a scenario. Each scenario runs
-// under one in shareOfPairs of the pairs.
+// If a cloud has two semantics at once, faultsOfPairs single faults are tried for each scenario. If shareOfPairs is n,
+// each scenario runs under every n-th pair of semantics.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2
@@ -158,8 +158,8 @@ func mutantsCommand() *cobra.Command {
 		"default sweep without semantics: a bug must survive, otherwise it does not need the semantics")
 	flags.BoolVar(&h.exclusive, "exclusive", false, "plant only the bugs that corruptions, incidents and realistic nodes "+
 		"reveal: each must survive the plans and random runs of a world without these, and be found with them")
-	flags.IntVar(&h.former.plans, "plans", 5_000, "number of plans that a bug must survive to be exclusive")
-	flags.IntVar(&h.former.runs, "runs", 40, "number of random runs of each group that a bug must survive to be exclusive")
+	flags.IntVar(&h.baseline.plans, "plans", 5_000, "number of plans that a bug must survive to be exclusive")
+	flags.IntVar(&h.baseline.runs, "runs", 40, "number of random runs of each group that a bug must survive to be exclusive")
 	flags.BoolVar(&h.together, "together", false, "with --exclusive: plant all bugs in one program for the runs "+
 		"that they must survive, which is faster, but one bug may hide another")
 	flags.StringVar(&h.keep, "keep", "",
@@ -177,7 +177,7 @@ func names() (out []string) {
 
 func run(s settings) error {
 	log.SetLogger(simulation.GlobalLogger())
-	// Most of the memory lives for one run only.
+	// A higher limit saves garbage collections, because most of the allocated memory is used only during one run.
 	debug.SetGCPercent(400)
 	scenarios := simulation.Scenarios()
 	if s.scenario != "" {
@@ -301,7 +301,7 @@ func run(s settings) error {
 	return nil
 }
 
-// plans runs plans and reports on them. It returns the number of violations.
+// plans runs a sweep of fault plans and prints its report. It returns the number of violations.
 func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, MoreVariants: s.variants, Seed: s.seed,
@@ -324,7 +324,7 @@ func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	return len(report.Failures), nil
 }
 
-// singleSemantics returns each semantics of the cloud alone.
+// singleSemantics returns a list of clouds, each of which has exactly one of the semantics.
 func singleSemantics() (all []simulation.Habits) {
 	for _, one := range simulation.AllSemantics() {
 		all = append(all, simulation.Habits{one})
@@ -332,7 +332,7 @@ func singleSemantics() (all []simulation.Habits) {
 	return all
 }
 
-// pairsOfSemantics returns all pairs of the cloud's semantics.
+// pairsOfSemantics returns a list of clouds, one for each pair of semantics.
 func pairsOfSemantics() (all []simulation.Habits) {
 	each := simulation.AllSemantics()
 	for i, one := range each {
@@ -343,7 +343,8 @@ func pairsOfSemantics() (all []simulation.Habits) {
 	return all
 }
 
-// semantics runs the scenarios under semantics of the cloud and reports on them. It returns the number of violations.
+// semantics runs the scenarios in clouds with different semantics, and prints a report. It returns the number of
+// violations.
 func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep.Scenarios, sweep.Seed, sweep.Workers, sweep.Enough = scenarios, s.seed, s.workers, enough
@@ -356,7 +357,7 @@ func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep,
 	return len(report.Failures), nil
 }
 
-// random runs a group of scenarios with random faults. It returns the number of violations.
+// random runs the scenarios of a group with random faults, and prints a report. It returns the number of violations.
 func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
 	of := slices.DeleteFunc(slices.Clone(scenarios), func(x simulation.Scenario) bool { return x.Group != group })
@@ -376,7 +377,7 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 	return len(report.Failures), nil
 }
 
-// replay runs one seed or one plan, and prints its story if requested.
+// replay repeats the run of one seed or one plan. The story of the run is printed if the flags request that.
 func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story, --undisturbed and --plan need --scenario")

@@ -1,33 +1,37 @@
 package main
 
-// mutant is a bug that a developer might write. The simulation must find each of them, or it is not worth its time.
+// mutant is a bug that a developer might introduce. The simulation is only useful if it finds all these bugs.
 type mutant struct {
 	name string
-	// file is changed by replacing from with to. The text from occurs there exactly once.
+	// To plant the bug, the text in the field from is replaced by the text in the field to. The text in from must occur
+	// exactly once in the file.
 	file, from, to string
-	// without is also removed: a second defence, which would hide that the first one is missing.
-	without *mutant
-	// removeDimension removes the dimension of the world for which the bug exists, if no flag does.
+	// alsoRemoved is a second defense. It is also removed, because it would hide that the first one is missing.
+	alsoRemoved *mutant
+	// removeDimension contains changes that remove the dimension of the world for which the bug was added. This field is
+	// only set if there is no flag for that.
 	removeDimension []*mutant
-	// quick is true for a bug that many runs find, the first of them within a few seconds. CI plants an even sample of
-	// these.
+	// quick is true if many runs find the bug, so that the first violation takes only a few seconds. CI plants an even
+	// sample of the quick bugs.
 	quick bool
-	// scenario is the scenario that reveals the bug, all scenarios if empty.
+	// scenario is the scenario that reveals the bug. If scenario is empty, all scenarios are run.
 	scenario string
-	// finds matches the text that one of the violations must contain.
+	// finds is a pattern that the text of one of the violations must match.
 	finds string
-	// last is a seed that found a rare bug, or the seed of plan. It is tried first, and finds the bug until the code takes
-	// another path.
-	last int
-	// plan is a plan that found the bug, with seed last or 1. It is tried first, and then a sweep of plans.
+	// seed is a seed that has found a rare bug. If plan is set, this is the seed of the plan. The seed is tried first, and
+	// usually finds the bug until the controllers change.
+	seed int
+	// plan is a plan that has found the bug. The seed is given by the field seed, or 1 if that is not set. This plan is
+	// tried before a sweep of plans.
 	plan string
-	// cloud are the semantics of the cloud that are needed to reveal the bug. Plans with one fault are tried under them.
+	// cloud contains the semantics that the cloud must have to reveal the bug. In this cloud, plans with one fault are
+	// tried.
 	cloud string
-	// corruption is a corruption that found the bug, which only corruptions reveal. It is tried first, and then a sweep of
-	// corruptions.
+	// corruption is a corruption that has found the bug. This field is set if only corruptions reveal the bug. This
+	// corruption is tried before a sweep of corruptions.
 	corruption string
-	// handovers is true for a bug that only hand-overs of shards reveal.
+	// handovers is true if only hand-overs of shards reveal the bug.
 	handovers bool
-	// planned is true for a bug that a sweep of plans finds. The sweep is tried before random runs.
+	// planned is true if a sweep of plans finds the bug. This sweep is tried before random runs.
 	planned bool
 }

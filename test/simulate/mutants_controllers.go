@@ -1,18 +1,18 @@
 package main
 
-// withoutCapacityCheck lets a set create what it was ordered, whatever capacity its deployment has (rule
-// set-keeps-surge).
+// withoutCapacityCheck removes a check from the set controller: a set then creates all requested machines, even if its
+// deployment has no capacity for them (rule set-keeps-surge).
 var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
-// withoutOwnAge lets only the provider's clock decide an orphan's age. A process that has known an orphan for so long
-// has seen it twice.
+// withoutOwnAge changes the orphan collection so that only the provider's clock determines the age of an orphan. If a
+// process itself has known an orphan for this time, it has seen the orphan at least twice.
 var withoutOwnAge = &mutant{
 	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
-// controllerMutants returns bugs in the controllers, one for each safety rule.
+// controllerMutants returns bugs in the controllers. For each safety rule, there is at least one bug.
 func controllerMutants() []mutant {
 	return []mutant{
 		{
@@ -24,7 +24,7 @@ func controllerMutants() []mutant {
 		{
 			name: "stale-sets", file: "internal/fleet/machinedeployment/claim.go",
 			from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
-			to:   "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
+			to:   "	found := pointers(cached.Items)\n	if true {", alsoRemoved: withoutCapacityCheck,
 			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 		},
 		{
@@ -139,7 +139,7 @@ func controllerMutants() []mutant {
 		{
 			name: "grant-not-reserved", file: "internal/fleet/disruption/ledger.go",
 			from: "		r.granted[c.Machine.UID] = false\n", to: "		_ = r.granted[c.Machine.UID]\n",
-			scenario: "budgets-overlap", finds: "budget: ", last: 2, plan: "200:lost",
+			scenario: "budgets-overlap", finds: "budget: ", seed: 2, plan: "200:lost",
 		},
 		{
 			name: "exemption-ignored-in-remediation", file: "internal/fleet/disruption/view.go",
@@ -153,7 +153,7 @@ func controllerMutants() []mutant {
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{
-			name: "no-second-observation", file: "internal/health/orphans/plan.go", without: withoutOwnAge,
+			name: "no-second-observation", file: "internal/health/orphans/plan.go", alsoRemoved: withoutOwnAge,
 			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
 			scenario: "orphans", finds: "orphans: .* first seen",
 		},
@@ -208,6 +208,14 @@ func controllerMutants() []mutant {
 			name: "own-keys-left-on-nodes", file: "internal/transfer/migration/abort.go",
 			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.disownAll,",
 			scenario: "migrate-K-abort", finds: "J6: ",
+		},
+		{
+			name: "old-objects-not-protected", file: "internal/transfer/migration/fence_record.go",
+			from: "recordSource: m.Spec.Source,", to: `recordSource: "none",`, scenario: "migrate-K", finds: "J7: ",
+		},
+		{
+			name: "copies-not-protected", file: "internal/transfer/migration/fence_record.go",
+			from: `recordCopies: "Closed",`, to: `recordCopies: "Open",`, scenario: "migrate-K", finds: "J4: ",
 		},
 		{
 			name: "common-lease-not-held", file: "internal/platform/process/fence/joint.go", handovers: true,

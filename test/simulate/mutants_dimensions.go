@@ -1,7 +1,8 @@
 package main
 
-// onlyReady lets kubelets report only the Ready condition. withoutTaints stops the controller that taints Nodes by
-// their conditions. The simulation was like this in earlier versions.
+// onlyReady changes the kubelets so that they report only the condition Ready. withoutTaints removes the controller
+// that taints Nodes according to their conditions. With both changes, the simulation is as simple as in earlier
+// versions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
@@ -12,14 +13,14 @@ var (
 	simpleNodes = []*mutant{onlyReady, withoutTaints}
 )
 
-// dimensionMutants returns bugs that only show with corrupted objects, with incidents, or with realistic kubelets and a
-// realistic kube-controller-manager.
+// dimensionMutants returns bugs that are only found with one of the newer dimensions of the world: corrupted objects,
+// incidents, or realistic kubelets and a realistic kube-controller-manager.
 func dimensionMutants() []mutant {
 	return []mutant{
 		{
 			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/absence_witness.go",
 			from: "	for _, m := range witnesses {", to: "	for _, m := range witnesses[:0] {",
-			scenario: "cloud-forgets", finds: "vanished: ", last: 1,
+			scenario: "cloud-forgets", finds: "vanished: ", seed: 1,
 		},
 		{
 			name: "waits-do-not-grow", quick: true, file: "internal/machine/retry_policy.go",
@@ -29,7 +30,7 @@ func dimensionMutants() []mutant {
 		{
 			name: "released-machines-not-counted", file: "internal/fleet/machineset/scale.go",
 			from: "-s.Preserved-s.Released)", to: "-s.Preserved)",
-			scenario: "incident-policy-relabels", finds: "incident: a set does not create machines without end", last: 6,
+			scenario: "incident-policy-relabels", finds: "incident: a set does not create machines without end", seed: 6,
 		},
 		{
 			name: "lease-that-was-not-released-taken", quick: true, file: "internal/platform/process/fence/lease.go",
@@ -39,7 +40,7 @@ func dimensionMutants() []mutant {
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
 		},
 		{
-			// A kubelet reports several conditions, in any order.
+			// A kubelet reports several conditions, and their order may vary.
 			name: "any-condition-taken-for-ready", file: "internal/machine/registration.go",
 			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
 			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",

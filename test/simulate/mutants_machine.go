@@ -1,6 +1,6 @@
 package main
 
-// machineMutants returns bugs in how one machine is created and deleted.
+// machineMutants returns bugs in the creation and the deletion of single machines.
 func machineMutants() []mutant {
 	return []mutant{
 		{
@@ -12,7 +12,7 @@ func machineMutants() []mutant {
 			name: "successors-evicted-for-ever", file: "internal/machine/drain/turn.go",
 			from: "	return successor && (toleratesCordon(pod) || after >= schedulerLag)",
 			to:   "	return successor && after < 0",
-			without: &mutant{file: "internal/machine/drain/plan.go",
+			alsoRemoved: &mutant{file: "internal/machine/drain/plan.go",
 				from: "	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.over(p.Now) && s.Left:"},
 			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
 		},

@@ -1,6 +1,6 @@
 package main
 
-// setMutants returns bugs in how sets and deployments decide about broken machines next to others.
+// setMutants returns bugs in the decisions of sets and deployments about a broken machine next to other machines.
 func setMutants() []mutant {
 	return []mutant{
 		{

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestEveryMutantCanBePlanted checks that the replaced text of each mutant occurs exactly once in its file. Otherwise
-// nothing is planted.
+// TestEveryMutantCanBePlanted checks that the text to replace occurs exactly once in the file of each mutant. Otherwise
+// the bug could not be planted.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../..")
 	names := map[string]bool{}

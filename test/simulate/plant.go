@@ -13,18 +13,20 @@ import (
 	"unicode"
 )
 
-// build is a program with a planted bug, or the error of its build.
+// build is a program with a planted bug. If the build failed, it contains the error.
 type build struct {
 	mutant mutant
 	binary string
-	// simple is the program in a world that lacks the dimension for which the bug exists. It equals binary if flags remove
-	// that dimension. It is built only to check whether the bug is exclusive.
+	// simple is a program with the same bug, but in a world that lacks the dimension for which the bug was added. If flags
+	// can remove this dimension, simple is the same program as binary. simple is built only for hunts that check whether
+	// bugs are exclusive.
 	simple string
 	took   time.Duration
 	err    error
 }
 
-// builds returns the programs of the mutants as they become ready. It builds one ahead of the receiver.
+// builds builds the programs with the bugs, and sends each one to the returned channel when it is ready. While the
+// receiver uses one program, builds already builds the next one.
 func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-chan build {
 	out := make(chan build, 1)
 	go func() {
@@ -54,15 +56,16 @@ func (b build) remove() {
 	os.Remove(b.simple)
 }
 
-// changes returns the changes of a bug. Additional removals come first.
+// changes returns the changes of the source code that plant the bug. The removal of a second defense comes first.
 func (m *mutant) changes() []*mutant {
-	if m.without == nil {
+	if m.alsoRemoved == nil {
 		return []*mutant{m}
 	}
-	return append(m.without.changes(), m)
+	return append(m.alsoRemoved.changes(), m)
 }
 
-// plant returns the changed files, by their absolute names, with the bug and other changes in them.
+// plant returns the changed source files by their absolute names. The returned files contain the bug and the given
+// other changes.
 func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 	planted := map[string]string{}
 	for _, change := range append(m.changes(), others...) {
@@ -87,7 +90,7 @@ func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 	return planted, nil
 }
 
-// quotePattern matches a quote from a source, however its lines are broken.
+// quotePattern returns a pattern for a quote from a source file. Line breaks in the quote do not matter.
 func quotePattern(from string) *regexp.Regexp {
 	quote := strings.TrimLeft(from, " \t\n")
 	pattern := strings.Join(strings.FieldsFunc(regexp.QuoteMeta(quote), unicode.IsSpace), `\s+`)
@@ -100,7 +103,7 @@ func quotePattern(from string) *regexp.Regexp {
 	return regexp.MustCompile(pattern)
 }
 
-// build builds this command with the bug and with other changes.
+// build builds this command with the bug and with the given other changes.
 func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) (string, error) {
 	planted, err := m.plant(others...)
 	if err != nil {
@@ -121,7 +124,7 @@ func (m mutant) build(ctx context.Context, dir, name string, others ...*mutant) 
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return "", err
 	}
-	// Without debugging information there is half as much to link, which takes most of the time.
+	// Linking takes most of the time. Without debugging information, there is only half as much to link.
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary,
 		"./test/simulate").CombinedOutput()
 	if err != nil {

@@ -12,59 +12,62 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// These are the bounds of a search. A bug that needs more is found only by luck.
+// These constants limit a search. If a bug needs a longer search, it is found only by chance.
 const (
-	// mutantRuns is the number of random runs in which a mutant is searched. mutantPlans is the number of plans that are
-	// tried before, for mutants that plans find.
+	// mutantRuns is the number of random runs that search for a mutant. If plans find the mutant, mutantPlans plans are
+	// tried before these runs.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
-	// planSeeds is the number of seeds, from that of the mutant on, with which the mutant's plan is tried.
+	// planSeeds is the number of consecutive seeds with which the plan of a mutant is tried. The first one is the seed of
+	// the mutant.
 	planSeeds = 8
-	// mutantFaults is how many faults are tried for each scenario under the semantics of the cloud that reveal a mutant.
+	// mutantFaults is the number of faults that are tried for each scenario in the cloud whose semantics reveal a mutant.
 	mutantFaults = 60
-	// mutantCorruptions is how many corruptions of a scenario are tried.
+	// mutantCorruptions is the number of corruptions that are tried for each scenario.
 	mutantCorruptions = 4_000
-	// measuredRuns is the number of plans, random runs or corruptions that measure how many find a bug.
+	// measuredRuns is the number of plans, random runs or corruptions from which the hunt measures how many of them find a
+	// bug.
 	measuredRuns = 400
 )
 
-// search looks for violations with a build that contains a bug.
+// search runs a build that contains a bug, and looks for violations.
 type search struct {
 	mutant
 	binary  string
 	workers int
 }
 
-// detect returns the violation that revealed the mutant, or "" if there was none.
+// detect returns the violation that revealed the mutant, or "" if no run revealed it.
 func (s search) detect(ctx context.Context) (string, error) {
 	if s.handovers {
-		return s.first(ctx, []string{"handovers"})
+		return s.firstViolation(ctx, []string{"handovers"})
 	}
-	seed := fmt.Sprint(max(s.last, 1))
+	seed := fmt.Sprint(max(s.seed, 1))
 	if s.cloud != "" {
-		return s.first(ctx, []string{"--seed", seed, "--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
+		return s.firstViolation(ctx, []string{"--seed", seed, "--cloud", s.cloud, "--faults", fmt.Sprint(mutantFaults)})
 	}
 	var attempts [][]string
 	switch {
 	case s.corruption != "":
-		return s.first(ctx, []string{"--seed", seed, "--corrupt", s.corruption},
+		return s.firstViolation(ctx, []string{"--seed", seed, "--corrupt", s.corruption},
 			[]string{"--seed", seed, "--plans", "0", "--runs", "0", "--corruptions", fmt.Sprint(mutantCorruptions)})
 	case s.plan != "":
 		for n := range planSeeds {
-			attempts = append(attempts, []string{"--seed", fmt.Sprint(max(s.last, 1) + n), "--plan", s.plan})
+			attempts = append(attempts, []string{"--seed", fmt.Sprint(max(s.seed, 1) + n), "--plan", s.plan})
 		}
-	case s.last > 0:
+	case s.seed > 0:
 		attempts = append(attempts, []string{"--seed", seed, "--runs", "1", "--plans", "0", "--corruptions", "0"})
 	}
 	if s.planned || s.plan != "" {
 		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans), "--corruptions", "0"})
 	}
-	return s.first(ctx, append(attempts,
+	return s.firstViolation(ctx, append(attempts,
 		[]string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0", "--corruptions", "0"})...)
 }
 
-// first returns what the first successful attempt finds.
-func (s search) first(ctx context.Context, attempts ...[]string) (string, error) {
+// firstViolation tries the given arguments one after another, and returns the violations of the first attempt that
+// finds any.
+func (s search) firstViolation(ctx context.Context, attempts ...[]string) (string, error) {
 	for _, arguments := range attempts {
 		found, err := s.violations(ctx, s.finds, s.inScenario(arguments)...)
 		if err != nil || len(found) > 0 {
@@ -74,7 +77,7 @@ func (s search) first(ctx context.Context, attempts ...[]string) (string, error)
 	return "", nil
 }
 
-// inScenario adds the mutant's scenario to the arguments.
+// inScenario adds a flag for the mutant's scenario to the arguments.
 func (s search) inScenario(arguments []string) []string {
 	if s.scenario != "" {
 		arguments = append(slices.Clone(arguments), "--scenario", s.scenario)
@@ -82,18 +85,19 @@ func (s search) inScenario(arguments []string) []string {
 	return arguments
 }
 
-// withDefaultCloud returns what the default sweep finds without semantics of the cloud.
+// withDefaultCloud returns the violations that the default sweep finds in a cloud without semantics.
 func (s search) withDefaultCloud(ctx context.Context) (string, error) {
 	found, err := s.violations(ctx, ".", "--cloud", "none")
 	return strings.Join(found, "; "), err
 }
 
-// former is how many plans, and random runs of each group, an exclusive bug must survive without the new dimensions.
-type former struct{ plans, runs int }
+// baseline is the number of plans, and of random runs for each group, that must not find an exclusive bug without the
+// new dimensions.
+type baseline struct{ plans, runs int }
 
-// withoutNewDimensions returns what plans and random runs find in all scenarios except those of incidents, in a cloud
-// without semantics and without corruptions.
-func (s search) withoutNewDimensions(ctx context.Context, amount former) (string, error) {
+// withoutNewDimensions returns the violations that plans and random runs find without the new dimensions: without the
+// scenarios of incidents, without semantics of the cloud, and without corruptions.
+func (s search) withoutNewDimensions(ctx context.Context, amount baseline) (string, error) {
 	var groups []string
 	for _, g := range simulation.Groups() {
 		if g != simulation.Incidents {
@@ -105,7 +109,7 @@ func (s search) withoutNewDimensions(ctx context.Context, amount former) (string
 	return strings.Join(found, "; "), err
 }
 
-// measure returns how many runs of each kind find the mutant.
+// measure returns how many plans, random runs or corruptions find the mutant.
 func (s search) measure(ctx context.Context) (string, error) {
 	n := fmt.Sprint(measuredRuns)
 	kinds := []struct {
@@ -121,7 +125,7 @@ func (s search) measure(ctx context.Context) (string, error) {
 		kinds[0].name, kinds[0].arguments = "runs with "+s.cloud, []string{"--cloud", s.cloud, "--faults", "3"}
 	case s.corruption != "":
 		kinds = kinds[:1]
-		kinds[0].name, kinds[0].arguments = "corruptions", []string{"--seed", fmt.Sprint(max(s.last, 1)), "--plans", "0",
+		kinds[0].name, kinds[0].arguments = "corruptions", []string{"--seed", fmt.Sprint(max(s.seed, 1)), "--plans", "0",
 			"--runs", "0", "--corruptions", n}
 	}
 	var out []string
@@ -141,7 +145,8 @@ func (s search) measure(ctx context.Context) (string, error) {
 	return strings.Join(out, ", "), nil
 }
 
-// violations runs the build until a violation matches, and returns the violations that match, or all if until is "^$".
+// violations runs the build until a violation matches the pattern in until, and returns the matching violations. If
+// this pattern is "^$", all violations are returned.
 func (s search) violations(ctx context.Context, until string, arguments ...string) (found []string, err error) {
 	arguments = append(slices.Clone(arguments), "--until", until, "--workers", fmt.Sprint(s.workers))
 	if !s.handovers && !slices.Contains(arguments, "--cloud") {

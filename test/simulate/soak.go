@@ -22,11 +22,12 @@ import (
 	"machinist.dev/machinist/test/simulation"
 )
 
-// soakShare is how long a worker stays with a scenario and a recorded run. A recording costs as much as many of the
-// runs that are based on it.
+// soakShare is the time for which a worker runs the same scenario before it chooses another one. During this time, it
+// uses the same recorded run. The time must be long, because recording a run takes as long as many of the runs that
+// start from the recording.
 const (
 	soakShare = 5 * time.Second
-	// reportEvery is how often a soak reports its progress.
+	// reportEvery is the time between two progress reports of a soak.
 	reportEvery = 5 * time.Minute
 )
 
@@ -61,12 +62,12 @@ func soakCommand() *cobra.Command {
 	return cmd
 }
 
-// soaked is the state of a scenario in a soak.
+// soaked is a scenario with its results in a soak.
 type soaked struct {
 	*simulation.Prepared
 	runs, plans, violations int
 	spent                   time.Duration
-	// byRuns reports whether random runs are next, otherwise plans.
+	// byRuns is true if the scenario has random runs in its current turn, and false if it has plans.
 	byRuns bool
 }
 
@@ -137,7 +138,7 @@ func soak(ctx context.Context, s soakSettings) error {
 	return nil
 }
 
-// turn runs the scenario that had the least time so far, for its share.
+// turn runs one scenario for soakShare. This is the scenario that has had the least time so far.
 func (k *soaker) turn(ctx context.Context) {
 	scenario, seed, habits, runs := k.begin()
 	under := scenario.Under(habits)
@@ -165,8 +166,8 @@ func (k *soaker) turn(ctx context.Context) {
 	}
 }
 
-// begin chooses the scenario of a turn, a new seed, the cloud's semantics, and whether to run random runs or plans.
-// About every other turn has a cloud without semantics.
+// begin chooses the scenario of the next turn, a new seed and the semantics of the cloud, and also decides whether the
+// turn has random runs or plans. In about half of the turns, the cloud has no semantics.
 func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +188,7 @@ func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-// record counts a run, and prints and stores its violation if there was one.
+// record counts a run. If the run had a violation, record prints and stores it.
 func (k *soaker) record(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -214,7 +215,8 @@ func (k *soaker) report(last bool) (violations int) {
 	return k.summarize(last)
 }
 
-// summarize prints the total of the results. At the end, it also prints the results of each scenario.
+// summarize prints the total numbers of runs and violations. If last is set, it also prints the numbers of each
+// scenario.
 func (k *soaker) summarize(last bool) (violations int) {
 	runs, plans := 0, 0
 	for _, s := range k.scenarios {

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptions returns the actions of an administrator who adopts an instance that another tool created. The order varies,
-// the adoption may be tried twice, and the administrator may delete the machine.
+// adoptions returns actions in which an administrator adopts an instance that another tool created. The order of the
+// actions varies. The administrator may try the adoption twice, and may delete the machine.
 func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
 	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
@@ -42,7 +42,7 @@ func adoptions(r *rand.Rand) []Action {
 	return actions
 }
 
-// adoptingClass creates the class of the instances that are adopted.
+// adoptingClass returns an action that creates the class of the adopted instances.
 func adoptingClass() Action {
 	return Action{Name: "create class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "legacy"}}
@@ -53,7 +53,7 @@ func adoptingClass() Action {
 	}}
 }
 
-// bringInstance adds an instance without tags, as another tool would create it.
+// bringInstance returns an action that adds an instance without tags. Such an instance was created by another tool.
 func bringInstance(name string) Action {
 	return Action{Name: "add instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.instances = append(w.cloud.instances, &instance{
@@ -69,7 +69,7 @@ func bringInstance(name string) Action {
 
 func idOf(name string) string { return "fake:///" + name }
 
-// adopt creates a Machine for an instance.
+// adopt returns an action that creates a Machine which adopts an instance.
 func adopt(machine, of string) Action {
 	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of),
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -86,7 +86,7 @@ func deleteNamed(machine string) Action {
 	}}
 }
 
-// lateTags is a request to set or remove tags that the cloud has not carried out yet.
+// lateTags is a request to set or remove tags. The cloud has not carried out this request yet.
 type lateTags struct {
 	at    time.Time
 	req   provider.AdoptRequest
@@ -143,7 +143,7 @@ func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// mayTakeDown checks a request to delete an instance. Machinist must not delete an instance that it has not tagged.
+// mayTakeDown checks a request to delete an instance. Machinist must not delete an instance without its own tags.
 func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
 	o.mayCollect(in)
 	o.mayTouch("remove", in.ProviderID)
@@ -160,7 +160,7 @@ func providerIDOf(node *corev1.Node) string {
 	return node.Spec.ProviderID
 }
 
-// adopters counts the machines that no set created.
+// adopters returns the number of machines that were not created by a set.
 func adopters(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if metav1.GetControllerOfNoCopy(o) == nil {
@@ -170,8 +170,9 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand returns the machines without those that must have no instance, because the instance belongs to another machine
-// or is gone. It reports what those lack. untagged is the number of instances that no machine owns.
+// byHand returns all given machines, except those that must not have an instance, because their instance belongs to
+// another machine or no longer exists. byHand reports what is missing for these exceptions. untagged is the number of
+// instances without a machine.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {

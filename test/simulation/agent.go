@@ -15,27 +15,29 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// This file simulates the agents on nodes. An agent updates its node to the requested version. This takes time and
-// fails now and then, and the cloud does not know about it. Only machines of class agentClass have agents.
+// This file simulates agents that run on nodes. An agent updates the software of its node to the requested version. An
+// update takes some time and occasionally fails. The cloud does not know about it. Only machines of class agentClass
+// have agents.
 
 const (
-	// agentClass is the class of machines with an agent. Their kubelets start with firstVersion.
+	// agentClass is the name of the class whose machines have agents. The kubelets of these machines start with
+	// firstVersion.
 	agentClass   = "with-agent"
 	firstVersion = "v1.36.3"
-	// mostFailures is how often the agents of a run may fail in total.
+	// mostFailures is the maximum number of failures of all agents in one run.
 	mostFailures = 2
 )
 
-// agent is the state of the agent on an instance.
+// agent is the state of an agent on one instance.
 type agent struct {
-	// kubelet is the version of the running kubelet.
+	// kubelet is the version of the kubelet that is running now.
 	kubelet string
-	// working is the version of the update in progress, "" for none. answer is the result for version worked that the
-	// agent has not reported yet.
+	// working is the version to which the agent is currently updating the node, or "". answer is the result of the last
+	// update, whose version is worked. answer is empty after the agent has reported the result.
 	working, worked, answer string
 }
 
-// updates changes the version of machines with agents several times in a row, among other changes.
+// updates returns actions that change the version of machines with agents several times, and other actions in between.
 func updates(r *rand.Rand) []Action {
 	var actions []Action
 	for range 1 + r.IntN(3) {
@@ -52,17 +54,17 @@ func updates(r *rand.Rand) []Action {
 	return actions
 }
 
-// thenUpdate changes the version again while agents still work on the previous version, or right after one of them has
-// reported its result.
+// thenUpdate returns actions that change the version twice. The second change happens while agents still work on the
+// first version, or directly after an agent has reported its result.
 func thenUpdate(version string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		next := upgrade(version)
 		if r.IntN(2) == 0 {
-			next = next.once("an agent has a request", func(w *World) bool {
+			next = next.waitFor("an agent has a request", func(w *World) bool {
 				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateRequested) || w.settledWith("v1.36.4")
 			})
 		} else {
-			next = next.once("an agent has reported a result", func(w *World) bool {
+			next = next.waitFor("an agent has reported a result", func(w *World) bool {
 				return w.anyNodeHas(v1beta1.NodeAnnotationUpdateResult) || w.settledWith("v1.36.4")
 			})
 		}
@@ -70,7 +72,7 @@ func thenUpdate(version string) func(*rand.Rand) []Action {
 	}
 }
 
-// anyNodeHas reports whether a Node has an annotation.
+// anyNodeHas reports whether any Node has the annotation.
 func (w *World) anyNodeHas(key string) bool {
 	return slices.ContainsFunc(w.target.Snapshot(nodeKind), func(o client.Object) bool {
 		_, has := o.GetAnnotations()[key]
@@ -78,14 +80,15 @@ func (w *World) anyNodeHas(key string) bool {
 	})
 }
 
-// settledWith reports whether all agents' kubelets have a version and no agent has a result to report.
+// settledWith reports whether the kubelets of all agents have the given version, and no agent still has to report a
+// result.
 func (w *World) settledWith(version string) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool {
 		return in.kubelet != version || in.answer != ""
 	})
 }
 
-// agents returns the next steps of the agents on nodes, and of administrators after a failed update.
+// agents returns what the agents may do next, and what administrators may do after an update has failed.
 func (w *World) agents() (out []choice) {
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
@@ -119,8 +122,8 @@ func (w *World) agents() (out []choice) {
 	return out
 }
 
-// finishUpdate ends the work of an agent. Its kubelet restarts, and the agent may report its result before or after the
-// kubelet is Ready.
+// finishUpdate completes the update by an agent. The kubelet of the node restarts. The agent may report its result
+// before or after the kubelet is Ready again.
 func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
@@ -134,8 +137,8 @@ func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
-// answer writes the agent's result. If another version was requested meanwhile, the agent does not report. The patch
-// tests this.
+// answer writes the agent's result. If another version was requested during the update, the agent reports no result. A
+// test operation in the patch checks this.
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
@@ -149,7 +152,7 @@ func (w *World) answer(in *instance, node *corev1.Node) error {
 	return w.target.Client("agent").Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// tryAgain removes one of the annotations from a Node whose agent failed.
+// tryAgain removes an annotation from a Node after the update by its agent has failed. The agent then tries again.
 func (w *World) tryAgain(node *corev1.Node) error {
 	w.disturbed = w.clock.at
 	changed := node.DeepCopy()
@@ -159,7 +162,7 @@ func (w *World) tryAgain(node *corev1.Node) error {
 	return w.hand(w.target).Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
-// kubeletOf returns the version of the kubelet on a Node.
+// kubeletOf returns the kubelet version on a Node.
 func (w *World) kubeletOf(node *corev1.Node) string {
 	if in := w.cloud.byID(node.Spec.ProviderID); in != nil && in.kubelet != "" {
 		return in.kubelet
@@ -170,8 +173,8 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 	return firstVersion
 }
 
-// mayCallUpToDate checks the rule of agents: a machine is up to date only if its kubelet has the requested version and
-// no update is in progress.
+// mayCallUpToDate checks a rule: a machine with an agent is up to date only if its kubelet has the requested version
+// and no update is in progress.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil ||
 		m.Status.Applied.Version != m.Spec.Version {
@@ -189,8 +192,8 @@ func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// wrongVersion returns the version of a machine if it differs from the requested one, else "". It is the version of the
-// kubelet if an agent changes it, otherwise the version of the instance.
+// wrongVersion returns the version of a machine if it differs from the requested version. Otherwise it returns "". If
+// the machine has an agent, this is the version of the kubelet. Otherwise it is the version of the instance.
 func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	in := w.cloud.byID(m.Spec.ProviderID)
 	switch {
@@ -204,7 +207,7 @@ func (w *World) wrongVersion(m *v1beta1.Machine) string {
 	return otherThan(in.kubelet, m.Spec.Version)
 }
 
-// otherThan returns is if it differs from wanted, else "".
+// otherThan returns the actual version if it differs from the wanted version. Otherwise it returns "".
 func otherThan(is, wanted string) string {
 	if is == wanted {
 		return ""

@@ -24,19 +24,20 @@ import (
 )
 
 // This file simulates the certificates of kubelets. If the Approval controller runs, an instance with a bootstrap token
-// registers only with an approved certificate, and then requests another one for serving.
+// can register only after its certificate is approved. After that, it requests a second certificate for serving.
 
 var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 
-// asking describes who really sent a certificate request.
-type asking struct {
-	// machine is the machine whose kubelet requests its own certificate. It is empty for all other requesters.
+// requester describes who has really sent a certificate request.
+type requester struct {
+	// machine is set if the kubelet of this machine requests its own certificate. For all other requesters, machine is
+	// empty.
 	machine uid
-	// joins reports whether the kubelet uses its bootstrap token.
+	// joins is true if the kubelet uses its bootstrap token for the request.
 	joins bool
 }
 
-// identity is the content of a certificate request.
+// identity describes the identity in a certificate request.
 type identity struct {
 	user   string
 	groups []string
@@ -56,13 +57,14 @@ func joinIdentity(in *instance) identity {
 func servingIdentity(in *instance) identity {
 	i := identity{user: "system:node:" + in.NodeName, groups: []string{"system:nodes", "system:authenticated"},
 		signer: certificatesv1.KubeletServingSignerName, node: in.NodeName}
-	for _, a := range slices.Concat(in.Addresses, in.later) {
+	for _, a := range slices.Concat(in.Addresses, in.laterAddresses) {
 		i.ips = append(i.ips, a.Address)
 	}
 	return i
 }
 
-// request creates a CertificateSigningRequest. Its key is derived from the identity, because any key will do.
+// request creates a CertificateSigningRequest. The key of the request is derived from the identity, because its value
+// does not matter.
 func (i identity) request(name string) (*certificatesv1.CertificateSigningRequest, error) {
 	seed := sha256.Sum256([]byte(i.user + i.node))
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" +
@@ -84,17 +86,17 @@ func (i identity) request(name string) (*certificatesv1.CertificateSigningReques
 	return csr, nil
 }
 
-// requestCertificate sends a certificate request of an instance's kubelet.
+// requestCertificate sends a certificate request for the kubelet on an instance.
 func (w *World) requestCertificate(in *instance, name string, i identity, joins bool) error {
 	csr, err := i.request(name)
 	if err != nil {
 		return err
 	}
-	w.safety.requests[name] = asking{machine: in.MachineUID, joins: joins}
+	w.safety.requests[name] = requester{machine: in.MachineUID, joins: joins}
 	return w.target.Client("kubelet").Create(context.Background(), csr)
 }
 
-// hasRequested reports whether a kubelet has sent a request.
+// hasRequested reports whether a certificate request with the given name was sent.
 func (w *World) hasRequested(name string) bool {
 	_, asked := w.safety.requests[name]
 	return asked
@@ -111,8 +113,8 @@ func (w *World) needsJoinCertificate(in *instance) bool {
 	return w.safety.optionalReconcilers.has(Approval) && strings.HasPrefix(in.bootstrapToken, "token=")
 }
 
-// mayRegister reports whether an instance may register, either with its token or with the certificate that it got for
-// it.
+// mayRegister reports whether an instance may register: with its token, or with the certificate that it has received
+// for the token.
 func (w *World) mayRegister(in *instance) bool {
 	if !w.needsJoinCertificate(in) {
 		return w.tokenGood(in)
@@ -130,7 +132,7 @@ func (w *World) requestNamed(name string) *certificatesv1.CertificateSigningRequ
 	return nil
 }
 
-// signing returns the certificate requests that kubelets may send now.
+// signing returns the certificate requests that kubelets may send next.
 func (w *World) signing() (out []choice) {
 	if !w.safety.optionalReconcilers.has(Approval) || w.safety.targetUnreachable() {
 		return nil
@@ -163,7 +165,8 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 	return false
 }
 
-// forge requests a certificate that must not be approved, in the name of an existing machine.
+// forge returns an action that requests a certificate in the name of an existing machine. This certificate must not be
+// approved.
 func forge(how, i int) Action {
 	ways := []string{"with a token of no machine", "with another machine's name", "as one node for another",
 		"for a foreign address", "with a token that was used", "as another user"}
@@ -172,7 +175,7 @@ func forge(how, i int) Action {
 		if len(w.cloud.instances) == 0 {
 			return nil
 		}
-		// Only a token that exists can be stolen.
+		// A token can be stolen only while it exists.
 		victim, other := w.cloud.instances[i%len(w.cloud.instances)], w.cloud.instances[(i+1)%len(w.cloud.instances)]
 		if !w.needsJoinCertificate(victim) {
 			return nil
@@ -216,7 +219,8 @@ func forge(how, i int) Action {
 	}}
 }
 
-// deleteJoining deletes a machine whose kubelet waits for its certificate to join.
+// deleteJoining returns an action that deletes a machine while its kubelet waits for the certificate with which it
+// joins.
 func deleteJoining() Action {
 	joiningMachine := func(w *World) *v1beta1.Machine {
 		for _, in := range w.cloud.instances {
@@ -242,7 +246,7 @@ func deleteJoining() Action {
 	}
 }
 
-// removeForgedToken removes the bootstrap token that forge created.
+// removeForgedToken returns an action that deletes the bootstrap token that forge has created.
 func removeForgedToken() Action {
 	return Action{Name: "remove the forged token", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}}
@@ -250,7 +254,7 @@ func removeForgedToken() Action {
 	}}
 }
 
-// certificatesMissing returns the certificates that machines have requested and not received.
+// certificatesMissing returns the certificates that machines have requested but not received.
 func (w *World) certificatesMissing() (missing []string) {
 	if !w.safety.optionalReconcilers.has(Approval) {
 		return nil
@@ -268,7 +272,7 @@ func (w *World) certificatesMissing() (missing []string) {
 	return missing
 }
 
-// forgeries returns forged certificate requests while machines join.
+// forgeries returns actions that forge certificate requests while machines join.
 func forgeries(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(4) {

@@ -16,24 +16,27 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// Autoscaler is the actor of the autoscaler's writes.
+// Autoscaler is the name of the actor for writes by the autoscaler.
 const Autoscaler = "autoscaler"
 
-// minSize and maxSize are the bounds of a node group that never becomes empty. The minimum of other node groups is 0.
+// minSize and maxSize are the minimum and maximum size of a node group that never becomes empty. Other node groups have
+// the minimum size 0.
 const minSize, maxSize = 1, 6
 
-// autoscaler imitates cluster-autoscaler with its clusterapi provider, request by request. It decides by its own
-// caches, each with its own lag, but reads sizes and marks live. Anything may happen between two of its requests. Its
-// methods accept nil, which means that there is no autoscaler.
+// autoscaler imitates each request that cluster-autoscaler sends with its clusterapi provider. autoscaler makes
+// decisions from its own caches, which lag independently of each other. However, it reads sizes and delete marks
+// without a cache. Any other action may happen between two of its requests. All methods accept a nil receiver, which
+// means that the world has no autoscaler.
 type autoscaler struct {
 	world           *World
 	control, target *cache
-	// laziness gives some caches more lag than others, by kind.
+	// laziness gives the caches of some kinds more lag than other caches.
 	laziness map[string]int
-	// left is the number of remaining decisions. due is the time of the next request or decision.
+	// left is the number of decisions that the autoscaler will still make. due is the time of its next request or
+	// decision.
 	left int
 	due  time.Time
-	// call is the call in progress, nil between decisions.
+	// call is the current call. It is nil between two decisions.
 	call *call
 
 	ledger   ledger
@@ -42,7 +45,7 @@ type autoscaler struct {
 	smallest int
 }
 
-// newAutoscaler returns an autoscaler that makes a number of decisions.
+// newAutoscaler returns an autoscaler that will make the given number of decisions.
 func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
 	a := &autoscaler{world: w, left: decisions, due: w.clock.at, laziness: map[string]int{}}
 	if err := a.connect(); err != nil {
@@ -100,7 +103,7 @@ func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	return f, nil
 }
 
-// possible appends what the autoscaler may do now.
+// possible appends the actions that the autoscaler may take next.
 func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 	if a == nil {
 		return out, late
@@ -124,7 +127,7 @@ func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 
 func (a *autoscaler) done() bool { return a.left == 0 && a.call == nil }
 
-// next returns when the autoscaler acts next.
+// next returns the time of the autoscaler's next action.
 func (a *autoscaler) next() (time.Time, bool) {
 	if a == nil || a.done() {
 		return time.Time{}, false
@@ -132,8 +135,9 @@ func (a *autoscaler) next() (time.Time, bool) {
 	return a.due, a.due.After(a.world.clock.at)
 }
 
-// showNext shows the next change of a kind. It checks that each MachineDeployment and MachineSet has replicas, because
-// without them the autoscaler would give up all its node groups.
+// showNext adds the next change of a kind to the autoscaler's cache, and checks that each MachineDeployment and
+// MachineSet has the field replicas. If this field is missing anywhere, the autoscaler stops managing all its node
+// groups.
 func (a *autoscaler) showNext(v *view) error {
 	c := v.backlog[0]
 	a.logf("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
@@ -158,7 +162,7 @@ func (a *autoscaler) logf(format string, args ...any) {
 	}
 }
 
-// act sends the next request of the current call, or makes a decision.
+// act sends the next request of the current call. If there is no call, it makes a decision.
 func (a *autoscaler) act() error {
 	w := a.world
 	w.disturbed = w.clock.at
@@ -185,7 +189,7 @@ func (a *autoscaler) act() error {
 	return nil
 }
 
-// pause returns the time until the next request or the next decision.
+// pause chooses the time until the next request or decision.
 func (a *autoscaler) pause() time.Duration {
 	r := a.world.random
 	longest := []time.Duration{0, 0, time.Second, 10 * time.Second}
@@ -198,7 +202,7 @@ func (a *autoscaler) pause() time.Duration {
 	return 0
 }
 
-// crash drops the call in progress. After the restart, the caches begin with new lists.
+// crash drops the call in progress. After the restart, the caches are filled from new lists.
 func (a *autoscaler) crash() error {
 	a.logf("crashes")
 	a.call = nil
@@ -210,7 +214,7 @@ func (a *autoscaler) crash() error {
 	return nil
 }
 
-// randomRefusal makes some writes fail without an effect.
+// randomRefusal returns an error for some writes, which then have no effect.
 func (a *autoscaler) randomRefusal() error {
 	if a.world.random.IntN(15) == 0 {
 		return errNoAnswer
@@ -220,7 +224,7 @@ func (a *autoscaler) randomRefusal() error {
 
 func (a *autoscaler) client() client.Client { return a.world.control.Client(Autoscaler) }
 
-// missing returns what the autoscaler still waits for.
+// missing returns the expected changes that the autoscaler still waits for.
 func (a *autoscaler) missing() []string {
 	if a == nil {
 		return nil
@@ -232,7 +236,7 @@ func (a *autoscaler) missing() []string {
 	return missing
 }
 
-// check receives each write before the oracle does.
+// check is called for each write. The oracle checks the write after that.
 func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
 		a.ledger.check(c, a.victim())
@@ -240,7 +244,7 @@ func (a *autoscaler) check(c apiserver.Change) {
 	}
 }
 
-// nodeGroup makes a deployment a node group with a minimum size.
+// nodeGroup returns a change that makes a deployment a node group with the given minimum size.
 func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Annotations = map[string]string{
@@ -249,7 +253,8 @@ func nodeGroup(smallest int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// autoscaled changes the size of a fleet several times with an autoscaler, while instances vanish.
+// autoscaled returns actions that start an autoscaler, which changes the size of a fleet several times. Meanwhile,
+// instances vanish.
 func autoscaled(r *rand.Rand) []Action {
 	decisions := 3 + r.IntN(5)
 	actions := []Action{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
@@ -259,7 +264,7 @@ func autoscaled(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscaledRoll rolls the fleet meanwhile, and possibly back.
+// autoscaledRoll also contains a rollout of the fleet. In some runs, the rollout is reverted.
 func autoscaledRoll(r *rand.Rand) []Action {
 	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
@@ -278,14 +283,15 @@ func autoscale(decisions int) Action {
 	}}
 }
 
-// onceDecisionsLeft delays an action until the autoscaler has at most n decisions left.
+// onceDecisionsLeft delays an action until the autoscaler will make at most n more decisions.
 func (d Action) onceDecisionsLeft(n int) Action {
 	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
 	return d
 }
 
-// loseInstance removes an instance that has a Node, which may not be Ready yet. An instance without a Node would be
-// missed only at the end of its join timeout, which is longer than the patience of a run.
+// loseInstance returns an action that removes an instance with a Node. The Node may not be Ready yet. The instance must
+// have a Node. Otherwise its absence would only be noticed at the end of the join timeout, which is longer than the
+// patience of a run.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })

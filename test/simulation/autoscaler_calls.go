@@ -12,23 +12,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// call is a call of the autoscaler's cloud provider. Its requests are sent one at a time.
+// call is one call to the cloud provider interface of the autoscaler. It sends one request after another.
 type call struct {
-	// next sends the next request, and sets next if another one follows.
+	// next is the function that sends the next request. This function sets the field next again if there is a further
+	// request.
 	next func(*autoscaler) error
-	// delta is the wanted change of the size if no machines are named.
+	// If the call names no machines, delta is the requested change of the size.
 	delta int
 	// victims are the machines to delete. Finished ones are removed.
 	victims []client.ObjectKey
-	// size is the size that was last read or written.
+	// size is the size in the last request that read or wrote the size.
 	size int
-	// machine is the first victim as it was read.
+	// machine is the first victim, as the autoscaler has read it.
 	machine *v1beta1.Machine
-	// failure is the reason of a failed scale-down, while the mark is being removed.
+	// failure is set while the autoscaler removes the mark after a scale-down has failed. The value is the reason why the
+	// scale-down has failed.
 	failure error
 }
 
-// instanceState is the state in which the autoscaler sees a machine.
+// instanceState is the state of a machine from the autoscaler's point of view.
 type instanceState int
 
 const (
@@ -50,7 +52,7 @@ func instanceStateOf(m *v1beta1.Machine) instanceState {
 	return pending
 }
 
-// decide chooses the next call by what the caches show.
+// decide chooses the next call based on the caches.
 func (a *autoscaler) decide() *call {
 	r := a.world.random
 	if a.ignoresGroup() {
@@ -72,10 +74,11 @@ func (a *autoscaler) decide() *call {
 	return c
 }
 
-// scaleDownDisabled is the annotation that keeps the autoscaler from deleting a Node.
+// scaleDownDisabled is an annotation of a Node. With this annotation, the autoscaler does not delete the Node.
 const scaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
-// chooseVictims chooses n machines: machines that will not become Nodes, if there are any, or machines with Nodes.
+// chooseVictims chooses n machines to delete. If there are machines that will never become Nodes, chooseVictims chooses
+// from these, and otherwise from the machines with Nodes.
 func (a *autoscaler) chooseVictims(n int) (found []client.ObjectKey) {
 	byID := map[string]client.ObjectKey{}
 	var hopeless []client.ObjectKey
@@ -106,7 +109,7 @@ func (a *autoscaler) chooseVictims(n int) (found []client.ObjectKey) {
 	return found
 }
 
-// machines returns the machines of the deployment in the cache.
+// machines returns the machines of the deployment that the cache contains.
 func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 	v, err := a.control.viewOf(&v1beta1.Machine{})
 	if err != nil {
@@ -122,7 +125,7 @@ func (a *autoscaler) machines() (found []*v1beta1.Machine) {
 
 var groupKey = types.NamespacedName{Namespace: namespace, Name: deployment}
 
-// readSize reads the size and chooses the next request.
+// readSize reads the size of the deployment and chooses the next request.
 func (a *autoscaler) readSize() error {
 	d, scale := &v1beta1.MachineDeployment{}, &autoscalingv1.Scale{}
 	d.Namespace, d.Name = groupKey.Namespace, groupKey.Name
@@ -154,7 +157,8 @@ func (a *autoscaler) readSize() error {
 	return nil
 }
 
-// checkNextVictim checks the next machine to delete. A machine that is already being deleted does not lower the size.
+// checkNextVictim checks whether the next machine may be deleted. If the machine is already being deleted, the size is
+// not lowered for it.
 func (a *autoscaler) checkNextVictim() error {
 	c := a.call
 	for ; len(c.victims) > 0; c.victims = c.victims[1:] {
@@ -199,14 +203,15 @@ func (a *autoscaler) readVictim() error {
 	return a.client().Get(context.Background(), c.victims[0], c.machine)
 }
 
-// markVictim marks a machine as it was read. If the machine has changed since, the whole call fails.
+// markVictim sets the delete mark on the machine that was read before. If the machine has changed since it was read,
+// the whole call fails.
 func (a *autoscaler) markVictim() error {
 	c := a.call
 	m := c.machine.DeepCopy()
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	// The autoscaler formats a time with its monotonic reading.
+	// The autoscaler writes the time with its monotonic clock reading.
 	m.Annotations[v1beta1.AnnotationDeleteMachine] = fmt.Sprintf("%s m=+%.9f", a.world.clock.at.UTC(),
 		a.world.clock.Since(epoch).Seconds())
 	if err := a.put(m); err != nil {
@@ -224,7 +229,7 @@ func (a *autoscaler) put(m *v1beta1.Machine) error {
 	return a.client().Update(context.Background(), m)
 }
 
-// writeSize writes the size that was last read, plus the change.
+// writeSize writes the sum of the last size that was read and the requested change.
 func (a *autoscaler) writeSize() error {
 	c := a.call
 	size := c.size + c.delta
@@ -258,7 +263,7 @@ func (a *autoscaler) writeSize() error {
 	return a.checkNextVictim()
 }
 
-// readToUnmark and unmark remove the mark of a failed scale-down.
+// readToUnmark and unmark remove the delete mark after a scale-down has failed.
 func (a *autoscaler) readToUnmark() error {
 	a.call.next = (*autoscaler).unmark
 	return a.client().Get(context.Background(), a.call.victims[0], a.call.machine)
@@ -273,7 +278,7 @@ func (a *autoscaler) unmark() error {
 	return a.call.failure
 }
 
-// victim returns the machine that the autoscaler has marked and for which it lowers the size.
+// victim returns the machine with the delete mark for which the autoscaler is about to lower the size.
 func (a *autoscaler) victim() client.ObjectKey {
 	if a.call == nil || len(a.call.victims) == 0 {
 		return client.ObjectKey{}

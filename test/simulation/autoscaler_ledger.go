@@ -17,9 +17,10 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// ledger checks that the manager follows the autoscaler's requests. Of the available machines, it deletes only those
-// that are marked or that a rollout replaces. If the size is lowered by more than the number of marked machines, the
-// manager may choose the others. They are counted in free.
+// ledger checks that the manager carries out the requests of the autoscaler. The manager may delete an available
+// machine only if the machine has the delete mark, or if a rollout replaces it. If the size is lowered by more than the
+// number of marked machines, the manager may choose the remaining victims. The number of these victims is counted in
+// free.
 type ledger struct {
 	world *World
 	// due are the marked machines for which the size was lowered, so each must be deleted. excused are those that need not
@@ -27,13 +28,13 @@ type ledger struct {
 	// or of an old revision.
 	due     map[uid]int64 // revision at which the size was lowered
 	excused map[uid]bool
-	// free is by how much the size was lowered without a named machine.
+	// free is the number of machines by which the size was lowered without naming a machine.
 	free int
-	// templates are the classes of the deployment, in the order in which they were set.
+	// templates contains the classes of the deployment, in the order in which users set them.
 	templates []template
-	// lastLowering is the last write by which the manager lowered each set's replicas.
+	// lastLowering is the manager's last write that lowered the replicas of each set.
 	lastLowering map[uid]lowering
-	// deleters are the actors that deleted each machine.
+	// deleters contains the actor that deleted each machine.
 	deleters map[uid]string
 }
 
@@ -42,9 +43,10 @@ type template struct {
 	class    string
 }
 
-// lowering is a write by which a set shrinks. known is the revision up to which its writer knew the deployment. The set
-// must have seen its machines at least up to revision machines: the last change of the deployment, or what the writer
-// knew of the machines (rule victims-from-fresh-view).
+// lowering is a write that lowers the replicas of a set. known is the revision of the deployment that the writer knew.
+// Before the set chooses victims, it must have seen all changes of its machines up to the revision in the field
+// machines. This is the revision of the last change of the deployment, or the revision up to which the writer knew the
+// machines (rule victims-from-fresh-view).
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
@@ -65,7 +67,7 @@ func (l *ledger) clone(w *World) ledger {
 	return f
 }
 
-// check checks a write before the oracle records it. victim is the machine that the autoscaler is about to delete.
+// check checks a write before the oracle records it. victim is the machine that the autoscaler is going to delete.
 func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	l.resetFree()
 	switch o := c.New.(type) {
@@ -83,7 +85,7 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
 		if _, due := l.due[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
-			// The autoscaler marked the machine again, and then removed the mark.
+			// After the size was lowered, the autoscaler has marked the machine again and then removed the mark.
 			delete(l.due, o.UID)
 			l.free++
 		}
@@ -96,7 +98,7 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	}
 }
 
-// noteResize records a change of the deployment.
+// noteResize records a change of the deployment's size or class.
 func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDeployment, victim client.ObjectKey) {
 	if class := after.Spec.Template.Spec.ClassRef.Name; class != l.templates[len(l.templates)-1].class {
 		l.templates = append(l.templates, template{c.Revision, class})
@@ -114,14 +116,14 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
 		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
-			// The size was raised just before, and no machine has been created yet.
+			// The manager has not acted on the previous, higher size yet. So it does not need to delete this machine.
 			l.excused[m.UID] = true
 		}
 	}
 	l.free += down
 }
 
-// namedMachines are the marked machines for which the size was not lowered yet, the victim first.
+// namedMachines returns the marked machines for which the size was not lowered yet. The victim comes first.
 func (l *ledger) namedMachines(victim client.ObjectKey) (found []*v1beta1.Machine) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
@@ -152,7 +154,7 @@ func (l *ledger) live() (n int) {
 	return n
 }
 
-// notExcused returns the number of live machines that must be deleted.
+// notExcused returns the number of machines that must be deleted and are not being deleted yet.
 func (l *ledger) notExcused() (n int) {
 	for id := range l.due {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
@@ -162,7 +164,7 @@ func (l *ledger) notExcused() (n int) {
 	return n
 }
 
-// excuseOne excuses one machine that is due.
+// excuseOne adds one due machine to the excused machines.
 func (l *ledger) excuseOne() {
 	for _, id := range slices.Sorted(maps.Keys(l.due)) {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
@@ -172,8 +174,8 @@ func (l *ledger) excuseOne() {
 	}
 }
 
-// sizedFor returns the number of replicas for which the manager last sized the sets, as the newest set records it.
-// Older sets keep the number that was recorded while they were the newest.
+// sizedFor returns the number of replicas for which the manager last computed the sizes of the sets. The newest set
+// records this number. An older set still has the number from the time when it was the newest set.
 func (l *ledger) sizedFor() (n int, known bool) {
 	newest := int64(-1)
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
@@ -199,8 +201,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		case !due || l.excused[m.UID]:
 			l.excuseOne()
 		case instructed.known < lowered:
-			// The machine was deleted for another reason before the manager knew the new size, so another machine must be
-			// deleted now.
+			// Before the manager knew the new size, it deleted the machine for another reason. So it must delete another machine
+			// for the new size.
 			l.free++
 		}
 		return
@@ -209,7 +211,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	if isAvailable {
 		l.checkOrder(m, owner.UID, instructed.machines)
 	}
-	// The manager chose by what it knew when it lowered the set: a machine may have become available since.
+	// The manager chose the victim with the knowledge that it had when it lowered the set. The machine may have become
+	// available since then.
 	then := versionAt(o.history[m.UID], instructed.machines)
 	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
@@ -219,7 +222,7 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		l.excuseOne() // the rollout made room
 	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
 		l.excuseOne() // deleted instead of a due machine
-	case o.live(owner.UID) > l.least(owner.UID, instructed.known):
+	case o.live(owner.UID) > l.smallestSize(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
@@ -231,7 +234,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the deployment wanted, at or after the version since, another revision than the machine's.
+// replaced reports whether the machine is outdated. A machine is outdated if its class differs from the class in a
+// template of the deployment that was current at the revision since, or later.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
@@ -241,7 +245,7 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	return false
 }
 
-// size returns the size of a set's deployment.
+// size returns the number of replicas of the deployment that controls a set.
 func (l *ledger) size(set uid) int {
 	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Controller]; d != nil {
 		return d.Last().Replicas
@@ -249,9 +253,10 @@ func (l *ledger) size(set uid) int {
 	return 0
 }
 
-// least returns the smallest size that the deployment of a set had since then. A set of the wanted revision deletes its
-// surplus beyond that size, even if old machines are left, because the named machine may have been an old one.
-func (l *ledger) least(set uid, since int64) int {
+// smallestSize returns the smallest size that the deployment of a set has had since a revision. A set of the current
+// revision deletes all machines beyond this size, even if older sets still have machines, because the named machine may
+// have been in an older set.
+func (l *ledger) smallestSize(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
 	if d := o.deployments[o.sets[set].Controller]; d != nil {
@@ -264,7 +269,7 @@ func (l *ledger) least(set uid, since int64) int {
 	return n
 }
 
-// specifiedAt returns the revision of the newest specification of a set's deployment that was known up to a revision.
+// specifiedAt returns the revision of the last change of a set's deployment that was known at a given revision.
 func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	o := &l.world.oracle
 	if d := o.deployments[o.sets[set].Controller]; d != nil {
@@ -277,8 +282,8 @@ func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	return revision
 }
 
-// checkOrder checks that an available machine is deleted only together with the machines of its set that are marked or
-// were never launched. Those must have been so at the revision up to which the machines had to be known.
+// checkOrder checks the deletion of an available machine. The set must first delete its machines that have the delete
+// mark or were never launched. A machine counts only if it was already in this state at the given revision.
 func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
@@ -309,7 +314,7 @@ func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	}
 }
 
-// versionAt returns the version at a revision, or nil if there was none.
+// versionAt returns the version that was current at a revision, or nil if the object did not exist then.
 func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	for _, v := range slices.Backward(versions) {
 		if v.revision <= revision {
@@ -319,7 +324,7 @@ func versionAt(versions []version, revision int64) *v1beta1.Machine {
 	return nil
 }
 
-// resetFree sets free to 0 once the fleet has the requested size and the manager knows it.
+// resetFree sets free to 0 after the fleet has reached the requested size and the manager knows this size.
 func (l *ledger) resetFree() {
 	w, live, instructed := l.world, 0, 0
 	if l.free == 0 || len(w.frames) > 0 {
@@ -344,7 +349,7 @@ func (l *ledger) resetFree() {
 	}
 }
 
-// missing returns what the autoscaler requested and has not received.
+// missing returns the requests of the autoscaler that were not carried out.
 func (l *ledger) missing() (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]

@@ -10,10 +10,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// TestAutoscalerLosesNoMachine: an autoscaler marks machines and lowers the size at any time, also during rollouts. No
-// machine is deleted that is available, of the wanted revision and not marked, and the named machines are deleted. An
-// empty deployment grows again, with the capacity from its annotations and from those that administrators wrote. The
-// command runs many more seeds, beginning with these: go run ./test/simulate --group autoscaling.
+// TestAutoscalerLosesNoMachine runs an autoscaler, which marks machines and lowers the size at any time, even during
+// rollouts. An available machine of the current revision must not be deleted unless it is marked. The machines that the
+// autoscaler names must be deleted. An empty deployment must grow again, according to the capacity in the annotations
+// of the manager or of administrators. Many more seeds, beginning with the same ones, are run by the command go run
+// ./test/simulate --group autoscaling.
 //
 // Rules: deletion-order-of-machines, victims-from-fresh-view, surge-and-unavailable-kept,
 // scale-during-rollout-in-proportion, capacity-of-empty-node-groups, capacity-annotations-of-people-stay.

@@ -24,12 +24,13 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// cache is what one process knows of one cluster: a view of each kind, each with its own lag.
+// cache is the knowledge of one process about one cluster. cache has a view for each kind, and each view has its own
+// lag.
 type cache struct {
 	server *apiserver.Server
 	scheme *runtime.Scheme
 	views  []*view
-	// unreachable reports whether the cluster does not answer.
+	// unreachable reports whether the cluster is currently unreachable.
 	unreachable func() bool
 	indexes     map[schema.GroupVersionKind]map[string]client.IndexerFunc
 }
@@ -45,40 +46,43 @@ type view struct {
 	cluster wiring.Cluster
 	server  *apiserver.Server
 	gvk     schema.GroupVersionKind
-	// metadata reports whether only the metadata is cached.
+	// metadata is true if the view contains only the metadata of objects.
 	metadata  bool
 	transform func(any) (any, error)
 
 	objects []client.Object // by key
-	// seen is the revision of the last change in the view, or of the list with which the view began.
+	// seen is the revision of the last change that the view contains.
 	seen int64
-	// scanned is the revision up to which the log was searched for backlog, the changes that the view does not show yet.
+	// backlog contains the changes that the view does not contain yet. scanned is the revision up to which the log of
+	// changes was already searched for them.
 	scanned int64
 	backlog []apiserver.Change
-	// ownWrites are the revisions of this process's own writes, for which a read of the object must wait.
+	// ownWrites contains the revision of this process's last write to each object. A read of the object must wait until
+	// the view contains this write.
 	ownWrites    map[types.NamespacedName]int64
 	lastOwnWrite int64
 
-	// frozenUntil is set while the view receives no changes. If lost, it continues with a new list.
+	// Until frozenUntil, the view receives no changes. If lost is set, the view then continues with a new list.
 	frozenUntil time.Time
 	lost        bool
-	// unreachable reports whether the cluster does not answer. unfilled is true until the first list has arrived.
+	// unreachable reports whether the cluster is currently unreachable. unfilled is true until the view has received its
+	// first list.
 	unreachable func() bool
 	unfilled    bool
-	// mergedUntil is set while several changes of an object are seen as one.
+	// Until mergedUntil, the view shows several changes of an object as a single change.
 	mergedUntil time.Time
 
 	subscriptions []*subscription
 }
 
-// subscription is one watch of a controller, with the events that the controller has not handled yet.
+// subscription is a watch of a controller. subscription contains the events that the controller has not handled yet.
 type subscription struct {
 	controller *controller
 	watch      wiring.Watch
 	events     []any
 }
 
-// add declares a kind to be cached.
+// add starts the caching of a kind.
 func (c *cache) add(cluster wiring.Cluster, object client.Object, transform func(any) (any, error)) error {
 	gvk, err := apiutil.GVKForObject(object, c.scheme)
 	if err != nil {
@@ -124,7 +128,7 @@ func (c *cache) IndexField(_ context.Context, object client.Object, field string
 	return nil
 }
 
-// Get implements client.Reader. It returns what the view shows, however old.
+// Get implements client.Reader. Get returns the object in the view, even if it is out of date.
 func (c *cache) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	v, err := c.viewOf(into)
 	if err != nil {
@@ -203,8 +207,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill begins with the list of the state that lacks the last late changes of the kind. The first list of an informer
-// may come from a cache of the API server that itself lags.
+// fill fills the view with a list. The list does not contain the last changes of the kind; late is the number of these
+// changes. The API server can answer the first list of an informer from its own cache, which may be out of date.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {
@@ -243,7 +247,7 @@ func (v *view) resume(from *view) {
 	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
-// stored returns what this view keeps of an object.
+// stored returns an object in the form in which this view stores it.
 func (v *view) stored(o client.Object) (client.Object, error) {
 	if v.metadata {
 		partial := &metav1.PartialObjectMetadata{}
@@ -263,7 +267,7 @@ func (v *view) stored(o client.Object) (client.Object, error) {
 	return out.(client.Object), nil
 }
 
-// put stores an object under its key, or removes it if it is nil.
+// put stores an object under its key. If the object is nil, put removes the key.
 func (v *view) put(key client.ObjectKey, o client.Object) error {
 	i, found := v.search(key)
 	switch {
@@ -284,7 +288,7 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 	return nil
 }
 
-// behind reports whether there are changes that the view does not show yet.
+// behind reports whether there are changes that the view does not contain yet.
 func (v *view) behind() bool {
 	if !v.frozenUntil.IsZero() || v.unfilled || v.unreachable() {
 		return false
@@ -344,7 +348,7 @@ func (v *view) announce(e any) {
 	}
 }
 
-// await advances the view to a revision, as a read does that waits for this process's own writes.
+// await moves the view forward to a revision. A read calls it to wait for the process's own writes.
 func (v *view) await(revision int64) error {
 	for v.behind() && v.seen < revision {
 		if err := v.advance(); err != nil {
@@ -357,7 +361,7 @@ func (v *view) await(revision int64) error {
 	return nil
 }
 
-// wrote records a write of this process.
+// wrote records that this process has written an object.
 func (v *view) wrote(key types.NamespacedName, revision int64) {
 	v.ownWrites[key] = max(v.ownWrites[key], revision)
 	v.lastOwnWrite = max(v.lastOwnWrite, revision)

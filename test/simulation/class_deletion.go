@@ -11,13 +11,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// hasNone returns a condition that holds if the control cluster has no object of a kind.
+// hasNone returns a condition that is true if the control cluster has no object of the given kind.
 func hasNone(kind string) func(*World) bool {
 	return func(w *World) bool { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) == 0 }
 }
 
-// applyClassAgain applies a class that was deleted with its fleet, as a tool does that applies a folder repeatedly. It
-// does nothing if the new machines have instances of the deleted class, which still serves them.
+// applyClassAgain returns an action that creates a class again after the class was deleted together with its fleet. A
+// tool that applies all files of a folder repeatedly does that. The action does nothing if the new machines have
+// instances of the deleted class, because the deleted class still exists for these machines.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
 		After: func(w *World) bool {

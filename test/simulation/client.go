@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// liveClient is a process's connection to an API server. Each request is an effect.
+// liveClient is the connection of a process to an API server. Each request through it is an effect.
 type liveClient struct {
 	client.Client
 	cache   *cache
@@ -18,7 +18,7 @@ type liveClient struct {
 	wrote func(o client.Object)
 }
 
-// dial connects a process to the API server of a cache.
+// dial creates a connection of a process to the API server behind a cache.
 func (p *Process) dial(to *cache, actor string) *liveClient {
 	c := &liveClient{Client: p.world.reach(to.server, actor), cache: to, process: p}
 	p.connections = append(p.connections, c)
@@ -33,7 +33,8 @@ func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey,
 	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
 }
 
-// write sends a write. If there is no answer, the caller's object stays unchanged and its new revision is unknown.
+// write sends a write. If the answer is lost, the caller's object remains unchanged, and the process does not know the
+// new revision.
 func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
 	return c.writeEffect(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
 }
@@ -99,34 +100,34 @@ type liveSubResource struct {
 	name   string
 }
 
-// now returns the subresource client of the actor as which the process acts now.
-func (s *liveSubResource) now() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
+// api returns the subresource client for the current actor of the process.
+func (s *liveSubResource) api() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
 
 // Get implements client.SubResourceClient.
 func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ...client.SubResourceGetOption) error {
 	e := s.parent.effect("get "+s.name, o, client.ObjectKeyFromObject(o), true)
-	return s.parent.process.do(e, func(bool) error { return s.now().Get(ctx, o, sub, opts...) })
+	return s.parent.process.do(e, func(bool) error { return s.api().Get(ctx, o, sub, opts...) })
 }
 
 // Create implements client.SubResourceClient.
 func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object,
 	opts ...client.SubResourceCreateOption) error {
-	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.now().Create(ctx, o, sub, opts...) })
+	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.api().Create(ctx, o, sub, opts...) })
 }
 
 // Update implements client.SubResourceClient.
 func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.now().Update(ctx, o, opts...) })
+	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.api().Update(ctx, o, opts...) })
 }
 
 // Patch implements client.SubResourceClient.
 func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption) error {
-	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.now().Patch(ctx, o, patch, opts...) })
+	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.api().Patch(ctx, o, patch, opts...) })
 }
 
-// cachedClient reads the cached kinds from a process's cache and waits for the process's own writes, as the client of
-// package process does.
+// cachedClient reads cached kinds from the cache of a process. Like the client in package process, it waits until the
+// cache contains the process's own writes.
 type cachedClient struct {
 	*liveClient
 	cache *cache

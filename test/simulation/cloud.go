@@ -17,16 +17,16 @@ import (
 const (
 	providerName = "fake"
 	clusterID    = "world"
-	// cloudScope is the scope of all instances. A lookup in another scope finds none.
+	// cloudScope is the scope in which all instances are. A lookup in any other scope finds no instance.
 	cloudScope = "account-1"
 )
 
-// Cloud is the worst cloud that the driver contract allows. Lookups by tag show a new instance late, and a request
-// whose answer was lost may take effect, also much later.
+// Cloud is as unreliable as the driver contract allows. Lookups by tag do not find a new instance immediately. If the
+// answer to a request is lost, the request may still take effect, possibly much later.
 type Cloud struct {
 	now func() time.Time
-	// Boot and Shutdown are how long an instance takes to start and to disappear. Settle is the longest time for which a
-	// creation may be in progress, or its instance may be missing in lookups by tag.
+	// Boot is the time that an instance needs to start. Shutdown is the time that it needs to disappear. Settle is the
+	// maximum time for which a creation may be in progress, and for which lookups by tag may miss the new instance.
 	Boot, Shutdown, Settle time.Duration
 
 	instances []*instance // oldest first
@@ -34,11 +34,11 @@ type Cloud struct {
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made counts the instances that each machine has had in total.
+	// made contains the total number of instances that were created for each machine.
 	made map[types.UID]int
-	// asked is the machine for which each token was used.
+	// asked contains the machine for which each token was used.
 	asked map[string]string
-	// changes counts the calls that may have changed something, calls counts all calls.
+	// changes is the number of calls that may have changed something. calls is the number of all calls.
 	changes, calls int
 	past           past
 	outside        cloudOutside
@@ -50,43 +50,43 @@ type instance struct {
 	born    time.Time
 	visible time.Time // in lookups by tag
 	dying   time.Time // zero if it is not being deleted
-	// bootstrapToken is the token in the user data.
+	// bootstrapToken is the bootstrap token in the user data of the instance.
 	bootstrapToken string
 	spec           string
 	version        string
-	// agent changes the kubelet's version in the cloud's place.
+	// If the instance has an agent, the agent changes the version of the kubelet instead of the cloud.
 	agent
-	// registered reports whether the kubelet has created the Node.
+	// registered is true if the kubelet has created its Node.
 	registered bool
-	// reported reports whether an answer to a process has shown the instance.
+	// reported is true if the cloud has returned the instance to a process.
 	reported bool
-	// missing is when reads last began to miss the instance for a while.
+	// missing is the time since which reads temporarily do not find the instance.
 	missing time.Time
-	// doomed reports whether the cloud gives up the instance before it boots.
+	// doomed is true if the instance will fail before it boots.
 	doomed bool
-	// later are addresses that the instance gets at the time addressed.
-	later     []corev1.NodeAddress
-	addressed time.Time
-	// hung reports whether the kubelet does nothing any more, although the instance runs.
+	// laterAddresses contains addresses that the instance gets at the time addressed.
+	laterAddresses []corev1.NodeAddress
+	addressed      time.Time
+	// hung is true if the kubelet no longer reacts, although the instance is running.
 	hung bool
 	reclaim
-	// flapped is when a flapping condition of the Node last changed.
+	// flapped is the time at which a flapping condition of the Node last changed.
 	flapped time.Time
-	// legacy are the tags of another system.
+	// legacy contains the tags that another system has set.
 	legacy legacyTags
-	// madeFor is the machine of the instance if the tag that names it was corrupted.
+	// madeFor is the machine of the instance. This field is set if the tag with the machine was corrupted.
 	madeFor types.UID
-	// trail is what the orphan collection knows of the instance.
+	// trail is what the orphan collection has observed of the instance.
 	trail trail
 }
 
 type token struct{ parameters, providerID string }
 
-// lateCreate is a requested creation that has not taken effect yet.
+// lateCreate is a creation that was requested, but has not taken effect yet.
 type lateCreate struct {
 	at  time.Time
 	req provider.CreateRequest
-	// shown is the latest time at which the instance shows in lookups by tag.
+	// shown is the latest time at which lookups by tag must find the instance.
 	shown time.Time
 }
 
@@ -105,8 +105,8 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 	return &f
 }
 
-// of returns the existing instances of a machine.
-func (c *Cloud) of(uid types.UID) (found []*instance) {
+// instancesOf returns the existing instances of a machine.
+func (c *Cloud) instancesOf(uid types.UID) (found []*instance) {
 	for _, in := range c.instances {
 		if in.owner() == uid {
 			found = append(found, in)
@@ -115,10 +115,10 @@ func (c *Cloud) of(uid types.UID) (found []*instance) {
 	return found
 }
 
-// owner returns the machine for which the instance was created, or that adopted it.
+// owner returns the machine that created or adopted the instance.
 func (in *instance) owner() types.UID { return cmp.Or(in.madeFor, in.MachineUID) }
 
-// next returns when the cloud changes next without a request.
+// next returns the time of the cloud's next change that happens without a request.
 func (c *Cloud) next() (at time.Time, any bool) {
 	consider := func(t time.Time) {
 		if t.After(c.now()) && (!any || t.Before(at)) {
@@ -148,7 +148,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse applies the changes that are due.
+// elapse carries out all changes that are due.
 func (c *Cloud) elapse(w *World) {
 	now := c.now()
 	late := c.late
@@ -167,7 +167,7 @@ func (c *Cloud) elapse(w *World) {
 		gone := in.due(now) || !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
 		if gone {
 			w.logf("cloud: %s is gone", in.ProviderID)
-			c.goes(in)
+			c.keepGhost(in)
 		}
 		return gone
 	})
@@ -192,7 +192,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if err := c.exhausted(); err != nil {
 		return nil, err
 	}
-	if err := c.full(req.Machine.UID); err != nil {
+	if err := c.checkQuota(req.Machine.UID); err != nil {
 		return nil, err
 	}
 	if in := c.byTag(req.ClusterID, req.Machine.UID); in != nil {
@@ -227,7 +227,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
 	in.doomed = c.past.dooms(req.Machine.Name)
-	if t := &c.troubles; in.of(t.silent) && !in.doomed {
+	if t := &c.troubles; in.hasImage(t.silent) && !in.doomed {
 		if t.madeSilent++; t.madeSilent == 1 {
 			t.silentSince = now
 		}
@@ -241,7 +241,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	return in.describe(), nil
 }
 
-// tagLag returns how long the next instance is missing in lookups by tag: a varying part of Settle.
+// tagLag returns the time after which lookups by tag find the next instance. This time varies and is a part of Settle.
 func (c *Cloud) tagLag() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
 
 func (c *Cloud) byID(providerID string) *instance {
@@ -281,8 +281,8 @@ func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instanc
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
-// asked returns a function that reports whether a call with this provider ID, or without a provider ID, concerns an
-// instance.
+// asked returns a function that reports whether a call with the given provider ID and machine concerns an instance. The
+// provider ID may be empty.
 func asked(providerID string, uid types.UID) func(*instance) bool {
 	return func(in *instance) bool {
 		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// driver is one process's driver of the cloud. Methods that no controller calls panic.
+// driver is the driver with which one process calls the cloud. A method panics if the controllers never call it.
 type driver struct {
 	process *Process
 	*Cloud
@@ -58,7 +58,7 @@ func (d driver) Validate(context.Context, provider.ValidateRequest) error { retu
 
 // Capacity implements provider.Driver.
 func (d driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
-	// The capacity follows from the image of the class, so that a rollout changes it.
+	// The capacity depends on the image of the class, so a rollout changes it.
 	cpus := int64(len(req.Class.Spec)%4) + 1
 	for i, name := range []string{"a", "b", "c"} {
 		if strings.Contains(string(req.Class.Spec), fmt.Sprintf("%q:%q", "image", name)) {
@@ -80,8 +80,8 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		// What a former leader sent shows within Settle after the next leader was elected, because the former process has
-		// ended by then.
+		// If a former leader sends a request, its effect must be visible before Settle has passed since the next leader was
+		// elected. The reason is that the former process has ended by then.
 		shown := d.now().Add(d.Settle)
 		if d.process.former {
 			shown = d.process.deposedAt.Add(d.Settle)
@@ -136,7 +136,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
-			// A driver reads before it deletes, so it knows only what a read shows.
+			// A driver reads the instance before it deletes it. So the driver only knows the result of this read.
 			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
 			out.Gone = !stale && !d.leftOf(req)
 			return nil
@@ -160,7 +160,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		if d.Shutdown == 0 {
 			d.instances = slices.DeleteFunc(d.instances, func(other *instance) bool { return other == in })
-			d.goes(in)
+			d.keepGhost(in)
 			out.Gone, out.Found = !d.leftOf(req), true
 		}
 		return nil
@@ -172,7 +172,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 	return out, nil
 }
 
-// Update implements provider.Driver. Only the version can be changed in place, by the cloud or by an agent.
+// Update implements provider.Driver. Only the version can be changed in place, either by the cloud or by an agent.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
@@ -186,7 +186,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 		case in.spec != string(req.Class.Spec):
 			out = provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "another image"}
 		case in.kubelet != "":
-			// The driver knows the version of the creation and, from the Node, the current one.
+			// The driver knows the version with which the instance was created. The Node contains the current version.
 			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
 				out.Outcome = provider.UpdateByAgent
 			}
@@ -209,7 +209,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
 		var shown []*instance
-		// If another tool leaks instances, the list contains more than was requested.
+		// If another tool leaks instances, the answer contains more instances than were requested.
 		asked := func(in *instance) bool {
 			return in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
 		}

@@ -15,11 +15,11 @@ import (
 	"machinist.dev/machinist/pkg/provider/conformance"
 )
 
-// speed is how much faster the cloud's time passes for the suite, which waits in real time.
+// speed is the factor by which time in the cloud passes faster than for the test suite. The suite waits in real time.
 const speed = 6000
 
-// suiteDriver adds what the world's cloud lacks because no controller of the world needs it: concurrent calls, contexts
-// that end, and invalid specifications. The cloud answers everything else.
+// suiteDriver adds features that the world's cloud does not have, because no controller in the world needs them:
+// concurrent calls, contexts that end, and invalid specs. All other calls are passed to the cloud.
 type suiteDriver struct {
 	*World
 	lock  sync.Mutex
@@ -36,10 +36,10 @@ func newSuiteDriver(t *testing.T, habits Habits) *suiteDriver {
 	return &suiteDriver{World: w, began: time.Now()}
 }
 
-// advanceClock moves the world's time to the time of the suite.
+// advanceClock advances the clock of the world to the current time of the suite.
 func (f *suiteDriver) advanceClock() { f.pass(max(0, time.Since(f.began)*speed-f.clock.Since(epoch))) }
 
-// call passes a call to the cloud unless the context has ended.
+// call makes a call to the cloud. If the context has ended, call returns an error instead.
 func (f *suiteDriver) call(ctx context.Context, do func(driver) error) error {
 	if err := ctx.Err(); err != nil {
 		code := provider.Canceled
@@ -54,7 +54,7 @@ func (f *suiteDriver) call(ctx context.Context, do func(driver) error) error {
 	return do(driver{process: f.processes[1], Cloud: f.cloud})
 }
 
-// callWithSpec passes a call to the cloud if the specification is valid.
+// callWithSpec makes a call to the cloud. If the spec is invalid, callWithSpec returns an error instead.
 func (f *suiteDriver) callWithSpec(ctx context.Context, class provider.Class, do func(driver) error) error {
 	var spec struct {
 		APIVersion string `json:"apiVersion"`
@@ -70,7 +70,7 @@ func (f *suiteDriver) callWithSpec(ctx context.Context, class provider.Class, do
 	return f.call(ctx, do)
 }
 
-// withSuiteTime sets the launch time of an instance by the clock of the suite.
+// withSuiteTime converts the launch time of an instance to the clock of the suite.
 func (f *suiteDriver) withSuiteTime(in *provider.Instance) *provider.Instance {
 	if in != nil {
 		in.LaunchTime = f.began.Add(in.LaunchTime.Sub(epoch) / speed)
@@ -144,7 +144,7 @@ func (f *suiteDriver) List(ctx context.Context, req provider.ListRequest) (out p
 	return out, err
 }
 
-// resources returns all existing instances, without any lag.
+// resources returns all existing instances, including those that lookups do not show yet.
 func (f *suiteDriver) resources(context.Context) (all []string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -184,9 +184,10 @@ func suiteSpec(image string) []byte {
 	return []byte(fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"image":%q}`, apiVersion, kind, image))
 }
 
-// TestCloudConforms checks that the world's cloud keeps the driver contract. Otherwise the simulation would test the
-// controllers with a cloud that no driver presents. It leaves out the semantics under which calls fail, or show less
-// than the suite waits for without an injected fault: late reads and tags, and entries that pages repeat.
+// TestCloudConforms checks that the world's cloud obeys the driver contract. Otherwise the simulation would test the
+// controllers with a cloud that no real driver can present. Some semantics are left out: late reads, late tags, and
+// pages that repeat entries. Under these semantics, calls fail or return less than the suite expects, although the
+// suite has injected no fault.
 func TestCloudConforms(t *testing.T) {
 	for name, habits := range map[string]Habits{
 		"none": nil, "states go back": {StateGoesBack}, "lists late": {ListsLate}, "reads stale": {ReadsStale},

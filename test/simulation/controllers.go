@@ -26,8 +26,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Controllers are the optional controllers in a world, in addition to those that create and maintain machines. If any
-// of them runs, the processes also watch whether both clusters answer.
+// Controllers is a set of optional controllers that run in a world. These controllers run in addition to the
+// controllers that create and maintain machines. If the set is not empty, the processes also check whether both
+// clusters are reachable.
 type Controllers uint
 
 // These are the optional controllers.
@@ -37,13 +38,14 @@ const (
 	OutdatedTaints
 	Orphans
 	Approval
-	// NodeGroups reports the capacity of an empty deployment's Nodes to an autoscaler. AllControllers does not include it.
+	// NodeGroups tells an autoscaler the capacity of the Nodes that an empty deployment would have. AllControllers does
+	// not include it.
 	NodeGroups
-	// BudgetReports updates the status of disruption budgets. AllControllers does not include it, because nothing depends
-	// on it.
+	// BudgetReports updates the status of disruption budgets. BudgetReports is not part of AllControllers, because nothing
+	// in the world depends on it.
 	BudgetReports
-	// CloudController imitates a cloud controller: kubelets register without a provider ID, which the cloud controller
-	// sets later. AllControllers does not include it.
+	// CloudController imitates a cloud controller manager: kubelets register without a provider ID, and the cloud
+	// controller sets the ID later. AllControllers does not include it.
 	CloudController
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
@@ -51,8 +53,9 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// These are settings that an administrator would set by flags. They are shorter than the defaults and than the patience
-// of a run. They are longer than the lag of caches, except the settings for orphans.
+// An administrator would configure these settings with flags. They are shorter than the defaults. The settings are also
+// shorter than the patience of a run. Except for the settings of the orphan collection, they are longer than the lag of
+// caches.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -61,28 +64,28 @@ const (
 	overshootUp     = 1
 )
 
-// optionalReconcilers are the reconcilers of a process for the optional controllers, with their memory.
+// optionalReconcilers contains the reconcilers of a process for optional controllers. Each of them has its own memory.
 type optionalReconcilers struct {
 	reach     *reachability.Watch
 	probes    []probe
 	health    *healthcheck.Reconciler
 	overshoot *overshoot.Reconciler
 	orphans   *orphans.Collector
-	// orphanDrains drains Nodes that belong to no Machine.
+	// orphanDrains drains Nodes without a Machine.
 	orphanDrains *drain.Controller
 	approval     *approval.Reconciler
 	groups       *autoscaling.Reconciler
 	budgets      *report.Reconciler
 }
 
-// probe is a periodic check of a cluster.
+// probe is a periodic check whether a cluster is reachable.
 type probe struct {
 	at   time.Time
 	next time.Duration
 	do   func() time.Duration
 }
 
-// watchReachability lets the process check whether the clusters answer.
+// watchReachability makes the process check regularly whether the clusters are reachable.
 func (p *Process) watchReachability(origin *Process) {
 	w := p.world
 	if w.safety.optionalReconcilers == 0 {
@@ -106,7 +109,7 @@ func (p *Process) watchReachability(origin *Process) {
 	}
 }
 
-// probeDue runs the checks that are due.
+// probeDue runs all checks that are due.
 func (p *Process) probeDue() {
 	if p.dead {
 		return
@@ -122,8 +125,8 @@ func (p *Process) probeDue() {
 	}
 }
 
-// nextProbe returns the time of the next check that can change anything. While all clusters answer, a late check has
-// the same result.
+// nextProbe returns the time of the next check that can have a new result. As long as all clusters are reachable,
+// checks may be delayed, because their result does not change.
 func (p *Process) nextProbe() (at time.Time, any bool) {
 	for i, l := range p.probes {
 		if (l.next < reachability.DefaultPeriod || p.world.safety.links[i].down()) && (!any || l.at.Before(at)) {
@@ -133,7 +136,7 @@ func (p *Process) nextProbe() (at time.Time, any bool) {
 	return at, any && !p.dead
 }
 
-// clusterProbe is a cluster as a process checks it.
+// clusterProbe checks whether a cluster is reachable for a process.
 type clusterProbe struct {
 	process *Process
 	cache   *cache
@@ -144,7 +147,8 @@ func (a clusterProbe) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. It does not wait: the next check tests a late cache again.
+// CaughtUp implements reachability.Cluster. CaughtUp does not wait: if a cache is late, the next check tests this cache
+// again.
 func (a clusterProbe) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
@@ -154,7 +158,7 @@ func (a clusterProbe) CaughtUp(context.Context) error {
 	return nil
 }
 
-// stopped returns why the process must not create or replace machines.
+// stopped returns the reason why the process currently must not create or replace machines, or "" if it may.
 func (p *Process) stopped() (reason, message string) {
 	if p.reach == nil {
 		return "", ""
@@ -162,7 +166,8 @@ func (p *Process) stopped() (reason, message string) {
 	return p.reach.Stopped()
 }
 
-// outages returns what the machines know of outages, or nil if no controller watches for them.
+// outages returns what machine controllers need to know about outages, or nil if the process does not check whether
+// clusters are reachable.
 func (p *Process) outages() machine.Reach {
 	if p.reach == nil {
 		return nil
@@ -170,7 +175,7 @@ func (p *Process) outages() machine.Reach {
 	return p.reach
 }
 
-// epoch returns what drains know of outages.
+// epoch returns what drain controllers need to know about outages, or nil if the process does not check that.
 func (p *Process) epoch() func() uint64 {
 	if p.reach == nil {
 		return nil
@@ -178,8 +183,8 @@ func (p *Process) epoch() func() uint64 {
 	return p.reach.TargetEpoch
 }
 
-// managerKinds are the kinds of the control and the target cluster that the manager caches for the optional
-// controllers.
+// managerKinds returns the kinds that the manager caches for the optional controllers, from the control cluster and
+// from the target cluster.
 func (r Controllers) managerKinds() (control, target []process.Kind) {
 	if r.has(Health) {
 		control = append(control, process.Kind{Object: &v1beta1.MachineHealthCheck{}})
@@ -190,7 +195,7 @@ func (r Controllers) managerKinds() (control, target []process.Kind) {
 	return control, target
 }
 
-// providerKinds are the kinds of the target cluster that a provider caches for the optional controllers.
+// providerKinds returns the kinds that a provider caches for the optional controllers, from the target cluster.
 func (r Controllers) providerKinds() []process.Kind {
 	if r.has(Approval) {
 		return []process.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
@@ -280,5 +285,5 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 	return tables, nil
 }
 
-// leases is the namespace of the processes' own objects.
+// leases is the namespace of the processes' own objects, such as Leases.
 const leases = "machinist-system"

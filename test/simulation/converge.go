@@ -10,26 +10,28 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// These are the bounds of a run. A run that needs more does not converge.
+// These constants limit a run. If a run exceeds a limit, it does not converge.
 const (
 	maxSteps = 60_000
-	// patience is how much simulated time a run may take after the last action and the last fault. It is shorter than the
-	// time in which a machine must become a Node, so that this timeout cannot repair what is wrong. It is longer than the
-	// waits after a fault and the settle time.
+	// patience is the simulated time that a run may take after the last action and the last fault. patience is shorter
+	// than the join timeout of machines. Otherwise the join timeout could hide a bug, because it replaces the machine.
+	// patience is longer than the waits after a fault and longer than the settle time.
 	patience = 15 * time.Minute
-	// patienceWithTags is the patience after a change of an instance's tags, which only the join timeout repairs.
+	// patienceWithTags replaces patience after the tags of an instance were changed, because only the join timeout repairs
+	// such a change.
 	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
-	// finalWriteTime is how long the last statuses may take to be written after the end was reached. After that, a settled
-	// world is watched for longWatch. Runs of plans, of which there are many, are watched only for shortWatch, which is
-	// longer than any wait that begins with a fault.
+	// finalWriteTime is the time that the processes have for writing the last statuses after the run has reached its end.
+	// After that, the simulation watches the settled world for longWatch. There are many runs of plans, so they are only
+	// watched for shortWatch. shortWatch is longer than any wait that starts with a fault.
 	finalWriteTime, longWatch, shortWatch = time.Minute, time.Hour, 20 * time.Minute
 )
 
-// unsettledError is the reason why a run did not reach its end, although it waits or has nothing left to do.
+// unsettledError says that a run did not reach its end, although its processes are only waiting or have nothing left to
+// do.
 type unsettledError struct{ error }
 
-// Run runs the world until it has reached its end, and then for a while longer in which nothing may be written. wrong
-// returns what is missing, or "" if nothing is.
+// Run runs the world until the world has reached its end. Then Run continues for a while, in which nothing may be
+// written. wrong returns what is still missing, or "" if the end is reached.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)
@@ -72,7 +74,7 @@ func (w *World) Run(wrong func(*World) string) error {
 	return fmt.Errorf("not settled after %d steps: %s", maxSteps, wrong(w))
 }
 
-// patience is how long a run may take after its last disturbance.
+// patience returns the time that a run may take after its last disturbance.
 func (w *World) patience() time.Duration {
 	if w.corrupted != nil && w.corrupted.Field.Kind == "Instance" {
 		return patienceWithTags
@@ -80,7 +82,7 @@ func (w *World) patience() time.Duration {
 	return patience
 }
 
-// watchTime returns how long a settled world is watched.
+// watchTime returns the time for which a settled world is watched.
 func (w *World) watchTime() time.Duration {
 	if w.planned {
 		return shortWatch
@@ -108,13 +110,13 @@ func (w *World) rest(wrong func(*World) string) error {
 	toControl, toTarget := writesSince(w.control, control), writesSince(w.target, target)
 	if toControl+toTarget > 0 || changes != w.cloud.changes {
 		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", toControl, toTarget,
-			w.cloud.changes-changes, w.oracle.last(control, target))
+			w.cloud.changes-changes, w.oracle.lastWrites(control, target))
 	}
 	return nil
 }
 
-// writesSince counts the writes since a revision, except the deletion of expired tokens, such as a token that could not
-// be deleted in an outage.
+// writesSince returns the number of writes since a revision, but does not count the deletion of expired tokens, for
+// example of a token that could not be deleted in an outage.
 func writesSince(server *apiserver.Server, revision int64) (n int) {
 	for _, c := range server.Changes(revision) {
 		if c.Actor != controllermanager.TokenCleaner {
@@ -124,9 +126,10 @@ func writesSince(server *apiserver.Server, revision int64) (n int) {
 	return n
 }
 
-// settling returns how long the last statuses may take to be written. It is longer if a process waits to retry what
-// failed. It is also longer if a clock was set back, because a wait in a process's memory lasts longer then. Go's
-// monotonic clock would prevent this, but the world does not have such a clock.
+// settling returns the time that the processes have for writing the last statuses. This time is longer if a process
+// waits before it retries a failed request. The time is also longer if a clock was set back, because waits that a
+// process stores in memory then last longer. In a real process, Go's monotonic clock prevents that. The world has no
+// monotonic clock.
 func (w *World) settling() time.Duration {
 	settle := finalWriteTime
 	if w.safety.optionalReconcilers.has(Orphans) {
@@ -147,7 +150,8 @@ func (w *World) settling() time.Duration {
 	return settle + w.wallClockLag() + w.cloud.past.settling()
 }
 
-// wallClockLag returns how much later timers based on recorded times fire because clocks were set back.
+// wallClockLag returns the additional time after which timers fire if clocks were set back. Only timers that are
+// computed from recorded times are affected.
 func (w *World) wallClockLag() (d time.Duration) {
 	for _, p := range w.processes {
 		d += max(0, p.clock.behind)
@@ -155,7 +159,7 @@ func (w *World) wallClockLag() (d time.Duration) {
 	return d
 }
 
-// runFor runs the world for a time, and everything that follows at once.
+// runFor runs the world for a time, and then until nothing more can happen at that time.
 func (w *World) runFor(d time.Duration) error {
 	until := w.clock.at.Add(d)
 	for w.steps < maxSteps {

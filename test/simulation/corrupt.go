@@ -6,66 +6,69 @@ import (
 	"strings"
 )
 
-// Corruption is one change of one stored field, once in an otherwise undisturbed run, by a client with all permissions.
+// Corruption is a single change of one stored field. The change happens in a run without other disturbances, and is
+// made by a client with all permissions.
 type Corruption struct {
-	// Effect is the number of the effect before which the field is changed, between two steps. AtEnd means after the world
-	// has settled.
+	// Effect is the number of an effect. The field is changed before this effect, between two steps. If Effect is AtEnd,
+	// the field is changed after the world has settled.
 	Effect int
 	Field  Field
 	How    How
 }
 
-// AtEnd is the effect of a corruption after the run has reached its end.
+// AtEnd is the value of Effect if the change happens after the run has reached its end.
 const AtEnd = -1
 
-// Field is a field of a stored object.
+// Field identifies a field of a stored object.
 type Field struct {
 	Cluster Cluster
-	// Kind, Namespace and Name identify the object. Namespace is empty for an object without one.
+	// Kind, Namespace and Name identify the object that contains the field. If the object has no namespace, Namespace is
+	// empty.
 	Kind, Namespace, Name string
-	// Path leads to the field: property names, and for a list item its key (listKey).
+	// Path contains the names of properties, and for each list item its key (see listKey).
 	Path []string
 }
 
 // Cluster is what stores an object.
 type Cluster string
 
-// These are the two API servers, and the cloud with the tags of its instances.
+// These are the two API servers and the cloud. In the cloud, the fields are the tags of instances.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
 	InCloud   Cluster = "cloud"
 )
 
-// How is how a field is changed.
+// A How is a way to change a field.
 type How string
 
 // These are the ways to change a field.
 const (
-	// Dropped removes the field, Emptied sets it to the zero value of its type.
+	// Dropped removes the field. Emptied sets the field to the zero value of its type.
 	Dropped How = "dropped"
 	Emptied How = "emptied"
-	// OfAnother uses the value of another object of the kind, Earlier an earlier value of the same object.
+	// OfAnother replaces the value by the value of another object of the same kind. Earlier replaces the value by an
+	// earlier value of the same object.
 	OfAnother How = "of-another"
 	Earlier   How = "former"
-	// Highest is an extreme value: a huge number, the far future, a text of 253 characters, the opposite. Lowest is a
-	// negative number or the far past.
+	// Highest replaces the value by an extreme value: a huge number, a time in the far future, a text of 253 characters,
+	// or the opposite of a boolean. Lowest replaces the value by a negative number or a time in the far past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
-	// Other and the following use further values that the schema lists.
+	// Other, Other2 and so on set the other values that the schema allows.
 	Other  How = "other"
 	Other2 How = "other-2"
 	Other3 How = "other-3"
 	Other4 How = "other-4"
 )
 
-// Hows returns all ways to change a field.
+// Hows returns all ways in which a field can be changed.
 func Hows() []How {
 	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
 }
 
-// String returns the corruption in the format of ParseCorruption: "40:control/Machine/fleet/m-1/status/phase=dropped",
-// "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
+// String returns the corruption in the format that ParseCorruption parses, for example
+// "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
 func (c Corruption) String() string {
 	at := "end"
 	if c.Effect != AtEnd {
@@ -74,7 +77,7 @@ func (c Corruption) String() string {
 	return fmt.Sprintf("%s:%s=%s", at, c.Field, c.How)
 }
 
-// String returns the field with its object.
+// String returns the path of the field with its object.
 func (f Field) String() string {
 	ns := f.Namespace
 	if ns == "" {
@@ -124,7 +127,7 @@ func ParseCorruption(text string) (Corruption, error) {
 	return c, nil
 }
 
-// ReportName returns the name of a field in a report, which all objects of a kind share.
+// ReportName returns the name of the field in reports. The name is the same for all objects of a kind.
 func (f Field) ReportName() string {
 	parts := make([]string, 0, len(f.Path)+1)
 	parts = append(parts, f.Kind)

@@ -3,37 +3,36 @@ package simulation
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
-// meaning describes what a changed field requests by its documented meaning. What was requested is not a fault.
+// meaning is what a change of a field requests from Machinist according to the documentation. If Machinist carries out
+// this request, that is not a fault.
 type meaning struct {
 	field *regexp.Regexp
-	// hows are the ways that request it, all if empty.
+	// hows contains the ways of changing the field that make this request. If hows is empty, all ways make this request.
 	hows []How
-	// containing is a text that the new value must contain.
-	containing string
-	// lose allows the replacement or removal of instances. leak allows an instance without a machine. differ allows a run
-	// to end in another state than the undisturbed run.
+	// If lose is set, the request permits the replacement or the removal of instances. If leak is set, it permits an
+	// instance without a machine. If differ is set, the run may end in another state than the undisturbed run.
 	lose, leak, differ bool
-	// deleted limits the entry to objects that are being deleted.
+	// If deleted is set, the entry is only for objects that are being deleted.
 	deleted bool
-	// onlySoon limits the entry to what happens within soonAfter.
+	// If onlySoon is set, the entry only covers what happens within soonAfter.
 	onlySoon bool
-	// unending means that other clients may act against the request forever. A condition or event must then report it.
+	// If unending is set, other clients may work against the request without end. In this case, a condition or an event
+	// must report that.
 	unending bool
-	// rules are the rules of the oracle that the request waives.
+	// rules contains the rules of the oracle that do not apply because of the request.
 	rules []string
 	// why is the documented meaning.
 	why string
 }
 
-// soonAfter is a time in which a process may not have been able to repair the corrupted field.
+// soonAfter is the time that a process may need to repair a corrupted field.
 const soonAfter = 5 * time.Second
 
-// meanings lists what fields request. A change of any other field must be repaired, be harmless or be reported. An
-// entry is the documented meaning of its field and nothing else.
+// meanings lists what fields request. For a field without an entry, each change must be repaired, have no effect, or be
+// reported. An entry must only contain what the documentation of the field says.
 var meanings = []meaning{
 	{field: regexp.MustCompile(`^MachineDeployment\.spec`), lose: true, differ: true,
 		rules: []string{"J4", "J5", "stampede"},
@@ -79,18 +78,16 @@ var meanings = []meaning{
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4},
 		why: "A machine whose phase shows that it has run is not subject to the time to join (rule " +
 			"join-timeout-fails-machine)."},
-	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, containing: `"failureReason":`,
-		lose: true, differ: true, rules: []string{"vanished"},
-		why: "The status of a failed machine contains its failure reason, which has the meaning of that field."},
-	{field: regexp.MustCompile(`^Machine\.status$`), hows: []How{OfAnother, Earlier}, differ: true,
-		rules: []string{"join"},
-		why:   "The status of a machine that has run contains its phase, which has the meaning of that field."},
+	{field: regexp.MustCompile(`^Machine\.status(\.(instance|launch|applied)(\..*)?|` +
+		`\.conditions(\.type=(Launched|Drained|VolumesDetached)(\..*)?)?)?$`),
+		hows: []How{OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4},
+		lose: true, leak: true, differ: true, rules: []string{"I1", "I7", "order", "vanished", "join", "volumes"},
+		why: "Only the status records where an instance is, which attempt created it, from what it was created, and that " +
+			"its node was drained. A client that may write the status of a machine is trusted with the machine."},
 	{field: regexp.MustCompile(`^Machine\.status\.failureReason$`), lose: true, differ: true,
 		hows: []How{OfAnother, Earlier, Other, Other2, Other3, Other4}, rules: []string{"vanished"},
 		why: "The reason of a failed machine shows what is left of it: if its instance has vanished, there is nothing to " +
 			"recover. Any valid reason is believed."},
-	{field: regexp.MustCompile(`^Machine\.status\.applied`), hows: []How{OfAnother, Earlier}, differ: true,
-		why: "Only this field records how an instance was created, and a former leader may have written it."},
 	{field: regexp.MustCompile(`^Machine\.metadata\.finalizers`), deleted: true, leak: true, differ: true,
 		rules: []string{"I1", "order", "J2"},
 		why: "The finalizer keeps a machine until its instance is gone. Removing it from a machine that " +
@@ -175,13 +172,12 @@ var meanings = []meaning{
 		why: "Administrators and other controllers cordon and taint Nodes, and Machinist leaves this alone."},
 }
 
-// requestedBy returns what a corruption to a value, as it is shown, requests, or nil.
-func requestedBy(c Corruption, value string, deleted bool) *meaning {
+// requestedBy returns what a corruption requests, or nil if it requests nothing.
+func requestedBy(c Corruption, deleted bool) *meaning {
 	family := c.Field.ReportName()
 	for i := range meanings {
 		m := &meanings[i]
-		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) &&
-			strings.Contains(value, m.containing) {
+		if m.field.MatchString(family) && (!m.deleted || deleted) && (len(m.hows) == 0 || slices.Contains(m.hows, c.How)) {
 			return m
 		}
 	}

@@ -18,14 +18,14 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, and other kinds that it writes or
-// evaluates. Objects that belong to other systems, kubelets and applications are left out, except for Nodes, because
+// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, and other kinds that Machinist writes or
+// reads. Objects of other systems, kubelets and applications are not corrupted. Nodes are an exception, because
 // Machinist reads their fields.
 //
-// The Leases of Machinist's processes are corrupted separately (corrupt_lease.go). This world has no Leases of Nodes: a
-// silent kubelet shows in the Ready condition of its Node, and Machinist reads nothing else of it. The Lease of an old
-// system, which a migration takes, is left out, because that system would treat any other write of the Lease as the
-// loss of its leadership.
+// The Leases of Machinist's processes are corrupted in a different way (see corrupt_lease.go). The world has no Leases
+// for Nodes. Machinist only learns from the Ready condition of a Node that its kubelet is silent. The Lease of an old
+// system, which a migration acquires, is not corrupted. The old system would treat any such write as the loss of its
+// leadership.
 var corruptible = map[Cluster][]schema.GroupVersionKind{
 	InControl: {
 		v1beta1.GroupVersion.WithKind("MachineDeployment"), v1beta1.GroupVersion.WithKind("MachineSet"),
@@ -38,25 +38,26 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 	},
 }
 
-// notCorruptible are the fields that an API server owns. A write cannot change them, or requests something else (a
-// deletion).
+// notCorruptible contains the fields that the API server controls. A write either cannot change such a field, or it
+// requests something else, such as a deletion.
 var notCorruptible = []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid",
 	"metadata.resourceVersion", "metadata.creationTimestamp", "metadata.generation", "metadata.generateName",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.managedFields", "metadata.selfLink"}
 
-// content is the JSON of an object.
+// content is the decoded JSON of an object.
 type content = map[string]any
 
-// stored is an object that can be corrupted.
+// stored is an object of which a field can be corrupted.
 type stored struct {
 	Field
 	object  client.Object
 	content content
-	// before returns the earlier versions of the object, newest first. It is nil if they are unknown.
-	before func() ([]content, error)
+	// earlierVersions returns the earlier versions of the object. The newest one comes first. earlierVersions is nil if
+	// these versions are unknown.
+	earlierVersions func() ([]content, error)
 }
 
-// stored returns all objects with their JSON, in a fixed order.
+// stored returns all objects with their JSON. The order is always the same.
 func (w *World) stored() (all []stored, err error) {
 	for _, cluster := range []Cluster{InControl, InTarget} {
 		for _, gvk := range corruptible[cluster] {
@@ -81,8 +82,8 @@ func (w *World) stored() (all []stored, err error) {
 	return all, nil
 }
 
-// beforeOf returns a function that returns the earlier versions of an object. The function searches once, on the first
-// call.
+// beforeOf returns a function that finds the earlier versions of an object. This function searches the log of changes
+// only when it is called for the first time.
 func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.Object) func() ([]content, error) {
 	return sync.OnceValues(func() (all []content, err error) {
 		for _, c := range slices.Backward(w.serverOf(cluster).Changes(0)) {
@@ -126,7 +127,7 @@ func contentOf(o client.Object) (content, error) {
 	return c, nil
 }
 
-// fieldsOf returns the paths of all fields of an object, including those that contain other fields.
+// fieldsOf returns the paths of all fields of an object, including fields that contain other fields.
 func fieldsOf(c content) (paths [][]string) {
 	var walk func(value any, path []string)
 	visit := func(value any, path []string) {
@@ -156,8 +157,8 @@ func fieldsOf(c content) (paths [][]string) {
 	return paths
 }
 
-// listKey returns the key of a list item: the usual key of its kind of list if no other item has the same key,
-// otherwise its index.
+// listKey returns the key of a list item. The key is the value of the usual key property if no other item has the same
+// value. Otherwise the key is the index of the item.
 func listKey(list []any, i int) string {
 	of := func(item any) string {
 		switch x := item.(type) {
@@ -184,7 +185,7 @@ func listKey(list []any, i int) string {
 	return key
 }
 
-// valueAt returns the value at a path, and whether there is one.
+// valueAt returns the value at a path. Its second result reports whether the path exists.
 func valueAt(value any, path []string) (any, bool) {
 	if len(path) == 0 {
 		return value, true
@@ -204,8 +205,8 @@ func valueAt(value any, path []string) (any, bool) {
 	return nil, false
 }
 
-// withValue returns a copy of a value in which the path has another value or none. If more than the last element of the
-// path is missing, the copy is unchanged.
+// withValue returns a copy of a value in which the value at the path is replaced or removed. If a parent of the last
+// path element does not exist, the copy equals the original.
 func withValue(value any, path []string, to any, drop bool) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -245,7 +246,7 @@ func sameValue(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// asObject returns the object with a content.
+// asObject converts the decoded JSON of an object to an API object.
 func asObject(c content) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(c)}
 }

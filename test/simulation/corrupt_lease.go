@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The Leases of the processes are not in the store until one is corrupted, because they would change each second. Their
-// content is still known: it is what their holders would have written.
+// The API server does not store the Leases of the processes until one of them is corrupted. Otherwise there would be a
+// write each second. Even without a stored Lease, its content is known, because it follows from its holder.
 
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
@@ -24,7 +24,8 @@ func leaseLabels(process string) map[string]string {
 	return map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": process}
 }
 
-// commonLeaseOf returns the name of the Lease of a group, leaseOf that of a single process.
+// commonLeaseOf returns the name of the Lease for a group of processes. leaseOf returns the name of the Lease for a
+// single process.
 func commonLeaseOf(process string) string { return "machinist-" + process }
 
 func leaseOf(process string) string {
@@ -34,7 +35,7 @@ func leaseOf(process string) string {
 	return commonLeaseOf(process)
 }
 
-// leases returns the current Leases of the processes.
+// leases returns the current Leases of all processes.
 func (w *World) leases() (all []stored, err error) {
 	for _, p := range w.processes {
 		if p.dead || p.former {
@@ -62,7 +63,7 @@ func (w *World) leases() (all []stored, err error) {
 	return all, nil
 }
 
-// leaseInUse returns a Lease from the store, or as its holder would write it.
+// leaseInUse returns the stored Lease. If there is none, leaseInUse returns the Lease as its holder would write it.
 func (w *World) leaseInUse(process, name, holder string, at time.Time, transitions int) *coordinationv1.Lease {
 	for _, o := range w.control.Snapshot(leaseKind) {
 		if o.GetName() == name && o.GetNamespace() == leases {
@@ -77,8 +78,8 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns the new value of a field of a Lease for the ways Earlier and Other: the value of the previous
-// leader, or of the waiting candidate.
+// leaseValue returns the new value for a field of a Lease. If how is Earlier, the new value is that of the previous
+// leader. If how is Other, the new value is that of the waiting candidate.
 func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {
@@ -105,7 +106,8 @@ func (w *World) processOf(lease string) *Process {
 	return nil
 }
 
-// corruptLease changes a field of a Lease while its holder leads. By chance, the holder dies at the same time.
+// corruptLease changes a field of a Lease while the holder of this Lease leads. In some runs, the holder dies at the
+// same time.
 func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	p := w.processOf(c.Field.Name)
 	if err := w.elect(p); err != nil {
@@ -133,7 +135,7 @@ func (w *World) corruptLease(c Corruption, to any, drop bool) error {
 	return nil
 }
 
-// leaseRefused returns the API server's refusal of an invalid Lease.
+// leaseRefused returns the error with which the API server rejects an invalid Lease, or nil if the Lease is valid.
 func leaseRefused(l *coordinationv1.Lease) error {
 	var errs field.ErrorList
 	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {

@@ -11,11 +11,12 @@ import (
 
 // CorruptionReport is the result of a sweep of corruptions.
 type CorruptionReport struct {
-	// Possible is the number of corruptions in the selected states, Run the number that were run.
+	// Possible is the number of possible corruptions in the selected states. Run is the number of corruptions that were
+	// run.
 	Possible, Run int
-	// By has the counts for each field, also for those that were not tried.
+	// By contains the numbers of outcomes for each field. Fields that were not tried are included.
 	By map[string]CorruptionCounts
-	// Ways has each field with each way to change it, and whether this was tried.
+	// Ways contains each combination of a field and a way to change it. The value says whether the combination was tried.
 	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration
@@ -24,7 +25,7 @@ type CorruptionReport struct {
 // CorruptionCounts counts outcomes.
 type CorruptionCounts map[Outcome]int
 
-// notePossible records the corruptions that are possible in a scenario.
+// notePossible adds the possible corruptions of a scenario to the report.
 func (r *CorruptionReport) notePossible(candidates []candidate) {
 	r.Possible += len(candidates)
 	for i := range candidates {
@@ -38,7 +39,7 @@ func (r *CorruptionReport) notePossible(candidates []candidate) {
 	}
 }
 
-// noteOutcome records the outcome of a corruption.
+// noteOutcome adds the outcome of one corruption to the report.
 func (r *CorruptionReport) noteOutcome(of *recording, c candidate, outcome Outcome, err error) {
 	r.By[c.Field.ReportName()][outcome]++
 	r.Ways[c.group] = true
@@ -51,7 +52,7 @@ func (r *CorruptionReport) noteOutcome(of *recording, c candidate, outcome Outco
 	}
 }
 
-// String returns the report as a table with a row for each part of each kind.
+// String returns the report as a table. Each row is one part of the fields of a kind, such as the status.
 func (r CorruptionReport) String() string {
 	parts, fields := map[string]CorruptionCounts{}, map[string]int{}
 	for family, row := range r.By {
@@ -86,14 +87,14 @@ func (r CorruptionReport) String() string {
 	return out.String()
 }
 
-// Fields returns a table with a row for each field.
+// Fields returns a table in which each row is one field.
 func (r CorruptionReport) Fields() string {
 	var out strings.Builder
 	writeRows(&out, r.By, nil)
 	return out.String()
 }
 
-// writeRows writes a table of outcomes. If fields is given, the table also has the number of fields of each row.
+// writeRows writes a table of outcomes. If fields is not nil, the table also contains the number of fields in each row.
 func writeRows(out *strings.Builder, rows map[string]CorruptionCounts, fields map[string]int) {
 	t := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\t")

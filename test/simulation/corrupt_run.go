@@ -19,32 +19,34 @@ type Outcome string
 
 // These are the outcomes.
 const (
-	// NotAdmitted: an API server refuses the change.
+	// NotAdmitted: an API server rejects the change.
 	NotAdmitted Outcome = "refused by admission"
-	// Repaired: the field has its regular value again, and everything else is as in the undisturbed run.
+	// Repaired: the field has its regular value again, and the end of the run equals that of the undisturbed run.
 	Repaired Outcome = "repaired"
-	// Harmless: the field stays changed, and everything else is as in the undisturbed run.
+	// Harmless: the field still has the changed value, and otherwise the end of the run equals that of the undisturbed
+	// run.
 	Harmless Outcome = "harmless"
-	// Named: a condition or an event reports the problem, and no instance is lost or leaked.
+	// Named: a condition or an event reports the problem. No instance is lost or leaked.
 	Named Outcome = "named"
-	// AskedFor: the documented meaning of the field requests what happened.
+	// AskedFor: according to its documentation, the changed field requests what has happened.
 	AskedFor Outcome = "asked for"
 	// Violated: none of the above.
 	Violated Outcome = "violation"
 )
 
-// Outcomes returns all outcomes, in the order of a report.
+// Outcomes returns all outcomes in the order of the columns in a report.
 func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// These are limits for a world that does not reach its end, within shortWatch.
+// These are limits for a world that does not reach its end. The limits apply to a time of shortWatch.
 const (
 	maxWrites = 12
 	mostSteps = 2500
 )
 
-// corruptedRun returns the outcome of a corruption, compared with the undisturbed run. The error describes a violation.
+// corruptedRun runs one corruption, and compares the end with the undisturbed run to determine the outcome. The error
+// describes a violation.
 func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, error) {
 	w, err := r.stateAt(c.Effect)
 	if err != nil {
@@ -66,8 +68,8 @@ func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, err
 	return w.judgeCorruption(r, existing)
 }
 
-// Corrupt runs one corruption of the run of a seed. It calls story, if given, with each line of what happens after the
-// corruption.
+// Corrupt records the run of a seed, and then runs one corruption in it. If story is not nil, Corrupt calls it with
+// each line that describes what happens after the corruption.
 func (p *Prepared) Corrupt(seed uint64, c Corruption, story func(string)) (Outcome, error) {
 	r := p.record(seed)
 	if r.result.Err != nil {
@@ -76,7 +78,7 @@ func (p *Prepared) Corrupt(seed uint64, c Corruption, story func(string)) (Outco
 	return r.corruptedRun(c, story)
 }
 
-// stateAt returns a copy of the run before an effect, or at its end.
+// stateAt returns a copy of the world before an effect of the run, or at the end of the run.
 func (r *recording) stateAt(effect int) (*World, error) {
 	if effect == AtEnd {
 		if r.end == nil {
@@ -92,7 +94,7 @@ func (r *recording) stateAt(effect int) (*World, error) {
 	return nil, fmt.Errorf("the run has no effect %d", effect)
 }
 
-// judgeCorruption runs a corrupted world to its end and returns the outcome.
+// judgeCorruption runs a corrupted world until its end, and returns the outcome.
 func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -106,8 +108,8 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	if err == nil {
 		err = w.Run(Settled)
 	}
-	asks, named := w.corrupted.asks, w.named(r.end)
-	may := w.corrupted.may
+	asks, named := w.corrupted.asks, w.reportedProblems(r.end)
+	may := w.corrupted.permits
 	if err != nil {
 		if asks != nil && asks.unending && named != "" && w.oracle.failure() == nil {
 			return Named, nil
@@ -148,8 +150,8 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	return Violated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extreme matches an extreme text with its surroundings. A condition of such a type was written by another client, and
-// stays.
+// extreme matches an extreme text together with the characters around it. If a condition has such a type, another
+// client has written this condition, and Machinist does not remove it.
 var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
@@ -160,7 +162,8 @@ func withoutExtremes(e End) End {
 	return out
 }
 
-// checkQuiet returns an error if a world that waits for a repair does too much meanwhile.
+// checkQuiet checks a world that waits for a repair, and returns an error if the processes do too much during this
+// time.
 func (w *World) checkQuiet(most int) error {
 	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
 	if err := w.runFor(shortWatch); err != nil {
@@ -173,7 +176,7 @@ func (w *World) checkQuiet(most int) error {
 		}
 	}
 	if n > most {
-		return fmt.Errorf("%d writes and calls in %s of waiting: %s", n, shortWatch, w.oracle.last(control, target))
+		return fmt.Errorf("%d writes and calls in %s of waiting: %s", n, shortWatch, w.oracle.lastWrites(control, target))
 	}
 	if n := w.steps - steps; n > mostSteps {
 		return fmt.Errorf("%d steps in %s of waiting", n, shortWatch)
@@ -181,12 +184,12 @@ func (w *World) checkQuiet(most int) error {
 	return nil
 }
 
-// lost returns the instance that was lost although its machine is wanted, "" for none. While machines are deleted, the
-// order of actions decides which instance is deleted. Then an instance counts as lost if more instances were created
-// than in the undisturbed run.
+// lost returns an instance that was lost although its machine is still wanted, or "" if there is none. During the
+// deletion of machines, the order of actions decides which instances are deleted. In this case, lost compares the
+// number of created instances with the undisturbed run.
 func (w *World) lost(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
-		// In another order of actions, a machine that was deleted early may have had its instance.
+		// A machine may get an instance in one order of actions, but be deleted before that in another order.
 		most := max(r.result.Made, r.end.everMade())
 		if made := w.cloud.madeInAll(); made > most && r.scenario.MayDiffer == nil && r.scenario.Group == Lifecycle {
 			return fmt.Sprintf("one of %d, but %d are enough", made, most)
@@ -201,20 +204,20 @@ func (w *World) lost(r *recording, existing map[string]bool) string {
 	return ""
 }
 
-// losesAnyway reports whether as many instances are created in a world without the corruption, in which only the order
-// of actions differs, as it does after any write.
+// losesAnyway reports whether a world without the corruption can create as many instances. Only the order of actions
+// differs in such a world, because any write can change this order.
 func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether the end is also that of a world without the corruption, in which only the order of actions
-// differs.
+// endsAnyway reports whether a world without the corruption can reach the same end. Only the order of actions differs
+// in such a world.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
 
-// inAnotherOrder reports whether a condition holds at the end of at least one world that starts in the same state,
-// without the corruption, and continues in another order of actions.
+// inAnotherOrder runs several worlds without the corruption. These worlds start in the same state and continue with
+// different orders of actions. inAnotherOrder reports whether a condition is true at the end of any of them.
 func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false
@@ -235,7 +238,7 @@ func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	return false
 }
 
-// comparable returns an end without what may differ.
+// comparable removes those lines from an end that may differ between runs.
 func (r *recording) comparable(e End) End {
 	e = withoutExtremes(e)
 	if f := r.scenario.MayDiffer; f != nil {
@@ -244,7 +247,8 @@ func (r *recording) comparable(e End) End {
 	return e
 }
 
-// leaked returns an instance without a machine that is not in the undisturbed end either, "" for none.
+// leaked returns an instance without a machine, or "" if there is none. leaked ignores instances that the undisturbed
+// run also leaves without a machine.
 func (w *World) leaked(r *recording) string {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" || w.oracle.machines[in.owner()] != nil || r.end.cloud.byID(in.ProviderID) != nil &&
@@ -256,9 +260,9 @@ func (w *World) leaked(r *recording) string {
 	return ""
 }
 
-// named returns what reports a problem: warning events since the corruption, and failing conditions that the
-// undisturbed end does not have.
-func (w *World) named(end *World) string {
+// reportedProblems returns the conditions and events that report a problem. These are the warning events since the
+// corruption, and the failing conditions that the end of the undisturbed run does not have.
+func (w *World) reportedProblems(end *World) string {
 	usual := end.failingConditions()
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(w.failingConditions())) {
@@ -272,7 +276,7 @@ func (w *World) named(end *World) string {
 	return strings.Join(out, ", ")
 }
 
-// failingConditions returns the conditions that report a problem of Machinist's objects.
+// failingConditions returns the conditions of Machinist's objects that report a problem.
 func (w *World) failingConditions() map[string]bool {
 	out := map[string]bool{}
 	for _, gvk := range corruptible[InControl] {
@@ -291,7 +295,7 @@ func (w *World) failingConditions() map[string]bool {
 	return out
 }
 
-// goodStatus returns the status with which a condition reports no problem.
+// goodStatus returns the status that a condition has if there is no problem.
 func goodStatus(condition string) metav1.ConditionStatus {
 	switch condition {
 	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
@@ -301,7 +305,8 @@ func goodStatus(condition string) metav1.ConditionStatus {
 	return metav1.ConditionTrue
 }
 
-// isRepaired reports whether the field has its earlier value, or the value of the undisturbed end.
+// isRepaired reports whether the field has its value from before the corruption, or the value at the end of the
+// undisturbed run.
 func (w *World) isRepaired(r *recording) bool {
 	now := w.valueOf(w.corrupted.Field)
 	if w.corrupted.Field.Kind == "Lease" { // Its holder writes the whole Lease again.

@@ -13,28 +13,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Corruptions is a sweep of corruptions: each field of each object, in some states of each scenario, in each way.
+// Corruptions is a sweep of corruptions. In some states of each scenario, the sweep changes each field of each object
+// in each way.
 type Corruptions struct {
 	Scenarios []Scenario
-	// Budget is the number of corruptions to run, shared by the scenarios. 0 means all.
+	// Budget is the number of corruptions to run in all scenarios together. 0 means all corruptions.
 	Budget int
-	// States is the number of states of a scenario to use, in addition to its beginning and end.
+	// States is the number of states of each scenario in which corruptions happen, in addition to the first and the last
+	// state.
 	States  int
 	Seed    uint64
 	Workers int
-	// Only selects fields by their names in a report. nil means all.
+	// Only is a pattern for the names of fields in reports. The sweep changes only matching fields. nil means all fields.
 	Only *regexp.Regexp
-	// Progress is called now and then, unless it is nil.
+	// Progress is called from time to time. It may be nil.
 	Progress func(done int)
-	// Enough ends the sweep early, depending on the failures so far. nil never does.
+	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
 	Enough func([]Failure) bool
 }
 
-// candidate is a corruption with its sort keys.
+// candidate is a possible corruption with the keys by which the candidates are sorted.
 type candidate struct {
 	Corruption
 	group string
-	// chance, from 0 to 1, orders the candidates of a group. It is a hash of the corruption.
+	// chance, from 0 to 1, orders the candidates of a group. chance is a hash of the corruption.
 	chance float64
 	rank   float64
 }
@@ -101,8 +103,9 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	return report, errors.Join(errs...)
 }
 
-// candidates returns the undisturbed run of the i-th scenario and its corruptions. They are ordered so that each prefix
-// is an even sample. There is first one for each field and way, in another order for each scenario.
+// candidates returns the undisturbed run of the scenario with index i, and the possible corruptions of this run. The
+// corruptions are sorted in such a way that each prefix of the list is an even sample. The list begins with one
+// corruption for each combination of field and way. In each scenario, these combinations have another order.
 func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []candidate, error) {
 	p, err := s.Scenarios[i].Prepare(scheme)
 	if err != nil {
@@ -134,7 +137,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 					continue
 				}
 				for _, how := range Hows() {
-					if _, _, possible := w.changed(objects, o, path, how); possible {
+					if _, _, possible := w.newValue(objects, o, path, how); possible {
 						c := Corruption{effect, f, how}
 						all = append(all, candidate{c, f.ReportName() + "=" + string(how), fraction(c.String()), 0})
 					}
@@ -142,8 +145,8 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			}
 		}
 	}
-	// Chance decides the order of states and objects within a group. The index of the scenario decides the order of the
-	// groups.
+	// Within a group, states and objects are in random order. The order of the groups depends on the index of the
+	// scenario.
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.chance, b.chance))
 	})
@@ -159,7 +162,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 	return r, all, nil
 }
 
-// goldenRatio spreads the offsets of the scenarios evenly.
+// goldenRatio is a factor for the offsets of the scenarios, which are then evenly distributed.
 const goldenRatio = 0.6180339887498949
 
 func modf(x float64) (whole int, part float64) {
@@ -167,7 +170,8 @@ func modf(x float64) (whole int, part float64) {
 	return whole, x - float64(whole)
 }
 
-// states returns the effects of some states, evenly spread, with the beginning and the end.
+// states returns the effects of n states that are evenly distributed over the run. The first and the last state are
+// added.
 func (r *recording) states(n int) (out []int) {
 	if len(r.points) > 0 {
 		for i := range n + 1 {
@@ -177,7 +181,8 @@ func (r *recording) states(n int) (out []int) {
 	return append(slices.Compact(out), AtEnd)
 }
 
-// pathsOf returns the fields of an object, of other objects of its kind, and of its earlier versions.
+// pathsOf returns the paths of all fields that occur in an object, in other objects of its kind, or in its earlier
+// versions.
 func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {
@@ -194,10 +199,10 @@ func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 			add(other.content)
 		}
 	}
-	if o.before == nil {
+	if o.earlierVersions == nil {
 		return paths, nil
 	}
-	before, err := o.before()
+	before, err := o.earlierVersions()
 	for _, c := range slices.Backward(before) {
 		add(c)
 	}

@@ -13,14 +13,15 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longest is the length of an extreme text: the longest name in Kubernetes.
+// longest is the length of an extreme text. This is the maximum length of a name in Kubernetes.
 const longest = 253
 
-// changed returns the new value of a field, whether the field is dropped, and whether such a change is possible.
-func (w *World) changed(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
+// newValue returns the new value of a field, and also returns whether the field is removed, and whether such a change
+// is possible.
+func (w *World) newValue(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
 	now, ok := valueAt(o.content, path)
 	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
-		// A value of another object, or of an earlier version, may be set if this object lacks it.
+		// If this object does not have the field, the field can get the value of another object or of an earlier version.
 		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
 			return nil, false, false
 		}
@@ -37,7 +38,7 @@ func (w *World) changed(all []stored, o stored, path []string, how How) (to any,
 	case OfAnother:
 		to, possible = ofAnother(all, o, path, now)
 	case Earlier:
-		to, possible = former(o, path, now)
+		to, possible = earlierValue(o, path, now)
 	case Highest:
 		to, possible = highest(now)
 	case Lowest:
@@ -64,7 +65,7 @@ func emptied(now any) (any, bool) {
 	return nil, false
 }
 
-// ofAnother returns the value of the first other object of the kind that has a different value.
+// ofAnother returns the value of the first other object of the same kind that has a different value.
 func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	for _, other := range all {
 		if other.Cluster != o.Cluster || other.Kind != o.Kind ||
@@ -78,12 +79,12 @@ func ofAnother(all []stored, o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// former returns the last earlier value of the object that differs from the current one.
-func former(o stored, path []string, now any) (any, bool) {
-	if o.before == nil {
+// earlierValue returns the most recent earlier value of the field that differs from the current value.
+func earlierValue(o stored, path []string, now any) (any, bool) {
+	if o.earlierVersions == nil {
 		return nil, false
 	}
-	all, err := o.before()
+	all, err := o.earlierVersions()
 	if err != nil {
 		return nil, false
 	}
@@ -95,7 +96,7 @@ func former(o stored, path []string, now any) (any, bool) {
 	return nil, false
 }
 
-// duration matches a duration in the format of Go.
+// duration matches durations in the format of Go's package time.
 var duration = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|ns))+$`)
 
 func isTime(text string) bool {
@@ -145,8 +146,8 @@ var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps 
 	return out
 })
 
-// otherOf returns the n-th next value that the schema lists for a field. For the status of a condition of a Node, too,
-// the values are known.
+// otherOf returns one of the values that the schema lists for a field: the n-th value after the current one. otherOf
+// also knows the possible statuses of the conditions of a Node.
 func otherOf(kind string, path []string, now any, n int) (any, bool) {
 	text, ok := now.(string)
 	if !ok {

@@ -13,23 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// corrupted is the corruption of a run and its effects. It is nil in a run without a corruption.
+// corrupted is the corruption of a run together with its effects, or nil if the run has no corruption.
 type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// at is when the corruption happened, on the clock of the world. waived reports whether a rule was waived because of
-	// it.
+	// at is the time of the corruption on the clock of the world. waived is true if a rule was not applied because of the
+	// corruption.
 	at     time.Time
 	waived bool
-	// events are the reasons of the warning events since then.
+	// events contains the reasons of the warning events since the corruption.
 	events []string
 }
 
-// errNoSuchField means that the field does not exist or cannot be changed in this way.
+// errNoSuchField says that the field does not exist, or that it cannot be changed in this way.
 var errNoSuchField = errors.New("the field does not exist or cannot be changed in this way")
 
-// refusedError means that an API server refuses a corruption.
+// refusedError says that an API server has rejected a corruption.
 type refusedError struct{ error }
 
 func (c *corrupted) noteEvent(kind, reason string) {
@@ -38,7 +38,7 @@ func (c *corrupted) noteEvent(kind, reason string) {
 	}
 }
 
-// allows reports whether the corrupted field requests what a rule forbids.
+// allows reports whether the corrupted field requests something that a rule normally forbids.
 func (c *corrupted) allows(rule string, now time.Time) bool {
 	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.lose) ||
 		c.asks.onlySoon && now.Sub(c.at) > soonAfter {
@@ -48,13 +48,13 @@ func (c *corrupted) allows(rule string, now time.Time) bool {
 	return true
 }
 
-// may reports whether the corrupted field requests something.
-func (c *corrupted) may(what func(*meaning) bool) bool {
+// permits reports whether the request of the corrupted field has a given property.
+func (c *corrupted) permits(what func(*meaning) bool) bool {
 	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
 }
 
-// corrupt changes a field, with all permissions and through the whole admission of the API server. With dry it only
-// tests whether this is possible.
+// corrupt changes a field with all permissions. The API server applies its complete admission to the change. If dry is
+// set, corrupt only checks whether the change is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
 	all, err := w.stored()
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *World) corrupt(c Corruption, dry bool) error {
 }
 
 func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error {
-	to, drop, possible := w.changed(all, o, c.Field.Path, c.How)
+	to, drop, possible := w.newValue(all, o, c.Field.Path, c.How)
 	if !possible {
 		return errNoSuchField
 	}
@@ -79,7 +79,7 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	before, _ := valueAt(o.content, c.Field.Path)
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
-		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c, shown(to), deleted),
+		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c, deleted),
 			at: w.clock.at}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("person: %s becomes %q, was %q", c.Field, shown(to), shown(before))
@@ -97,7 +97,7 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	return w.write(o.Cluster, next, c.Field.Path[0] == "status", dry)
 }
 
-// write stores the content of an object, as an administrator does.
+// write writes the content of an object with the permissions of an administrator.
 func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	server := w.serverOf(cluster)
 	object, hand, revision := asObject(next), w.hand(server), server.Revision()
@@ -116,7 +116,7 @@ func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return refusedError{err}
 	case err != nil:
-		// The decoder refuses malformed content before anything else.
+		// If the content is malformed, the decoder of the API server rejects it before the admission.
 		if strings.Contains(err.Error(), "unmarshal") || strings.Contains(err.Error(), "cannot convert") {
 			return refusedError{err}
 		}

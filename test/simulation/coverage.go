@@ -11,8 +11,8 @@ import (
 
 // PlanReport is the result of a sweep of plans.
 type PlanReport struct {
-	// Variants and Effects count the undisturbed runs and their effects. PossibleSingles is the number of plans with one
-	// fault.
+	// Variants is the number of undisturbed runs, and Effects is the number of their effects. PossibleSingles is the
+	// number of possible plans with one fault.
 	Variants, Effects, PossibleSingles int
 	Singles, Pairs                     int
 	Steps                              int64
@@ -21,13 +21,14 @@ type PlanReport struct {
 	Took                               time.Duration
 }
 
-// Coverage counts, for each scenario and fault, the effects that can have the fault and those that had it.
+// Coverage contains a Cell for each scenario and fault. The Cell counts the effects that can have the fault, and the
+// effects that had the fault.
 type Coverage map[string]map[string]*Cell
 
-// Cell counts how many of All were Done.
+// Cell counts faults: All is the number of possible faults, and Done is the number of faults that have happened.
 type Cell struct{ Done, All int }
 
-// family returns the name of a fault in a table, without the kind of what is frozen or relisted.
+// family returns the name of a fault for tables. For a frozen or relisted cache, the name does not contain the kind.
 func (f Fault) family() string {
 	for _, word := range []string{frozen, relisted} {
 		if strings.HasPrefix(string(f), word) {
@@ -55,8 +56,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults, with a row for each scenario. A cell shows how many of the effects that
-// can have the fault had it.
+// Table returns the coverage by single faults as a table. Each row is one scenario. Each cell contains the share of
+// effects that had the fault, among the effects that can have it.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {
@@ -86,7 +87,7 @@ func (c Coverage) Table() string {
 	return out.String()
 }
 
-// impossibleFaults lists the faults that are impossible, so that no column counts them.
+// impossibleFaults describes the faults that are impossible. No column of the table counts them.
 const impossibleFaults = `plans: the following are not faults. After a read: a crash (it equals one before the next effect),
   a lost or late answer, or a request in flight, because a read changes nothing. A conflict of a creation, a read or
   a deletion without a version. A denial of reading bootstrap tokens (a provider without this permission creates

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// failureScenarios are those in which a machine has failed before its deletion begins.
+// failureScenarios returns scenarios in which a machine fails before its deletion begins.
 func failureScenarios() []Scenario {
 	return []Scenario{
 		{Name: "vanished-with-hook", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
@@ -21,8 +21,9 @@ func failureScenarios() []Scenario {
 	}
 }
 
-// vanishesWithHook is a rollout while a hook delays the deletion of a machine without an instance. The hook is removed
-// only after the rollout, so the rollout must not wait for the machine.
+// vanishesWithHook returns a script with a rollout. During the rollout, a hook delays the deletion of a machine whose
+// instance no longer exists. The hook is removed only after the rollout has finished, so the rollout must not wait for
+// this machine.
 func vanishesWithHook(r *rand.Rand) []Action {
 	const owner = "person"
 	i := r.IntN(3)
@@ -57,12 +58,13 @@ func vanishesWithHook(r *rand.Rand) []Action {
 		return updated == 3
 	}
 	release := changeMachines("remove the hook", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = nil })
-	return []Action{hold, vanish, roll("b").once("the machine is being deleted", func(w *World) bool {
+	return []Action{hold, vanish, roll("b").waitFor("the machine is being deleted", func(w *World) bool {
 		return slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return hooked(m) && isDeleting(m) })
-	}), release.once("the rollout is complete", rolled)}
+	}), release.waitFor("the rollout is complete", rolled)}
 }
 
-// retriesLimited creates a health check that limits how many replacements in a row may be created.
+// retriesLimited returns an action that creates a health check. The health check limits the number of consecutive
+// replacements.
 func retriesLimited(n int32) Action {
 	check := checkOf("100%", deployment)
 	return Action{Name: check.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -78,11 +80,12 @@ func retriesLimited(n int32) Action {
 	}}
 }
 
-// mostRetries is how many machines that do not join may be created in a row: the replacement of the first machine, one
-// retry, and one for each count that a restart or a former leader loses.
+// mostRetries is the maximum number of consecutive machines that may be created without joining: the replacement of the
+// first machine, one retry, and one more for each count that is lost by a restart or a former leader.
 const mostRetries = 5
 
-// retriesFail is a machine whose replacements never join, until the cause is fixed and the failed machine is deleted.
+// retriesFail returns a script in which the replacements of a machine never join. Then the cause is fixed and the
+// failed machine is deleted.
 func retriesFail(*rand.Rand) []Action {
 	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 	return slices.Concat([]Action{
@@ -103,13 +106,14 @@ func retriesFail(*rand.Rand) []Action {
 	}, lasting(7)) // A machine that has run for an hour ends the series of retries.
 }
 
-// mostFailing is how many machines may be created in two and a half hours for a fleet of one machine that never joins.
-// These are the first machine, its three replacements, and one in each of the next two hours. A restart and a former
-// leader may lose one count each. If a client removes the condition by which a new process knows that the set has
-// stopped, there are three more.
+// mostFailing is the maximum number of machines that may be created in two and a half hours for a fleet of one machine
+// that never joins. The fleet creates the first machine, three replacements, and one machine in each of the next two
+// hours. A restart and a former leader may each lose one count, which causes one more machine. A new process knows from
+// a condition that the set has stopped. If a client removes this condition, there are three more machines.
 const mostFailing = 11
 
-// replacementsFail is a fleet whose machines never join until the image is fixed. The next attempt then joins.
+// replacementsFail returns a script in which the machines of a fleet never join until the image is fixed. The next
+// attempt then joins.
 func replacementsFail() []Action {
 	return slices.Concat([]Action{bootAtOnce(),
 		trouble("machines of image c do not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
@@ -117,7 +121,7 @@ func replacementsFail() []Action {
 	}, lasting(15), []Action{trouble("machines of image c join", func(t *troubles) { t.silent = "" })}, lasting(8))
 }
 
-// mayRetry checks how many machines that do not join are created in a scenario that limits retries.
+// mayRetry checks the number of machines that were created and did not join, in scenarios that limit retries.
 func (o *oracle) mayRetry() {
 	if t := &o.world.cloud.troubles; t.mostSilent > 0 && t.madeSilent > t.mostSilent {
 		o.breach("retries", "%d machines in a row that had not joined were replaced", t.madeSilent-1)

@@ -17,11 +17,12 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Disruptions are scenarios in which machines are replaced or changed, without a scale-down, under disruption budgets.
+// Disruptions is the group of scenarios in which machines are replaced or changed under disruption budgets. None of
+// them scales down.
 const Disruptions Group = "disruption"
 
-// oldAge is the age of old machines that must expire. expireAfter is the age at which they expire at the latest. In a
-// run, their replacements do not reach that age.
+// oldAge is the age of the machines that must expire in these scenarios. expireAfter is the maximum age of a machine. A
+// run is too short for the replacements to reach that age.
 const (
 	oldAge      = 25 * time.Hour
 	expireAfter = 24 * time.Hour
@@ -32,7 +33,7 @@ func disruptionScenarios() []Scenario {
 	inPlace := fleet(3, "a", ofType(v1beta1.StrategyInPlace), ofFirstVersion)
 	return []Scenario{
 		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{
-			create(fleet(2, "a", called("api"), strategy(1, 1))), create(fleet(1, "a", called("jobs"), strategy(1, 0))),
+			create(fleet(2, "a", withName("api"), strategy(1, 1))), create(fleet(1, "a", withName("jobs"), strategy(1, 0))),
 			setBudget(budget("all", "2")), setBudget(budget("front", "30%", forApps("web", "api"))),
 		}, Script: overlapping},
 		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{pace},
@@ -42,7 +43,7 @@ func disruptionScenarios() []Scenario {
 		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
 			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
 		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(4, "a", replacedAtOnce),
-			Begin: []Action{create(fleet(2, "a", called("api"), replacedAtOnce, strategy(0, 1))), pace,
+			Begin: []Action{create(fleet(2, "a", withName("api"), replacedAtOnce, strategy(0, 1))), pace,
 				checkOf("100%", deployment, "api")},
 			Age: oldAge, Script: breaking},
 		{Name: "exchange", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)),
@@ -57,41 +58,42 @@ func disruptionScenarios() []Scenario {
 	}
 }
 
-// overlapping is a rollout of three deployments at once, under two budgets that share machines. Meanwhile, one budget
-// becomes smaller and the other is deleted.
+// overlapping returns a script in which three deployments roll out at the same time, under two budgets that share
+// machines. During the rollouts, one budget becomes smaller and the other one is deleted.
 func overlapping(r *rand.Rand) []Action {
 	actions := []Action{rollNamed(deployment), rollNamed("api"), rollNamed("jobs"),
-		setBudget(budget("all", "1")).after(some(r, 40*time.Second)), dropBudget("front").after(some(r, time.Minute))}
+		setBudget(budget("all", "1")).after(upTo(r, 40*time.Second)), dropBudget("front").after(upTo(r, time.Minute))}
 	if r.IntN(2) == 0 {
 		slices.Reverse(actions[3:])
 	}
 	return actions
 }
 
-// pausing is a fleet that is paused before a rollout has begun, or during the rollout. Meanwhile the fleet is scaled
+// pausing returns a script in which a fleet is paused before or during a rollout. During the pause, the fleet is scaled
 // and a machine is deleted. The pause ends after that.
 func pausing(r *rand.Rand) []Action {
-	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(some(r, 20*time.Second))}
+	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(3)).after(upTo(r, 20*time.Second))}
 	if r.IntN(2) == 0 {
 		change = change[:1]
 	}
 	if r.IntN(2) == 0 {
 		return slices.Concat([]Action{setBudget(paused()), roll("b").after(5 * time.Second)}, change,
-			[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
+			[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)})
 	}
-	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(some(r, 40*time.Second))}, change,
-		[]Action{dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)})
+	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(upTo(r, 40*time.Second))}, change,
+		[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)})
 }
 
-// scalingDuringReplacement is a fleet that is scaled down while a machine must be replaced and the fleet is paused,
-// before or during the replacement. The pause ends when the fleet has the requested size.
+// scalingDuringReplacement returns a script in which a fleet is scaled down, while one of its machines must be
+// replaced. The fleet is paused before or during the replacement. The pause ends after the fleet has reached the
+// requested size.
 func scalingDuringReplacement(r *rand.Rand) []Action {
 	begin := []Action{setBudget(paused()), replace(r.IntN(3)).after(5 * time.Second)}
 	if r.IntN(2) == 0 {
-		begin = []Action{replace(r.IntN(3)), setBudget(paused()).after(some(r, 40*time.Second))}
+		begin = []Action{replace(r.IntN(3)), setBudget(paused()).after(upTo(r, 40*time.Second))}
 	}
-	return append(begin, scale(int32(1+r.IntN(2))).after(some(r, 20*time.Second)),
-		dropBudget(disruption.PauseBudget).once("there are no more machines than replicas and replacements", func(w *World) bool {
+	return append(begin, scale(int32(1+r.IntN(2))).after(upTo(r, 20*time.Second)),
+		dropBudget(disruption.PauseBudget).waitFor("there are no more machines than replicas and replacements", func(w *World) bool {
 			fleets, _ := w.fleets()
 			live, most := 0, fleets[0].wanted
 			for _, m := range w.machines() {
@@ -107,7 +109,8 @@ func scalingDuringReplacement(r *rand.Rand) []Action {
 		}))
 }
 
-// inWindows is a rollout that may proceed only inside, or only outside, windows of a few minutes.
+// inWindows returns a script with a rollout that may proceed only inside, or only outside, some windows of a few
+// minutes.
 func inWindows(r *rand.Rand) []Action {
 	apply := []v1beta1.DisruptionApply{v1beta1.ApplyInside, v1beta1.ApplyOutside}[r.IntN(2)]
 	closed := budget("closed", "0", func(b *v1beta1.MachineDisruptionBudget) {
@@ -115,43 +118,43 @@ func inWindows(r *rand.Rand) []Action {
 		b.Spec.Windows = []v1beta1.DisruptionWindow{{Schedule: "*/4 * * * *",
 			Duration: metav1.Duration{Duration: 2 * time.Minute}}}
 	})
-	return []Action{setBudget(closed), roll("b").after(some(r, 4*time.Minute))}
+	return []Action{setBudget(closed), roll("b").after(upTo(r, 4*time.Minute))}
 }
 
-// breaking is two deployments, half of whose machines are unhealthy while the fleet is paused. Meanwhile, machines
-// become outdated or too old, one must be replaced, or one must not be disrupted. Most of the unhealthy machines
-// recover.
+// breaking returns a script with two deployments. During a pause, half of their machines become unhealthy. At the same
+// time, machines become outdated or too old, one machine must be replaced, or one machine must not be disrupted. Most
+// of the unhealthy machines recover.
 func breaking(r *rand.Rand) []Action {
 	actions := []Action{setBudget(paused())}
 	for range 3 {
-		actions = append(actions, silence(r.IntN(6)).after(some(r, 20*time.Second)))
+		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 20*time.Second)))
 	}
 	more := []Action{rollNamed("api"), expire(deployment), replace(r.IntN(6)), exempt(r.IntN(6), 13*time.Minute)}
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
-	return append(actions, more[0].after(some(r, healthTimeout)), more[1],
-		revive(1).after(healthTimeout+some(r, time.Minute)),
-		dropBudget(disruption.PauseBudget).after(longUnhealthy+some(r, 2*time.Minute)))
+	return append(actions, more[0].after(upTo(r, healthTimeout)), more[1],
+		revive(1).after(healthTimeout+upTo(r, time.Minute)),
+		dropBudget(disruption.PauseBudget).after(longUnhealthy+upTo(r, 2*time.Minute)))
 }
 
-// exchanging is a fleet whose machines must be replaced because of their age or a request. One of them must not be
-// disrupted for a while.
+// exchanging returns a script in which the machines of a fleet must be replaced, because they are too old or because of
+// a request. For a while, one of the machines must not be disrupted.
 func exchanging(of string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}
 		if r.IntN(2) == 0 {
 			actions = append(actions, replace(r.IntN(2)))
 		}
-		return append(actions, expire(of).after(some(r, 20*time.Second)))
+		return append(actions, expire(of).after(upTo(r, 20*time.Second)))
 	}
 }
 
-// updatingPaused is an update in place that is paused right after a set was ordered to hand over machines. It continues
-// after the fleet was scaled.
+// updatingPaused returns a script with an update in place. The update is paused directly after the manager has
+// requested that a set hands over machines. The update continues after the fleet was scaled.
 func updatingPaused(r *rand.Rand) []Action {
-	return []Action{upgrade("v1.36.4"), setBudget(paused()).once("a set has an order", func(w *World) bool {
+	return []Action{upgrade("v1.36.4"), setBudget(paused()).waitFor("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
 			func(o client.Object) bool { return o.GetAnnotations()[v1beta1.AnnotationMoveTo] != "" })
-	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).once("the fleet is scaled", scaled)}
+	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)}
 }
 
 // budget returns a disruption budget.
@@ -164,10 +167,10 @@ func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget))
 	return b
 }
 
-// paused is the budget that stops every voluntary disruption.
+// paused returns a budget that permits no voluntary disruption.
 func paused() *v1beta1.MachineDisruptionBudget { return budget(disruption.PauseBudget, "0") }
 
-// forApps limits a budget to the machines of some deployments.
+// forApps returns a change that limits a budget to the machines of some deployments.
 func forApps(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) {
 		b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
@@ -175,7 +178,7 @@ func forApps(apps ...string) func(*v1beta1.MachineDisruptionBudget) {
 	}
 }
 
-// forReasons limits a budget to some reasons.
+// forReasons returns a change that limits a budget to some reasons for disruptions.
 func forReasons(reasons ...v1beta1.DisruptionReason) func(*v1beta1.MachineDisruptionBudget) {
 	return func(b *v1beta1.MachineDisruptionBudget) { b.Spec.Reasons = reasons }
 }
@@ -202,15 +205,15 @@ func dropBudget(name string) Action {
 	}}
 }
 
-// once delays an action until a condition holds.
-func (d Action) once(what string, is func(*World) bool) Action {
+// waitFor delays an action until a condition is true.
+func (d Action) waitFor(what string, is func(*World) bool) Action {
 	d.Name += " once " + what
 	d.After = is
 	return d
 }
 
-// scaled reports whether the deployment has the requested machines, all of them running. There may be more only because
-// of a rollout that creates new machines first.
+// scaled reports whether the deployment has the requested number of machines, and all its machines are running. More
+// machines are accepted only during a rollout that creates new machines before it deletes old ones.
 func scaled(w *World) bool {
 	fleets, _ := w.fleets()
 	f, live, surge := fleets[0], 0, 0
@@ -227,8 +230,8 @@ func scaled(w *World) bool {
 	return live >= f.wanted && live <= min(f.wanted+surge, most)
 }
 
-// called sets the name of a deployment.
-func called(name string) func(*v1beta1.MachineDeployment) {
+// withName returns a change that sets the name of a deployment.
+func withName(name string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Name = name
 		d.Spec.Selector.MatchLabels = map[string]string{"app": name}
@@ -236,30 +239,30 @@ func called(name string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// replacedAtOnce lets a deployment replace all broken machines at the same time.
+// replacedAtOnce permits a deployment to replace all its broken machines at the same time.
 func replacedAtOnce(d *v1beta1.MachineDeployment) {
 	all := intstr.FromString("100%")
 	d.Spec.Remediation.MaxInFlight = &all
 }
 
-// rollNamed rolls a deployment to class b.
+// rollNamed returns an action that rolls a deployment to class b.
 func rollNamed(name string) Action {
 	return editNamed(name, fmt.Sprintf("roll %s to class b", name), func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "b"}
 	})
 }
 
-// createSet creates a set without a deployment.
+// createSet returns an action that creates a set without a deployment.
 func createSet(name string, replicas int32, class string) Action {
 	return Action{Name: "create set " + name, Do: func(ctx context.Context, _ *World, c client.Client) error {
-		d := fleet(replicas, class, called(name))
+		d := fleet(replicas, class, withName(name))
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = d.Spec.Replicas, d.Spec.Selector, d.Spec.Template
 		return c.Create(ctx, set)
 	}}
 }
 
-// expire makes the old machines of a deployment or a set expire.
+// expire returns an action after which the old machines of a deployment or set expire.
 func expire(name string) Action {
 	after := &metav1.Duration{Duration: expireAfter}
 	return Action{Name: fmt.Sprintf("machines of %s expire after %s", name, expireAfter),
@@ -276,12 +279,12 @@ func expire(name string) Action {
 		}}
 }
 
-// replace marks the i-th machine for replacement.
+// replace returns an action that marks the machine with index i for replacement.
 func replace(i int) Action {
 	return annotateOne("replace a machine", i, v1beta1.AnnotationReplace, func(*World) string { return "" })
 }
 
-// exempt protects the i-th machine from disruption for a time.
+// exempt returns an action that protects the machine with index i from disruption for a time.
 func exempt(i int, d time.Duration) Action {
 	return annotateOne(fmt.Sprintf("do not disrupt a machine for %s", d), i, v1beta1.AnnotationDoNotDisrupt,
 		func(w *World) string { return w.clock.at.Add(d).UTC().Format(time.RFC3339) })
@@ -301,7 +304,7 @@ func annotateOne(name string, i int, key string, value func(*World) string) Acti
 	}}
 }
 
-// disruptionMissing returns which machines still must be replaced, and what still waits for a budget.
+// disruptionMissing returns the machines that must still be replaced, and the disruptions that still wait for a budget.
 func (w *World) disruptionMissing(fleets []*askedFleet) (missing []string) {
 	for _, m := range w.machines() {
 		f := fleetOf(fleets, metav1.GetControllerOfNoCopy(m))

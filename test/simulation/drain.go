@@ -13,19 +13,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// drainTime and detachTime are the timeouts of drains and of volume detachment in the scenarios with pods.
+// drainTime and detachTime are the timeouts for the drain and for the detachment of volumes in scenarios with pods.
 const (
 	drainTime  = 2 * time.Minute
 	detachTime = time.Minute
 )
 
-// drained sets the drain timeouts of a deployment's machines.
+// drained is a change that sets these timeouts for the machines of a deployment.
 func drained(d *v1beta1.MachineDeployment) {
 	d.Spec.Template.Spec.Timeouts.Drain = &metav1.Duration{Duration: drainTime}
 	d.Spec.Template.Spec.Timeouts.VolumeDetach = &metav1.Duration{Duration: detachTime}
 }
 
-// drainScenarios are deletions and updates of machines on which pods run.
+// drainScenarios returns scenarios in which machines with pods are deleted or updated.
 func drainScenarios() []Scenario {
 	script := func(actions ...Action) func(*rand.Rand) []Action {
 		return func(*rand.Rand) []Action { return actions }
@@ -43,13 +43,13 @@ func drainScenarios() []Scenario {
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true},
 				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
-			// There are as many pods as nodes, so each node has one.
+			// There are as many pods as nodes, so that each node has one of these pods.
 			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spread: true}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
 			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
 		{Name: "drain-stuck-volume", Group: Draining, Base: one, Script: script(deleteMachine(0)),
 			Apps: []app{{name: "db", kind: ReplicaSet, replicas: 1, grace: 5, volume: true, sticks: true}}},
-		{Name: "drain-silent-node", Group: Draining, Base: two, Script: script(hang(), deleteSilent()),
+		{Name: "drain-silent-node", Group: Draining, Base: two, Script: script(hangKubelet(), deleteSilent()),
 			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}, bystanders[0])},
 		{Name: "drain-forced", Group: Draining, Base: one,
 			Script:    script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
@@ -66,8 +66,9 @@ func drainScenarios() []Scenario {
 	}
 }
 
-// hang silences the kubelet whose node has the most pods to lose. Its instance continues to run.
-func hang() Action {
+// hangKubelet returns an action after which a kubelet no longer reports. The kubelet is the one on the node with the
+// most pods that can be lost. Its instance continues to run.
+func hangKubelet() Action {
 	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var hung *instance
 		most := 0
@@ -85,7 +86,8 @@ func hang() Action {
 	}}
 }
 
-// deleteSilent deletes the machines whose kubelets hang, after the control plane has noticed that.
+// deleteSilent returns an action that deletes the machines with such kubelets, after the control plane has noticed that
+// they are silent.
 func deleteSilent() Action {
 	silent := func(w *World) (found []client.Object) {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -109,7 +111,8 @@ func deleteSilent() Action {
 		}}
 }
 
-// annotateDeleted annotates the machines that are being deleted, once one is being drained or gone.
+// annotateDeleted returns an action that annotates all machines that are being deleted. The action starts when one of
+// them is being drained or is already deleted.
 func annotateDeleted(key string) Action {
 	return Action{Name: "annotate machines that are being deleted: " + key, After: draining,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -128,15 +131,15 @@ func annotateDeleted(key string) Action {
 		}}
 }
 
-// onceDraining delays an action until a machine is being drained.
+// onceDraining delays an action until any machine is being drained.
 func (d Action) onceDraining() Action {
 	d.Name += " during a drain"
 	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d
 }
 
-// upgraded reports whether all machines have the requested version. After a time jump, the drain for it may have ended
-// unseen.
+// upgraded reports whether all machines have the requested version. onceDraining also accepts this state, because the
+// drain may have ended unseen during a time jump.
 func upgraded(w *World) bool {
 	version := ""
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
@@ -149,7 +152,7 @@ func upgraded(w *World) bool {
 		})
 }
 
-// draining reports whether a machine is being drained.
+// draining reports whether any machine is being drained.
 func draining(w *World) bool {
 	return slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
 		c := findCondition(o.(*v1beta1.Machine), v1beta1.ConditionDrained)

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// Effect is an action of a process that leaves the process: a write to an API server, a call of the cloud, or a read
-// that bypasses the process's caches.
+// Effect is an action of a process that is visible outside of the process: a write to an API server, a call of the
+// cloud, or a read from an API server without a cache.
 type Effect struct {
 	// N is the number of the effect in the run.
 	N int
-	// Process and Controller (process/controller) identify the origin.
+	// Process and Controller say who causes the effect. Controller has the format process/controller.
 	Process, Controller string
-	// Verb, Kind and Name describe the effect, such as "patch status", "Machine", "ns/m-1".
+	// Verb, Kind and Name describe the effect, for example "patch status", "Machine" and "ns/m-1".
 	Verb, Kind, Name string
-	// Reads is true for an effect that changes nothing.
+	// Reads is true if the effect changes nothing.
 	Reads bool
-	// Versioned is true for a deletion with a resource version as its precondition.
+	// Versioned is true for a deletion that has a resource version as a precondition.
 	Versioned bool
-	// Cloud is true for a call of the cloud.
+	// Cloud is true if the effect is a call of the cloud.
 	Cloud bool
 }
 
@@ -28,17 +28,18 @@ func (e Effect) String() string {
 
 // Faults decides which faults happen.
 type Faults interface {
-	// Of returns the fault of the effect that is about to happen.
+	// Of returns the fault for the effect that is about to happen.
 	Of(w *World, e Effect) Fault
 }
 
-// errDead is returned to a process that has crashed. None of its later calls has an effect.
+// errDead is the error that a crashed process gets for each request. After a crash, no request of the process has an
+// effect.
 var errDead = errors.New("the process is dead")
 
-// errNoAnswer means that a request was lost or refused.
+// errNoAnswer is the error if a request or its answer was lost, or if the connection was refused.
 var errNoAnswer = errors.New("no answer: connection reset")
 
-// do carries out an effect, or what the faults of the run change it to.
+// do carries out an effect. If the run has a fault for this effect, the fault is applied.
 func (p *Process) do(e Effect, apply func(late bool) error) error {
 	w := p.world
 	if p.dead {

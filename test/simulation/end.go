@@ -16,10 +16,11 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// End describes the final state of a run without names and times. It counts each line of the description.
+// End is a description of the final state of a run, but does not contain names and times. The value is the number of
+// times that a line occurs in the description.
 type End map[string]int
 
-// endOf returns the description of the current state.
+// endOf describes the current state of a world.
 func endOf(w *World) End {
 	end := End{}
 	count := func(parts ...any) { end[strings.TrimSuffix(fmt.Sprintln(parts...), "\n")]++ }
@@ -27,7 +28,7 @@ func endOf(w *World) End {
 	for _, o := range of("Machine") {
 		m := o.(*v1beta1.Machine)
 		count("machine", owned(m), classNameOf(m), m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers,
-			known(m.Labels), known(m.Annotations), conditions(m.Status.Conditions))
+			stableEntries(m.Labels), stableEntries(m.Annotations), conditions(m.Status.Conditions))
 	}
 	for _, o := range of("MachineSet") {
 		s := o.(*v1beta1.MachineSet)
@@ -52,11 +53,11 @@ func endOf(w *World) End {
 		for _, t := range n.Spec.Taints {
 			taints = append(taints, t.Key)
 		}
-		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, known(n.Labels),
+		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, stableEntries(n.Labels),
 			slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
-		if !in.trail.others.IsZero() {
+		if !in.trail.givenAway.IsZero() {
 			continue // It remains only if another installation took it before its removal.
 		}
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.owner() == "")
@@ -66,7 +67,7 @@ func endOf(w *World) End {
 	return end
 }
 
-// classNameOf returns the name of a machine's class, empty for an inline class.
+// classNameOf returns the name of a machine's class, or "" if the machine has an inline class.
 func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef == nil {
 		return ""
@@ -74,7 +75,8 @@ func classNameOf(m *v1beta1.Machine) string {
 	return m.Spec.ClassRef.Name
 }
 
-// classFinalizers returns the finalizers of a class that machines use. Those of an unused class do not matter.
+// classFinalizers returns the finalizers of a class if machines use the class. If no machine uses the class,
+// classFinalizers returns nothing, because the finalizers may differ.
 func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
@@ -84,12 +86,12 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	return nil
 }
 
-// anyEnd is for scenarios in which the actions of administrators or an autoscaler depend on the state that they find.
-// Other checks than the comparison decide whether the end is right.
+// anyEnd accepts each end. This is necessary in scenarios in which the actions of administrators or of an autoscaler
+// depend on the current state. In these scenarios, other checks decide whether the end is correct.
 func anyEnd(e End) { clear(e) }
 
-// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted, there is no
-// set for the revision in between.
+// passedRevisions ignores sets without machines. If a change is reverted before the deployment has acted on it, no set
+// is created for this revision.
 func passedRevisions(e End) {
 	for line := range e {
 		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
@@ -98,8 +100,8 @@ func passedRevisions(e End) {
 	}
 }
 
-// adoptedOrNot ignores what depends on whether a set adopted a machine without an owner. This is the machine, its
-// instance and its Node, whose number Settled checks, and a condition of the set.
+// adoptedOrNot removes lines that depend on whether a set has adopted a machine without an owner. These lines are about
+// the machine, its instance, its Node, and a condition of the set. Settled already checks the numbers of these objects.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
@@ -110,7 +112,8 @@ func adoptedOrNot(e End) {
 	withoutCondition("set", v1beta1.ConditionAdoptionSkipped)(e)
 }
 
-// withoutCondition ignores a condition of the objects of a kind if it depends on the state that administrators find.
+// withoutCondition returns a function that removes a condition of a kind from an end. This is useful for conditions
+// that depend on the time at which administrators act.
 func withoutCondition(kind, condition string) func(End) {
 	pattern := regexp.MustCompile(regexp.QuoteMeta(condition) + `=[^ \]]+ ?`)
 	return func(e End) {
@@ -135,8 +138,8 @@ func owned(o client.Object) string {
 
 func isDeleting(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
 
-// known returns labels or annotations without names, hashes and times.
-func known(all map[string]string) []string {
+// stableEntries returns the keys and values of labels or annotations that do not contain names, hashes or times.
+func stableEntries(all map[string]string) []string {
 	var out []string
 	for key, value := range all {
 		switch key {
@@ -150,8 +153,8 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions returns the conditions. It omits failures, stalls, pauses and freezes that are over, because they exist
-// only if there was one before.
+// conditions returns the conditions. The result does not contain failures, stalls, pauses and freezes that are over,
+// because such a condition only remains if there was one before.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
@@ -171,7 +174,7 @@ func conditions(all []metav1.Condition) []string {
 
 func (e End) clone() End { return maps.Clone(e) }
 
-// difference returns how an end differs from the expected one, or "" if it does not.
+// difference describes how an end differs from the expected one, and returns "" if both are equal.
 func (e End) difference(from End) string {
 	var out []string
 	for _, line := range slices.Sorted(maps.Keys(from)) {

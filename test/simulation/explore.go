@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Explore records the undisturbed run of a seed and runs random plans based on it: each time a single fault, and a pair
-// that begins with the same fault. It calls check with each result until check returns false. The first result is the
-// result of the undisturbed run.
+// Explore records the undisturbed run of a seed, and then runs random plans that are based on this run. In each round,
+// Explore runs a plan with one fault, and then a plan that adds a second fault to it. Explore calls check with each
+// result, and stops when check returns false. The first result is that of the undisturbed run.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {
@@ -19,7 +19,7 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, err
 		return
 	}
 	for {
-		first := undisturbed.with(possible[choices.IntN(len(possible))], true)
+		first := undisturbed.withFault(possible[choices.IntN(len(possible))], true)
 		if !check(first.plan, first.failure(undisturbed.result)) {
 			return
 		}
@@ -27,7 +27,7 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, err
 		if first.result.Err != nil || len(seconds) == 0 {
 			continue
 		}
-		second := first.with(seconds[choices.IntN(len(seconds))], false)
+		second := first.withFault(seconds[choices.IntN(len(seconds))], false)
 		if !check(second.plan, second.failure(undisturbed.result)) {
 			return
 		}

@@ -12,23 +12,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Fault is what goes wrong with an effect, or begins at one.
+// Fault is a failure of one effect, or a disturbance that begins at an effect.
 type Fault string
 
-// These are the faults of one effect.
+// These faults concern a single effect.
 const (
 	NoFault Fault = ""
-	// CrashBefore ends the process before the effect, CrashAfter after it.
+	// CrashBefore ends the process before the effect. CrashAfter ends the process after the effect.
 	CrashBefore Fault = "crash-before"
 	CrashAfter  Fault = "crash-after"
-	// Refused returns an error, and the effect does not happen.
+	// Refused: the process gets an error, and the effect does not happen.
 	Refused Fault = "refused"
-	// Lost returns an error, although the effect happens.
+	// Lost: the process gets an error, but the effect happens.
 	Lost Fault = "lost"
-	// Late returns an error, and the effect happens later. This is for calls of the cloud. Elsewhere it equals Lost.
+	// Late: the process gets an error, and the effect happens later. Only a call of the cloud can be late. For other
+	// effects, Late has the same meaning as Lost.
 	Late Fault = "late"
-	// Conflict answers that another client was faster. Throttled answers that there are too many requests, and when to
-	// retry. Denied answers that the request is forbidden. The effect does not happen.
+	// Conflict returns the error that another client has changed the object in the meantime. Throttled returns the error
+	// that there were too many requests. The error contains the time after which the process may try again. Denied returns
+	// the error that the request is forbidden. In these three cases, the effect does not happen.
 	Conflict  Fault = "conflict"
 	Throttled Fault = "throttled"
 	Denied    Fault = "denied"
@@ -36,30 +38,32 @@ const (
 
 // These faults begin at an effect.
 const (
-	// LongDenied is Denied for deniedFor, for all requests of the process with this verb and kind.
+	// LongDenied is like Denied, but lasts for deniedFor. All requests of the process with the same verb and kind are
+	// affected.
 	LongDenied Fault = "denied-for-long"
-	// Restart1 and so on crash the process before the effect. After the restart, its first lists lack so many changes of
-	// each kind.
+	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each kind
+	// does not contain the last 1, 3 or 9 changes.
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved lets the process see several changes of an object as one, for hiddenFor.
+	// For hiddenFor, Unobserved shows several changes of an object to the process as a single change.
 	Unobserved Fault = "unobserved"
-	// TimeJumps lets a long time pass during the effect, for all processes: their host was suspended.
+	// TimeJumps suspends the hosts of all processes during the effect, so that the time jumps forward for all of them.
 	TimeJumps Fault = "time-jumps"
-	// ClockBack permanently sets back the wall clock of the process's host. A clock that is minutes ahead is not a fault:
-	// the scenario clocks-differ tests it.
+	// ClockBack sets back the wall clock of the process's host. The clock is not corrected later. There is no fault that
+	// sets a clock forward by minutes, because the scenario clocks-differ tests that.
 	ClockBack Fault = "clock-back"
-	// InFlight lets the process lose its Lease while this request is in flight. Its successor works for a while, then the
-	// request arrives. All later requests of the process meet a closed fence.
+	// InFlight: the process loses its Lease while this request is in flight. The next leader works for a while, and then
+	// the request arrives. The closed fence of the process rejects all its later requests.
 	InFlight Fault = "in-flight"
-	// TwoLeaders suspends the process's host right before the effect, until another leader has worked for a while. Then
-	// the process continues with its old knowledge, including writes and calls of the cloud, until the fence of its Lease
-	// closes.
+	// TwoLeaders suspends the host of the process directly before the effect. Meanwhile, another process becomes the
+	// leader and works for a while. After that, the first process continues with its old knowledge. The first process may
+	// still write and call the cloud, until the fence of its Lease closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted are prefixes of fault names that end with a kind. The process's view of the kind receives no
-	// changes for frozenFor. Then it continues, with a new list if relisted.
+	// frozen and relisted are prefixes of the names of two groups of faults. Each of these names ends with a kind. For
+	// frozenFor, the process receives no changes of objects of this kind. After frozen, the process receives the missed
+	// changes. After relisted, the process receives a new list.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -71,18 +75,20 @@ const (
 	frozenFor = 40 * time.Second
 	jump      = 5 * time.Minute
 	setBack   = 2 * time.Minute
-	// renewDeadline and leaseDuration equal those of process.Config: how long a suspended leader may still consider itself
-	// the leader, and after how long another process is elected. inFlight is how long a request is in flight.
+	// renewDeadline and leaseDuration are the same as in process.Config. For renewDeadline, a suspended leader may still
+	// consider itself the leader. After leaseDuration, another process is elected. inFlight is the time for which a
+	// request is in flight.
 	renewDeadline = 10 * time.Second
 	leaseDuration = 15 * time.Second
-	// fencedWait is how long a process exists after its fence has closed.
+	// fencedWait is the time for which a process still exists after its fence has closed.
 	fencedWait = 3 * time.Second
 	inFlight   = 20 * time.Second
-	// retryAfter is the delay that a throttled caller is told to wait.
+	// retryAfter is the time that a throttled client must wait before it tries again.
 	retryAfter = 5 * time.Second
 )
 
-// faultsOf returns the faults for an effect in random runs. A crash after a read equals one before the next effect.
+// faultsOf returns the faults that an effect can have in random runs. There is no crash after a read, because it equals
+// a crash before the next effect.
 func faultsOf(e Effect) []Fault {
 	switch {
 	case e.Reads:
@@ -93,19 +99,21 @@ func faultsOf(e Effect) []Fault {
 	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
 }
 
-// everyFaultOf returns the faults that a plan can have at an effect of a process that caches some kinds.
+// everyFaultOf returns all faults that an effect can have in a plan. cached contains the kinds that the process caches.
 func everyFaultOf(e Effect, cached []string) []Fault {
 	out := append(faultsOf(e), Throttled, Restart1, Restart3, Restart9, Unobserved, TimeJumps, ClockBack, TwoLeaders)
-	// The permission to read tokens does not change from one moment to the next. A provider without it creates no tokens.
+	// This read has no permission error, because the permission to read tokens does not change during a run. If a provider
+	// does not have this permission, it creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, Denied, LongDenied)
 	}
-	// Creations, reads and deletions without a version cannot meet an unexpected version.
+	// A creation, a read, or a deletion without a resource version has no precondition, so it cannot conflict with another
+	// write.
 	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
 		out = append(out, Conflict)
 	}
-	// A bootstrap token that arrives after its machine has joined is removed when it expires, by a controller of
-	// Kubernetes that is not in the world.
+	// A bootstrap token may arrive after its machine has joined. In a real cluster, a controller of Kubernetes removes the
+	// token when it expires. The world does not have this controller.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
 		out = append(out, InFlight)
 	}
@@ -115,7 +123,7 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 	return out
 }
 
-// inject applies what a fault does before the effect happens.
+// inject does what a fault requires before the effect happens.
 func (p *Process) inject(f Fault, e Effect) {
 	w := p.world
 	switch f {
@@ -137,11 +145,11 @@ func (p *Process) inject(f Fault, e Effect) {
 		p.clock.behind += setBack
 	case InFlight:
 		w.depose(p)
-		w.meanwhile(p, inFlight)
+		w.letOthersAct(p, inFlight)
 		p.until = w.clock.at
 	case TwoLeaders:
 		w.depose(p)
-		w.meanwhile(p, leaseDuration)
+		w.letOthersAct(p, leaseDuration)
 		p.until = w.clock.at.Add(renewDeadline)
 	default:
 		if kind, ok := strings.CutPrefix(string(f), frozen); ok {
@@ -161,7 +169,7 @@ func (p *Process) freeze(kind string, lost bool) {
 	}
 }
 
-// faultsLast reports whether a fault that began at an effect still lasts.
+// faultsLast reports whether any fault that began at an earlier effect still lasts.
 func (w *World) faultsLast() bool {
 	if w.election != nil {
 		return true
@@ -179,7 +187,7 @@ func (w *World) faultsLast() bool {
 	return false
 }
 
-// denial is a request that a process may not send for a while.
+// denial describes requests that a process is not permitted to send for some time.
 type denial struct {
 	verb, kind string
 	until      time.Time
@@ -194,7 +202,7 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// errorOf returns the error of an effect that does not happen, or nil if it happens.
+// errorOf returns the error of an effect if the effect does not happen. Otherwise it returns nil.
 func (p *Process) errorOf(f Fault, e Effect) error {
 	if err := p.world.webhookRefuses(e); err != nil {
 		return err

@@ -17,7 +17,7 @@ const (
 	deployment = "web"
 )
 
-// classes creates the classes of a fleet. One of them has a bootstrap token in its user data.
+// classes creates all classes that fleets use. One of these classes has a bootstrap token in its user data.
 func classes(ctx context.Context, c client.Client) error {
 	for _, name := range []string{"credentials", "plain", "token"} {
 		if err := c.Create(ctx, secretOf(name)); err != nil {
@@ -46,12 +46,12 @@ func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployme
 	return d
 }
 
-// edit changes the deployment, as an administrator does.
+// edit returns an action in which an administrator changes the deployment.
 func edit(name string, change func(*v1beta1.MachineDeployment)) Action {
 	return editNamed(deployment, name, change)
 }
 
-// editNamed changes the deployment with a name.
+// editNamed returns an action in which an administrator changes the deployment with the given name.
 func editNamed(which, name string, change func(*v1beta1.MachineDeployment)) Action {
 	return Action{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{}
@@ -87,7 +87,7 @@ func remove() Action {
 	}}
 }
 
-// kill ends a process at a moment at which it may be idle.
+// kill returns an action that ends a process at a time at which the process may be idle.
 func kill(process string) Action {
 	return Action{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
@@ -99,7 +99,7 @@ func kill(process string) Action {
 	}}
 }
 
-// deleteMachine deletes the i-th machine of those that exist then.
+// deleteMachine returns an action that deletes the machine with index i among the existing machines.
 func deleteMachine(i int) Action {
 	return Action{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
@@ -113,7 +113,8 @@ func deleteMachine(i int) Action {
 	}}
 }
 
-// breakInstance removes the instance of the i-th Ready node of those that exist then.
+// breakInstance returns an action that removes an instance. The instance is the one with index i among those whose
+// Nodes are Ready.
 func breakInstance(i int) Action {
 	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
@@ -134,8 +135,8 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recorded returns the instances that their Machines have recorded. An instance that vanishes before it was recorded
-// may leave a Node whose owner is unknown.
+// recorded returns the instances that are recorded in the status of their Machines. If an instance vanishes before it
+// is recorded, its Node may remain, because its owner is unknown.
 func (w *World) recorded() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
@@ -153,19 +154,20 @@ func pause(paused bool) Action {
 	return edit(fmt.Sprintf("paused: %t", paused), func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused })
 }
 
-// label changes a label of the machines, which needs no rollout.
+// label returns an action that changes a label of the machines. This needs no rollout.
 func label(value string) Action {
 	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Labels["tier"] = value
 	})
 }
 
-// upgrade changes the version, which the cloud updates in place if the strategy requests it.
+// upgrade returns an action that changes the version. If the strategy is an update in place, the cloud updates the
+// instances.
 func upgrade(version string) Action {
 	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
 }
 
-// onceThereIs delays an action until the n-th object of a kind, or the n-th instance, exists.
+// onceThereIs delays an action until there are n objects of a kind, or n instances.
 func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
 	d.After = func(w *World) bool {

@@ -12,9 +12,10 @@ import (
 	pages "machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// forceDeleteScenarios are machines that are gone before their instances. In the first, the machine is force-deleted
-// while the cloud refuses to delete instances. What remains is removed when the cloud allows it. In the second, the
-// finalizer is removed by hand after the cloud has accepted the deletion. The Node is then deleted.
+// forceDeleteScenarios returns scenarios in which a Machine is deleted before its instance. In the first scenario, the
+// machine is force-deleted while the cloud refuses to delete instances. The orphan collection removes the remaining
+// instance and Node after the cloud accepts deletions again. In the second scenario, an administrator removes the
+// finalizer after the cloud has accepted the deletion. The Node is then deleted.
 func forceDeleteScenarios() []Scenario {
 	force := annotateDeleted(v1beta1.AnnotationForceDelete)
 	force.After = nil
@@ -30,7 +31,7 @@ func forceDeleteScenarios() []Scenario {
 	}
 }
 
-// stripDeleting removes the finalizers of a machine whose instance the cloud is deleting.
+// stripDeleting returns an action that removes the finalizers of a machine while the cloud deletes its instance.
 func stripDeleting() Action {
 	const name = "remove the finalizers of a machine that is being deleted"
 	going := func(w *World) (all []*v1beta1.Machine) {
@@ -43,7 +44,7 @@ func stripDeleting() Action {
 	}
 	accepted := func(w *World) bool {
 		return slices.ContainsFunc(going(w), func(m *v1beta1.Machine) bool {
-			return slices.ContainsFunc(w.cloud.of(m.UID), func(in *instance) bool { return !in.dying.IsZero() })
+			return slices.ContainsFunc(w.cloud.instancesOf(m.UID), func(in *instance) bool { return !in.dying.IsZero() })
 		})
 	}
 	return Action{Name: name, After: func(w *World) bool { return accepted(w) || len(going(w)) == 0 },
@@ -63,7 +64,7 @@ func stripDeleting() Action {
 		}}
 }
 
-// forced reports whether the owner of an instance, or of leftovers, was force-deleted and is recorded as such.
+// forced reports whether there is a record that the owner of an instance was force-deleted.
 func (w *World) forced(owner uid) bool {
 	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
 		record := o.(*corev1.ConfigMap)
@@ -85,14 +86,14 @@ func (w *World) forced(owner uid) bool {
 	return false
 }
 
-// leftByForce is the exception to I1: a force-deleted machine may be gone before its instance, once what may remain is
-// recorded.
+// leftByForce reports whether a machine is an exception to I1. A force-deleted machine may be deleted before its
+// instance, as soon as a record lists what may remain.
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
 	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }
 
-// leftByForce counts the instances, and their Nodes, of force-deleted machines if the orphan collection does not run
-// and remove them.
+// leftByForce returns the numbers of instances and Nodes that remain after force-deletions. If the orphan collection
+// runs, both numbers are 0, because the orphan collection removes these objects.
 func (w *World) leftByForce() (instances, nodes int) {
 	if w.safety.optionalReconcilers.has(Orphans) {
 		return 0, 0

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// HealthChecks are scenarios with kubelets that become silent, alone or together, and with clusters that do not
-	// answer.
+	// HealthChecks is the group of scenarios with silent kubelets and with unreachable clusters. One kubelet is silent, or
+	// many are silent at the same time.
 	HealthChecks Group = "health"
-	// Safety are scenarios with what must not be touched or created: orphans, freezes, marks, certificates.
+	// Safety is the group of scenarios with objects that must not be touched or created: orphans, frozen fleets, marked
+	// machines, and certificates.
 	Safety Group = "safety"
 )
 
@@ -57,7 +58,8 @@ func safetyScenarios() []Scenario {
 	}...)
 }
 
-// silence silences the kubelet of the i-th Ready node of those that exist then.
+// silence returns an action that makes a kubelet silent. The kubelet is the one with index i among those whose Nodes
+// are Ready.
 func silence(i int) Action {
 	return Action{Name: "a kubelet becomes silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
@@ -77,7 +79,7 @@ func silence(i int) Action {
 	}}
 }
 
-// revive lets the kubelets of all silent nodes report again, except the first few.
+// revive returns an action after which all silent kubelets report again, except for the given number of them.
 func revive(but int) Action {
 	return Action{Name: fmt.Sprintf("kubelets report again, except %d", but),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -93,10 +95,11 @@ func revive(but int) Action {
 		}}
 }
 
-// check creates a MachineHealthCheck with the built-in policy, except for maxUnhealthy.
+// check returns an action that creates a MachineHealthCheck. The health check equals the built-in policy, except for
+// maxUnhealthy.
 func check(maxUnhealthy string) Action { return checkOf(maxUnhealthy, deployment) }
 
-// checkOf creates a MachineHealthCheck for the machines of some deployments.
+// checkOf returns an action that creates a MachineHealthCheck for the machines of some deployments.
 func checkOf(maxUnhealthy string, apps ...string) Action {
 	return Action{Name: "create a health check with maxUnhealthy " + maxUnhealthy,
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
@@ -114,8 +117,9 @@ func checkOf(maxUnhealthy string, apps ...string) Action {
 		}}
 }
 
-// skew restarts a process on a host whose clock is wrong, for this life of the process and the following ones. No clock
-// jumps ahead while a process lives, because the process measures durations by a monotonic clock.
+// skew returns an action that restarts a process on a host whose clock is wrong. The clock is also wrong after later
+// restarts of the process. A clock never jumps forward while a process runs, because the process measures durations
+// with a monotonic clock.
 func skew(process string, ahead time.Duration) Action {
 	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -128,67 +132,70 @@ func skew(process string, ahead time.Duration) Action {
 		}}
 }
 
-// differingClocks is silences plus a process whose clock differs by more than any node may be silent, ahead or behind.
-// The clock differs from the beginning, or starts to differ after a node has become silent.
+// differingClocks returns the script of silences with an additional process whose clock is wrong. The clock is ahead or
+// behind by more than the time for which a node may be silent. The clock is wrong from the beginning, or becomes wrong
+// after a node has become silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
 	if r.IntN(2) == 0 {
 		return slices.Insert(actions, 1, off)
 	}
-	return slices.Insert(actions, 1+r.IntN(len(actions)), off.after(some(r, 3*time.Minute)))
+	return slices.Insert(actions, 1+r.IntN(len(actions)), off.after(upTo(r, 3*time.Minute)))
 }
 
-// some returns a random part of a duration.
-func some(r *rand.Rand, most time.Duration) time.Duration {
+// upTo returns a random duration that is less than the given one.
+func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most))).Truncate(time.Second)
 }
 
-// silences is one or two kubelets that become silent, permanently or for a while.
+// silences returns a script in which one or two kubelets become silent, either permanently or for a while.
 func silences(r *rand.Rand) []Action {
-	actions := []Action{steadily()}
+	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
 		actions = append(actions, check(v1beta1.DefaultMaxUnhealthy))
 	}
 	actions = append(actions, silence(r.IntN(6)))
 	if r.IntN(2) == 0 {
-		actions = append(actions, silence(r.IntN(6)).after(some(r, 6*time.Minute)))
+		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 6*time.Minute)))
 	}
 	switch r.IntN(4) {
 	case 0:
-		actions = append(actions, revive(0).after(some(r, 7*time.Minute)))
+		actions = append(actions, revive(0).after(upTo(r, 7*time.Minute)))
 	case 1: // The kubelet reports again just when its timeout ends.
 		actions = append(actions, revive(0).after(healthTimeout))
 	}
 	return actions
 }
 
-// tooMany is more silent kubelets than maxUnhealthy allows, for longer than each may be silent. Some of them report
-// again.
+// tooMany returns a script in which more kubelets become silent than maxUnhealthy allows. The kubelets are silent for
+// longer than the health timeout. Some of them report again.
 func tooMany(r *rand.Rand) []Action {
-	actions := []Action{steadily()}
+	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
 		actions = append(actions, check(v1beta1.DefaultMaxUnhealthy))
 	}
 	for range 3 {
-		actions = append(actions, silence(r.IntN(6)).after(some(r, 30*time.Second)))
+		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 30*time.Second)))
 	}
-	return append(actions, revive(r.IntN(2)).after(healthTimeout+some(r, 5*time.Minute)))
+	return append(actions, revive(r.IntN(2)).after(healthTimeout+upTo(r, 5*time.Minute)))
 }
 
-// meltdowns is most kubelets becoming silent and reporting again, except perhaps one.
+// meltdowns returns a script in which most kubelets become silent. Later they report again. In some runs, one kubelet
+// remains silent.
 func meltdowns(r *rand.Rand) []Action {
-	actions := []Action{steadily(), check("100%")}
+	actions := []Action{stopUsers(), check("100%")}
 	for range 4 + r.IntN(3) {
-		actions = append(actions, silence(r.IntN(6)).after(some(r, 2*time.Second)))
+		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 2*time.Second)))
 	}
-	return append(actions, revive(r.IntN(2)).after(healthKnownAfter+some(r, 9*time.Minute)))
+	return append(actions, revive(r.IntN(2)).after(healthKnownAfter+upTo(r, 9*time.Minute)))
 }
 
-// outages is a cluster that is unreachable for a while, and kubelets that report only a while after that.
+// outages returns a script in which a cluster is unreachable for a while. In some runs, the kubelets report again only
+// some time after the outage.
 func outages(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
-		actions := []Action{steadily()}
+		actions := []Action{stopUsers()}
 		if r.IntN(2) == 0 {
 			actions = append(actions, check("100%"))
 		}
@@ -200,18 +207,20 @@ func outages(to int) func(*rand.Rand) []Action {
 		}
 		r.Shuffle(len(lost), func(i, j int) { lost[i], lost[j] = lost[j], lost[i] })
 		length := []time.Duration{30 * time.Second, 3 * time.Minute, 12 * time.Minute}[r.IntN(3)]
-		actions = append(append(actions, lost...), back(to).after(some(r, length)))
+		actions = append(append(actions, lost...), endOutage(to).after(upTo(r, length)))
 		if comesBack {
-			actions = append(actions, revive(0).after(some(r, 90*time.Second)))
+			actions = append(actions, revive(0).after(upTo(r, 90*time.Second)))
 		}
 		if r.IntN(3) == 0 {
-			actions = append(actions, outage(to, true).after(some(r, 4*time.Minute)), back(to).after(some(r, 4*time.Minute)))
+			actions = append(actions, outage(to, true).after(upTo(r, 4*time.Minute)),
+				endOutage(to).after(upTo(r, 4*time.Minute)))
 		}
 		return actions
 	}
 }
 
-// changesInOutage is changes by administrators during an outage of a cluster, and right before it.
+// changesInOutage returns a script in which administrators make changes directly before an outage of a cluster, and
+// during the outage.
 func changesInOutage(to int) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		any := func() Action {
@@ -232,34 +241,35 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 		actions = append(actions,
 			outage(to, r.IntN(2) == 0).after([]time.Duration{0, 0, 15 * time.Second, 30 * time.Second}[r.IntN(4)]))
 		for range r.IntN(3) {
-			actions = append(actions, any().after(some(r, time.Minute)))
+			actions = append(actions, any().after(upTo(r, time.Minute)))
 		}
 		if r.IntN(2) == 0 {
-			return append(actions, back(to).after(some(r, 14*time.Minute)))
+			return append(actions, endOutage(to).after(upTo(r, 14*time.Minute)))
 		}
 		// Kubelets retry at growing intervals.
-		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to),
-			revive(0).after(some(r, 90*time.Second)))
+		return append(actions, delayJoins().after(upTo(r, 14*time.Minute)), endOutage(to),
+			revive(0).after(upTo(r, 90*time.Second)))
 	}
 }
 
-// lateInOutage is a machine whose instance was created before an outage. When the outage is nearly over, the machine is
-// deleted, or the provider restarts after more time than the machine has to join.
+// lateInOutage returns a script with a machine whose instance is created before an outage. Near the end of the outage,
+// either the machine is deleted, or the provider restarts at a time at which the join timeout of the machine has
+// already passed.
 func lateInOutage(r *rand.Rand) []Action {
 	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true)}
 	switch r.IntN(3) {
 	case 0:
-		return append(actions, bringUp(Provider, 0).after(9*time.Minute), back(toTarget).after(some(r, 20*time.Second)),
-			revive(0).after(some(r, 90*time.Second)))
+		return append(actions, bringUp(Provider, 0).after(9*time.Minute), endOutage(toTarget).after(upTo(r, 20*time.Second)),
+			revive(0).after(upTo(r, 90*time.Second)))
 	case 1:
-		return append(actions, deleteMachine(2).after(time.Minute), back(toTarget).after(15*time.Second))
+		return append(actions, deleteMachine(2).after(time.Minute), endOutage(toTarget).after(15*time.Second))
 	}
-	// After half a minute, a deletion continues without the cluster.
+	// If the cluster is unreachable for half a minute, the deletion continues without it.
 	return append(actions, deleteMachine(2).after(time.Minute),
-		back(toTarget).after(30*time.Second-some(r, 10*time.Second)))
+		endOutage(toTarget).after(30*time.Second-upTo(r, 10*time.Second)))
 }
 
-// delayJoins keeps the kubelets that have not joined from joining for now.
+// delayJoins returns an action that prevents further kubelets from joining for now.
 func delayJoins() Action {
 	return Action{Name: "kubelets that have not joined wait",
 		Do: func(_ context.Context, w *World, _ client.Client) error {

@@ -14,10 +14,10 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// This file simulates the kubelets. Each is the instance on which it runs. Its next step is one of the scheduler's
-// choices.
+// This file simulates the kubelets. Each kubelet is represented by the instance on which it runs. The scheduler of the
+// world chooses when a kubelet takes its next step.
 
-// kubelets returns the next steps of the kubelets, and of the controllers of the target cluster.
+// kubelets returns the possible next steps of the kubelets, and of the controllers in the target cluster.
 func (w *World) kubelets() []choice {
 	var out []choice
 	for _, c := range w.manager().Choices() {
@@ -32,8 +32,8 @@ func (w *World) kubelets() []choice {
 			}})
 		}
 		switch {
-		case in.hung, !in.registered && in.of(w.cloud.troubles.silent):
-		case in.registered && mine && in.of(w.cloud.troubles.flapping):
+		case in.hung, !in.registered && in.hasImage(w.cloud.troubles.silent):
+		case in.registered && mine && in.hasImage(w.cloud.troubles.flapping):
 			if do := w.flaps(in, node); do != nil {
 				out = append(out, choice{"a condition of node " + node.Name + " changes", do})
 			}
@@ -48,7 +48,7 @@ func (w *World) kubelets() []choice {
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		in := w.hostOf(node)
-		// Without an ID and without a token, no other controller can tell which machine the Node belongs to.
+		// If a Node has neither a provider ID nor a token, no other controller can find out to which machine it belongs.
 		if in == nil && node.Spec.ProviderID == "" && w.safety.optionalReconcilers == CloudController {
 			out = append(out, choice{"the cloud controller deletes node " + node.Name, func() error {
 				return client.IgnoreNotFound(w.target.Client("cloud-controller").Delete(context.Background(), node))
@@ -71,7 +71,8 @@ func (w *World) node(name string) *corev1.Node {
 	return nil
 }
 
-// hostOf returns the instance of a Node, also before the Node has a provider ID. It is nil if the instance is gone.
+// hostOf returns the instance of a Node, even if the Node has no provider ID yet. hostOf returns nil if the instance no
+// longer exists.
 func (w *World) hostOf(node *corev1.Node) *instance {
 	if node.Spec.ProviderID != "" && !ofDistribution(node) {
 		return w.cloud.byID(node.Spec.ProviderID)
@@ -84,7 +85,7 @@ func (w *World) hostOf(node *corev1.Node) *instance {
 	return nil
 }
 
-// setProviderID sets the provider ID as the cloud controller does.
+// setProviderID sets the provider ID of a Node, as a cloud controller does.
 func (w *World) setProviderID(node *corev1.Node, id string) error {
 	changed := node.DeepCopy()
 	changed.Spec.ProviderID = id
@@ -101,7 +102,8 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tokenGood reports whether the instance can join: with its bootstrap token, or without a token if it was given none.
+// tokenGood reports whether the bootstrap token of the instance permits it to join. If the instance was created without
+// a token, it can always join.
 func (w *World) tokenGood(in *instance) bool {
 	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
 	if !given {
@@ -133,14 +135,14 @@ func (w *World) register(in *instance) error {
 	return w.kubelet().Create(context.Background(), node)
 }
 
-// setReady sets the Ready condition of a Node as its kubelet does.
+// setReady sets the condition Ready of a Node, as a kubelet does.
 func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error {
 	changed := node.DeepCopy()
 	w.report(changed, status)
 	return client.IgnoreNotFound(w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)))
 }
 
-// report writes the kubelet's report into a Node.
+// report writes the conditions that the kubelet reports into the Node.
 func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
 	node.Status.Conditions = nil
@@ -155,8 +157,8 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 }
 
-// manager is the target cluster's kube-controller-manager. It receives no report from a kubelet that hangs or whose
-// instance is gone.
+// manager is the target cluster's kube-controller-manager. If a kubelet hangs or its instance no longer exists, this
+// manager receives no reports from the kubelet.
 func (w *World) manager() controllermanager.Manager {
 	silent := func(node *corev1.Node) bool {
 		in := w.hostOf(node)

@@ -17,49 +17,49 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Incidents are scenarios with the causes of incidents that users of other systems had. Package test/incidents
-// describes them.
+// Incidents is the group of scenarios with the causes of incidents in other systems. Package test/incidents describes
+// them.
 const Incidents Group = "incidents"
 
-// incidentScenarios are the scenarios of incidents that no other group has.
+// incidentScenarios returns the scenarios of incidents that are not part of other groups.
 func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles is what a script lets go wrong with the cloud, its images and its networks in the scenarios of incidents.
-// The zero value is a cloud without troubles.
+// troubles contains the problems of the cloud, its images and its networks in scenarios of incidents. A script sets
+// them. With the zero value, the cloud has no problems.
 type troubles struct {
-	// quota is the highest number of instances, including those that are being deleted. 0 means any number.
+	// quota is the maximum number of instances, including instances that are being deleted. 0 means no limit.
 	quota int
-	// perMinute is how many calls the cloud answers in a minute. 0 means any number. answered are the times of the calls
-	// in the last minute.
+	// perMinute is the maximum number of calls that the cloud answers in a minute. 0 means no limit. answered contains the
+	// times of the calls in the last minute.
 	perMinute int
 	answered  []time.Time
-	// forgets reports whether the cloud reports no instance at all.
+	// If forgets is set, the cloud returns no instances at all.
 	forgets bool
-	// silent is the image whose kubelets never register. flapping is the image whose kubelets register, are never Ready,
-	// and change another condition every flapEvery.
+	// silent is an image whose kubelets never register. flapping is an image whose kubelets register but are never Ready,
+	// and change another condition each flapEvery.
 	silent, flapping string
-	// madeSilent is the number of instances that were created with the image silent and that the cloud does not give up.
-	// The first one was created at silentSince.
+	// madeSilent is the number of instances that were created with the image silent. Instances that fail before they boot
+	// are not counted. silentSince is the time at which the first of these instances was created.
 	madeSilent  int
 	silentSince time.Time
-	// mostSilent is how many instances with the image silent may be created. 0 means any number.
+	// mostSilent is the maximum number of instances with the image silent that may be created. 0 means no limit.
 	mostSilent int
-	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain are the
-	// machines that were refused an instance after that.
+	// withdrawn is true after the script has withdrawn a request for more machines than the quota allows. inVain contains
+	// the machines for which the cloud has refused an instance after that.
 	withdrawn bool
 	inVain    map[uid]bool
-	// byAddress reports whether the cloud names hosts after their addresses, and assigns a free address again at once.
+	// If byAddress is set, the cloud derives host names from addresses, and assigns a free address again immediately.
 	byAddress bool
-	// refused are the times at which each machine was refused an instance. throttled are the times at which calls were
-	// refused.
+	// refused contains the times at which the cloud has refused an instance, for each machine. throttled contains the
+	// times at which the cloud has throttled a call.
 	refused   map[uid][]time.Time
 	throttled []time.Time
-	// stripped are the machines that were removed although their instances existed.
+	// stripped contains the machines that were removed although their instances still existed.
 	stripped map[uid]bool
 	deletes  refusedDeletes
-	// otherIDs reports whether a distribution's cloud controller sets its own provider IDs on Nodes.
+	// If otherIDs is set, the cloud controller of a distribution sets its own provider IDs on Nodes.
 	otherIDs bool
 }
 
@@ -73,10 +73,10 @@ func (t troubles) clone() troubles {
 	return t
 }
 
-// flapEvery is how often a flapping condition of a Node changes.
+// flapEvery is the interval at which a flapping condition of a Node changes.
 const flapEvery = 20 * time.Second
 
-// trouble changes the troubles of the cloud.
+// trouble returns an action that changes the problems of the cloud.
 func trouble(name string, change func(*troubles)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		change(&w.cloud.troubles)
@@ -84,8 +84,8 @@ func trouble(name string, change func(*troubles)) Action {
 	}}
 }
 
-// under adds semantics to the semantics that the cloud already has.
-func under(all ...Semantics) Action {
+// addSemantics returns an action that adds semantics to those that the cloud already has.
+func addSemantics(all ...Semantics) Action {
 	name := fmt.Sprintf("the cloud gets the semantics %v", all)
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.past.habits = slices.Concat(w.cloud.past.habits, all)
@@ -93,7 +93,7 @@ func under(all ...Semantics) Action {
 	}}
 }
 
-// bootAtOnce lets instances run as soon as they are created.
+// bootAtOnce returns an action after which instances run immediately after their creation.
 func bootAtOnce() Action {
 	return Action{Name: "instances boot at once", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.Boot = 0
@@ -101,11 +101,11 @@ func bootAtOnce() Action {
 	}}
 }
 
-// lasting lets ten minutes pass n times.
+// lasting returns n actions that wait for ten minutes each.
 func lasting(n int) []Action { return slices.Repeat([]Action{wait(10 * time.Minute)}, n) }
 
-// full refuses an instance beyond the quota.
-func (c *Cloud) full(id uid) error {
+// checkQuota returns an error if the quota does not allow another instance.
+func (c *Cloud) checkQuota(id uid) error {
 	t := &c.troubles
 	if t.quota == 0 || len(c.instances) < t.quota {
 		return nil
@@ -123,8 +123,8 @@ func (c *Cloud) full(id uid) error {
 	return provider.Errorf(provider.ResourceExhausted, "%d of %d instances are used", len(c.instances), t.quota)
 }
 
-// tooMany refuses a call beyond the cloud's rate limit.
-func (c *Cloud) tooMany() error {
+// checkRateLimit returns an error if the rate limit of the cloud does not allow another call.
+func (c *Cloud) checkRateLimit() error {
 	t := &c.troubles
 	if t.perMinute == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (c *Cloud) tooMany() error {
 	return provider.Errorf(provider.Throttled, "more than %d calls in a minute", t.perMinute)
 }
 
-// hostname returns the name of the next host, which may depend on its address.
+// hostname returns the name of the next host. The name may depend on the address of the host.
 func (c *Cloud) hostname(machine string) string {
 	if !c.troubles.byAddress {
 		return machine
@@ -152,14 +152,14 @@ func (c *Cloud) hostname(machine string) string {
 	}
 }
 
-// of reports whether an instance has an image.
-func (in *instance) of(image string) bool {
+// hasImage reports whether an instance was created from the given image.
+func (in *instance) hasImage(image string) bool {
 	return image != "" && strings.Contains(in.spec, fmt.Sprintf("%q:%q", "image", image))
 }
 
-// flaps returns the next change of a flapping condition of a Node if it is due, otherwise nil.
+// flaps returns a function that changes the flapping condition of a Node, or nil if no change is due.
 func (w *World) flaps(in *instance, node *corev1.Node) func() error {
-	if !in.of(w.cloud.troubles.flapping) || w.clock.Since(in.flapped) < flapEvery {
+	if !in.hasImage(w.cloud.troubles.flapping) || w.clock.Since(in.flapped) < flapEvery {
 		return nil
 	}
 	return func() error {
@@ -177,10 +177,10 @@ func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 	}
 }
 
-// nextFlap returns when the next flapping condition changes.
+// nextFlap returns the time of the next change of a flapping condition.
 func (w *World) nextFlap() (at time.Time, any bool) {
 	for _, in := range w.cloud.instances {
-		if in.registered && in.of(w.cloud.troubles.flapping) && in.flapped.Add(flapEvery).After(w.clock.at) &&
+		if in.registered && in.hasImage(w.cloud.troubles.flapping) && in.flapped.Add(flapEvery).After(w.clock.at) &&
 			(!any || in.flapped.Add(flapEvery).Before(at)) {
 			at, any = in.flapped.Add(flapEvery), true
 		}
@@ -188,14 +188,14 @@ func (w *World) nextFlap() (at time.Time, any bool) {
 	return at, any
 }
 
-// joinsWithin sets the time that a deployment's machines have to join.
+// joinsWithin returns a change that sets the join timeout for the machines of a deployment.
 func joinsWithin(d time.Duration) func(*v1beta1.MachineDeployment) {
 	return func(o *v1beta1.MachineDeployment) {
 		o.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: d}
 	}
 }
 
-// inOrder returns a script that is the same in each run.
+// inOrder returns a script with the same actions in each run.
 func inOrder(parts ...[]Action) func(*rand.Rand) []Action {
 	return func(*rand.Rand) []Action { return slices.Concat(parts...) }
 }

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// This file has incidents of Cluster API, its infrastructure providers and the machine API of OpenShift: fleets that
-// grew without end, shrank too far or got stuck.
+// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API. Fleets grew
+// without end, shrank too much, or got stuck.
 
 func clusterAPIIncidents() []Scenario {
 	all := slices.Concat(fleetIncidents(), nodeIncidents())
@@ -39,18 +39,19 @@ func fleetIncidents() []Scenario {
 		{Name: "incident-roll-of-silent-nodes", Base: fleet(3, "a", strategy(1, 0)), Script: rolledSilent},
 		{Name: "incident-roll-in-percent", Base: fleet(3, "a", surgeInPercent), Script: rolledInPercent},
 		{Name: "incident-restored-without-owners", Variants: 2, Base: fleet(2, "a"),
-			Begin: []Action{create(fleet(2, "a", called("api")))}, Script: restored},
+			Begin: []Action{create(fleet(2, "a", withName("api")))}, Script: restored},
 		{Name: "incident-deleted-while-manager-is-down", Base: fleet(3, "a"), Script: deletedUnseen},
 	}
 }
 
-// relabelled is a policy engine that changes the labels by which a set selects its machines, until an administrator
-// stops it.
+// relabelled returns a script with a policy engine. The engine changes the labels by which a set selects its machines,
+// until an administrator stops it.
 func relabelled(r *rand.Rand) []Action {
-	// most is the ceiling of a set of 2 with a surge of 1, plus one machine that a former leader was creating.
+	// This is the ceiling of a set with 2 replicas and a surge of 1. The number includes one more machine, which a former
+	// leader may have been creating.
 	const most = 2*2 + 1 + 10 + 1
 	actions := []Action{
-		always("a set does not create machines without end while another controller takes its machines", func(w *World) string {
+		addStatement("a set does not create machines without end while another controller takes its machines", func(w *World) string {
 			if n := w.liveMachines(); n > most {
 				return fmt.Sprintf("there are %d machines, want 2", n)
 			}
@@ -60,7 +61,7 @@ func relabelled(r *rand.Rand) []Action {
 	}
 	return append(actions, wait(3*time.Minute),
 		changeWorld("the policy engine is fixed", func(w *World) { w.outside.relabels = false }),
-		Action{Name: "delete the machines without a set", Wait: some(r, time.Minute), After: func(w *World) bool {
+		Action{Name: "delete the machines without a set", Wait: upTo(r, time.Minute), After: func(w *World) bool {
 			return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
 				return owned(m) != "unowned" && m.Labels["app"] != deployment
 			})
@@ -74,18 +75,19 @@ func relabelled(r *rand.Rand) []Action {
 		}})
 }
 
-// neverReady is a rollout to an image whose nodes are never ready, for most of an hour. A health check replaces them
-// before their join timeout. The rollout is reverted after the deployment has reported that the revision fails.
+// neverReady returns a script with a rollout to an image whose nodes never become ready. It lasts for almost an hour. A
+// health check replaces the machines with this image before their join timeout. After the deployment has reported that
+// the revision fails, the rollout is reverted.
 func neverReady(r *rand.Rand) []Action {
 	actions := []Action{
 		changeWorld("image b is broken", func(w *World) { w.cloud.outside.brokenClass = "b" }), check("100%"),
-		always("a broken image costs only a few machines", func(w *World) string {
+		addStatement("a broken image costs only a few machines", func(w *World) string {
 			if n := w.everMade() - 3; n > 12 {
 				return fmt.Sprintf("%d machines of the broken image were created", n)
 			}
 			return ""
 		}),
-		always("the machines of the previous image stay", func(w *World) string {
+		addStatement("the machines of the previous image stay", func(w *World) string {
 			n := 0
 			for _, m := range w.machines() {
 				if m.DeletionTimestamp.IsZero() && m.Spec.ClassRef.Name == "a" {
@@ -100,10 +102,10 @@ func neverReady(r *rand.Rand) []Action {
 		roll("b"),
 	}
 	actions = append(actions, lasting(3+r.IntN(2))...)
-	return append(actions, roll("a").once("the deployment reports that the revision fails", revisionFails))
+	return append(actions, roll("a").waitFor("the deployment reports that the revision fails", revisionFails))
 }
 
-// revisionFails reports whether the deployment has the reason RevisionFailing.
+// revisionFails reports whether a condition of the deployment has the reason RevisionFailing.
 func revisionFails(w *World) bool {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		for _, c := range o.(*v1beta1.MachineDeployment).Status.Conditions {
@@ -115,7 +117,7 @@ func revisionFails(w *World) bool {
 	return false
 }
 
-// withoutWebhook is changes of a fleet while each write of a machine fails.
+// withoutWebhook returns a script that changes a fleet while all writes of machines fail.
 func withoutWebhook(r *rand.Rand) []Action {
 	change := []Action{scale(int32(1 + 2*r.IntN(2))), deleteMachine(r.IntN(2)), roll("b")}
 	r.Shuffle(len(change), func(i, j int) { change[i], change[j] = change[j], change[i] })
@@ -123,24 +125,24 @@ func withoutWebhook(r *rand.Rand) []Action {
 	down := webhookDown(length)
 	down.Wait = []time.Duration{0, 2 * time.Second, 15 * time.Second}[r.IntN(3)]
 	return []Action{
-		always("failed writes are repeated at growing intervals", func(w *World) string {
+		addStatement("failed writes are repeated at growing intervals", func(w *World) string {
 			if w.outside.refused > 150 {
 				return fmt.Sprintf("%d writes were refused", w.outside.refused)
 			}
 			return ""
-		}), change[0], down, change[1].after(some(r, 20*time.Second)), change[2].after(some(r, 20*time.Second)),
+		}), change[0], down, change[1].after(upTo(r, 20*time.Second)), change[2].after(upTo(r, 20*time.Second)),
 	}
 }
 
-// scaledBack is a fleet that is scaled down by one while it grows by more, under each delete policy.
+// scaledBack returns a script in which a fleet is growing and is then scaled down by one. Each delete policy is tried.
 func scaledBack(r *rand.Rand) []Action {
 	policy := []v1beta1.DeletePolicy{v1beta1.DeleteNewest, v1beta1.DeleteOldest, v1beta1.DeleteRandom}[r.IntN(3)]
 	return []Action{
 		edit(fmt.Sprintf("delete policy %s", policy), func(d *v1beta1.MachineDeployment) {
 			d.Spec.DeletePolicy = policy
 		}),
-		always("scaling down by one deletes one machine", func(w *World) string {
-			// A former leader may have been creating a machine, which is then surplus.
+		addStatement("scaling down by one deletes one machine", func(w *World) string {
+			// A former leader may have created one more machine, which is surplus.
 			if n := w.everMade(); n > 5+w.deposed {
 				return fmt.Sprintf("%d machines were created, want 5", n)
 			}
@@ -153,11 +155,11 @@ func scaledBack(r *rand.Rand) []Action {
 	}
 }
 
-// rolledSlowly is a rollout in which each drain takes longer than a new machine needs.
+// rolledSlowly returns a script with a rollout in which each drain takes longer than the start of a new machine.
 func rolledSlowly(*rand.Rand) []Action {
-	return []Action{always("a rollout uses no more instances than its strategy allows", func(w *World) string {
-		// Up to replicas + maxSurge machines are live, and as many more are being deleted as the strategy deletes at a time.
-		// A former leader may have created one more.
+	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
+		// At most replicas + maxSurge machines are live. In addition, some machines are being deleted: at most as many as the
+		// strategy may delete at a time. A former leader may also have created one more machine.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}
@@ -165,13 +167,13 @@ func rolledSlowly(*rand.Rand) []Action {
 	}), roll("b")}
 }
 
-// rolledSilent is a rollout of a fleet whose nodes are all silent.
+// rolledSilent returns a script with a rollout of a fleet in which all nodes are silent.
 func rolledSilent(r *rand.Rand) []Action {
 	var actions []Action
 	for range 3 {
-		actions = append(actions, silence(0).after(some(r, 20*time.Second)))
+		actions = append(actions, silence(0).after(upTo(r, 20*time.Second)))
 	}
-	return append(actions, roll("b").after(some(r, 2*time.Minute)))
+	return append(actions, roll("b").after(upTo(r, 2*time.Minute)))
 }
 
 func surgeInPercent(d *v1beta1.MachineDeployment) {
@@ -180,9 +182,10 @@ func surgeInPercent(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.RollingUpdate.MaxSurge, d.Spec.Strategy.RollingUpdate.MaxUnavailable = &surge, &unavailable
 }
 
-// rolledInPercent is a rollout with a percentage as surge, which is rounded up to two machines.
+// rolledInPercent returns a script with a rollout whose surge is a percentage. The percentage is rounded up to two
+// machines.
 func rolledInPercent(r *rand.Rand) []Action {
-	return []Action{always("a rollout deletes each old machine once", func(w *World) string {
+	return []Action{addStatement("a rollout deletes each old machine once", func(w *World) string {
 		if n := w.everMade(); n > 3+3 {
 			return fmt.Sprintf("%d machines were created, want 3 old and 3 new ones", n)
 		}
@@ -190,8 +193,8 @@ func rolledInPercent(r *rand.Rand) []Action {
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restored is a control cluster that is restored from a backup by a tool that drops owner references. The manager
-// starts after the restore.
+// restored returns a script in which the control cluster is restored from a backup. The tool for the restore drops the
+// owner references. The manager starts after the restore.
 func restored(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
@@ -211,7 +214,7 @@ func restored(r *rand.Rand) []Action {
 		}
 		return nil
 	}}
-	return []Action{always("a restored fleet keeps its machines", func(w *World) string {
+	return []Action{addStatement("a restored fleet keeps its machines", func(w *World) string {
 		if n := w.everMade(); n > 4 {
 			return fmt.Sprintf("%d machines were created although 4 exist", n-4)
 		}
@@ -219,11 +222,11 @@ func restored(r *rand.Rand) []Action {
 			return fmt.Sprintf("%d machines were deleted", n)
 		}
 		return ""
-	}), restore, bringUp(Manager, r.IntN(6)).after(some(r, time.Minute))}
+	}), restore, bringUp(Manager, r.IntN(6)).after(upTo(r, time.Minute))}
 }
 
-// deletedUnseen is a deployment that is deleted, with everything that it owns, while the manager is down. The manager
-// then starts from lists that lack most of this.
+// deletedUnseen returns a script in which a deployment and all objects that it owns are deleted while the manager is
+// not running. The manager then starts from lists that do not contain most of these deletions.
 func deletedUnseen(r *rand.Rand) []Action {
 	policy := []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
 		metav1.DeletePropagationBackground}[r.IntN(2)]
@@ -239,7 +242,7 @@ func deletedUnseen(r *rand.Rand) []Action {
 			d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 			return client.IgnoreNotFound(c.Delete(ctx, d, client.PropagationPolicy(policy)))
 		}}
-	return []Action{always("no machine is created for a deployment that is being deleted", func(w *World) string {
+	return []Action{addStatement("no machine is created for a deployment that is being deleted", func(w *World) string {
 		if n := w.everMade(); n > 3 {
 			return fmt.Sprintf("%d machines were created", n-3)
 		}

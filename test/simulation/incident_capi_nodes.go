@@ -13,8 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// This file has incidents of Cluster API, its infrastructure providers and the machine API of OpenShift about single
-// machines. Nodes come late or are deleted early, clouds report little, and certificates and drains never finish.
+// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API that concern
+// single machines. Nodes are late or are deleted too early, clouds report little, and certificate requests and drains
+// never finish.
 
 func nodeIncidents() []Scenario {
 	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
@@ -37,13 +38,13 @@ func nodeIncidents() []Scenario {
 	}
 }
 
-// addressesLate is machines whose addresses the cloud reports only after their kubelets have requested serving
-// certificates.
+// addressesLate returns a script with machines whose kubelets request serving certificates before the cloud reports
+// their addresses.
 func addressesLate(r *rand.Rand) []Action {
 	const after, most = time.Minute, 3 * time.Minute
 	return []Action{
 		changeWorld("instances get addresses late", func(w *World) { w.cloud.outside.addressesAfter = after }),
-		always("a certificate is approved soon after the cloud reports the addresses", func(w *World) string {
+		addStatement("a certificate is approved soon after the cloud reports the addresses", func(w *World) string {
 			for _, in := range w.cloud.instances {
 				csr := w.requestNamed(in.serveName())
 				since := in.born.Add(after)
@@ -60,7 +61,8 @@ func addressesLate(r *rand.Rand) []Action {
 	}
 }
 
-// floodOfRequests creates more unanswered certificate requests than an approver might expect.
+// floodOfRequests returns an action that creates many unanswered certificate requests, more than an approver might
+// expect.
 func floodOfRequests() Action {
 	return Action{Name: "120 unknown requesters request certificates", Do: func(ctx context.Context, w *World,
 		_ client.Client) error {
@@ -79,17 +81,18 @@ func floodOfRequests() Action {
 	}}
 }
 
-// nodesDeleted is Nodes that an administrator deletes while their kubelets run. Machines that are exempt from
-// remediation stay, and get the Node that registers again at once or later. Other machines are replaced at once.
+// nodesDeleted returns a script in which an administrator deletes Nodes while their kubelets are running. Machines that
+// are exempt from remediation remain, and get the Node that the kubelet registers again, immediately or later. Other
+// machines are replaced immediately.
 func nodesDeleted(r *rand.Rand) []Action {
 	switch r.IntN(3) {
 	case 0:
-		return []Action{steadily(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), true), deleteNode(r.IntN(3), true)}
+		return []Action{stopUsers(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), true), deleteNode(r.IntN(3), true)}
 	case 1:
-		return []Action{steadily(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), false),
-			revive(0).after(some(r, 4*time.Minute))}
+		return []Action{stopUsers(), exemptAll(3), keepsMachines(3), deleteNode(r.IntN(3), false),
+			revive(0).after(upTo(r, 4*time.Minute))}
 	}
-	return []Action{steadily(), deleteNode(r.IntN(3), false), replacedSoon()}
+	return []Action{stopUsers(), deleteNode(r.IntN(3), false), replacedSoon()}
 }
 
 // exemptAll exempts all machines from remediation.
@@ -108,10 +111,11 @@ func exemptAll(n int) Action {
 		}}
 }
 
-// replacedSoon requires that a machine whose Node was deleted is replaced before the timeout of its health policy.
+// replacedSoon returns an action after which a rule holds: if the Node of a machine is deleted, the machine must be
+// replaced before its health timeout.
 func replacedSoon() Action {
 	const most = 3 * time.Minute
-	return always("a machine whose Node is gone is replaced soon", func(w *World) string {
+	return addStatement("a machine whose Node is gone is replaced soon", func(w *World) string {
 		for _, m := range w.machines() {
 			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
 			if c == nil || c.Reason != v1beta1.ReasonNodeGone || !m.DeletionTimestamp.IsZero() {
@@ -127,7 +131,7 @@ func replacedSoon() Action {
 
 // keepsMachines requires that each machine stays.
 func keepsMachines(n int) Action {
-	return always("no machine is replaced", func(w *World) string {
+	return addStatement("no machine is replaced", func(w *World) string {
 		if made, deleted := w.everMade(), w.deletedBy(Manager); made > n || deleted > 0 {
 			return fmt.Sprintf("%d machines were created and %d deleted", made-n, deleted)
 		}
@@ -135,11 +139,11 @@ func keepsMachines(n int) Action {
 	})
 }
 
-// nodeThenMachine deletes a Node and then its machine.
+// nodeThenMachine returns a script that deletes a Node and then its machine.
 func nodeThenMachine(r *rand.Rand) []Action {
 	again := r.IntN(2) == 0
 	return []Action{deleteNode(0, again),
-		{Name: "delete the machine of the node", Wait: some(r, 40*time.Second), Do: func(ctx context.Context, w *World,
+		{Name: "delete the machine of the node", Wait: upTo(r, 40*time.Second), Do: func(ctx context.Context, w *World,
 			c client.Client) error {
 			for _, m := range w.machines() {
 				if in := w.cloud.byID(m.Spec.ProviderID); in != nil && (in.hung || again) {
@@ -150,14 +154,14 @@ func nodeThenMachine(r *rand.Rand) []Action {
 		}}}
 }
 
-// joinsLate is machines that are deleted before they have Nodes, in a slow cloud. Their kubelets register during the
-// deletion.
+// joinsLate returns a script with a slow cloud, in which machines are deleted before they have Nodes. Their kubelets
+// register during the deletion.
 func joinsLate(r *rand.Rand) []Action {
 	slow := changeWorld("kubelets work until their instances are gone", func(w *World) {
 		w.cloud.outside.lingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
 	})
 	goes := Action{Name: "delete the machines without a node", After: func(w *World) bool { return len(w.cloud.instances) > 1 },
-		Wait: some(r, 25*time.Second), Do: func(ctx context.Context, w *World, c client.Client) error {
+		Wait: upTo(r, 25*time.Second), Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.machines() {
 				if m.Status.NodeRef == nil {
 					if err := client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy())); err != nil {
@@ -173,19 +177,19 @@ func joinsLate(r *rand.Rand) []Action {
 	return []Action{slow, scale(3), scale(1).onceThereIs(2, "instance")}
 }
 
-// twoVanish is a small fleet that loses most of its instances, under a health check that allows fewer unhealthy
-// machines.
+// twoVanish returns a script in which a small fleet loses most of its instances, and has a health check that allows
+// fewer unhealthy machines.
 func twoVanish(r *rand.Rand) []Action {
-	return []Action{steadily(), check("40%"), breakInstance(r.IntN(3)),
-		breakInstance(r.IntN(2)).after(some(r, 30*time.Second))}
+	return []Action{stopUsers(), check("40%"), breakInstance(r.IntN(3)),
+		breakInstance(r.IntN(2)).after(upTo(r, 30*time.Second))}
 }
 
-// silentUnderBudgets is a machine that is deleted after its node became silent, with pods that no budget allows to
-// evict.
+// silentUnderBudgets returns a script in which a machine is deleted after its node has become silent. The
+// PodDisruptionBudgets of its pods do not allow evictions.
 func silentUnderBudgets(*rand.Rand) []Action {
 	const most = drainTime + detachTime + 3*time.Minute
 	return []Action{
-		always("the deletion of a machine ends although budgets allow nothing", func(w *World) string {
+		addStatement("the deletion of a machine ends although budgets allow nothing", func(w *World) string {
 			for _, m := range w.machines() {
 				if m.DeletionTimestamp.IsZero() {
 					continue
@@ -197,6 +201,6 @@ func silentUnderBudgets(*rand.Rand) []Action {
 			}
 			return ""
 		}),
-		hang(), deleteSilent(),
+		hangKubelet(), deleteSilent(),
 	}
 }

@@ -2,8 +2,7 @@ package simulation
 
 import "testing"
 
-// TestIncidentsDoNotHappen runs scenarios in which Machinist, when it first met them here, failed in the same way as
-// other systems.
+// TestIncidentsDoNotHappen runs scenarios in which Machinist once failed in the same way as other systems.
 //
 // Rule: adopt-only-when-missing.
 // Rule: orphaned-set-adopted.

@@ -14,20 +14,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside is what goes wrong outside the processes in the scenarios of incidents. Its zero value means nothing.
+// outside describes problems outside of the processes, for scenarios of incidents. With the zero value, there are no
+// problems.
 type outside struct {
 	// statements must hold after each step.
 	statements []statement
-	// relabels reports whether a policy engine changes the labels of each machine.
+	// If relabels is set, a policy engine changes the labels of all machines.
 	relabels bool
-	// webhookUntil is the time until which an unavailable webhook blocks all writes of a Machine's specification or
-	// metadata. refused counts the writes of processes that the webhook blocked.
+	// Until webhookUntil, an unavailable webhook blocks all writes of the spec and the metadata of Machines. refused is
+	// the number of writes by processes that the webhook has blocked.
 	webhookUntil time.Time
 	refused      int
 }
 
-// statement is a requirement of a run in addition to the rules of all runs. wrong returns what is wrong, or "" if
-// nothing is.
+// statement is an additional requirement of one run. wrong returns a violation of the requirement, or "" if there is
+// none.
 type statement struct {
 	about string
 	wrong func(*World) string
@@ -38,25 +39,25 @@ func (o outside) clone() outside {
 	return o
 }
 
-// cloudOutside is what goes wrong in the cloud in the scenarios of incidents. Its zero value means nothing.
+// cloudOutside describes problems of the cloud, for scenarios of incidents. With the zero value, there are no problems.
 type cloudOutside struct {
-	// addressesAfter is how long after its creation an instance gets its addresses.
+	// addressesAfter is the time from the creation of an instance until the cloud reports its addresses.
 	addressesAfter time.Duration
-	// lingers lets kubelets work until their instances are gone.
+	// If lingers is set, a kubelet works until its instance no longer exists.
 	lingers bool
-	// brokenClass is the class whose kubelets are never ready, "" for none.
+	// brokenClass is a class whose kubelets never become ready. It may be empty.
 	brokenClass string
 }
 
-// always adds a statement that must hold from now on.
-func always(about string, wrong func(*World) string) Action {
+// addStatement returns an action that adds a statement. The statement must be true from then on.
+func addStatement(about string, wrong func(*World) string) Action {
 	return Action{Name: "from now on " + about, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.outside.statements = append(slices.Clip(w.outside.statements), statement{about, wrong})
 		return nil
 	}}
 }
 
-// checkStatements checks what must be true after each step.
+// checkStatements is called after each step, and checks that all statements are true.
 func (w *World) checkStatements() {
 	for _, s := range w.outside.statements {
 		if wrong := s.wrong(w); wrong != "" {
@@ -65,7 +66,7 @@ func (w *World) checkStatements() {
 	}
 }
 
-// changeWorld returns an action that changes the world outside the processes.
+// changeWorld returns an action that changes the world directly, and not through the API of a cluster.
 func changeWorld(name string, do func(w *World)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		do(w)
@@ -73,7 +74,7 @@ func changeWorld(name string, do func(w *World)) Action {
 	}}
 }
 
-// outsideChoices returns what may happen outside the processes.
+// outsideChoices returns actions outside of the processes that are possible now.
 func (w *World) outsideChoices() (out []choice) {
 	if !w.outside.relabels {
 		return nil
@@ -93,15 +94,15 @@ func (w *World) outsideChoices() (out []choice) {
 	return out
 }
 
-// relabelledAs is the label value that the policy engine sets.
+// relabelledAs is the value to which the policy engine sets the label.
 const relabelledAs = "unknown"
 
-// outsideDue returns when the outage of the webhook ends.
+// outsideDue returns the time at which the webhook becomes available again.
 func (w *World) outsideDue() (at time.Time, any bool) {
 	return w.outside.webhookUntil, w.outside.webhookUntil.After(w.clock.at)
 }
 
-// webhookRefuses returns the error of a write of a Machine while a required webhook is down.
+// webhookRefuses returns an error for a write of a Machine while a required webhook is unavailable.
 func (w *World) webhookRefuses(e Effect) error {
 	if !w.clock.at.Before(w.outside.webhookUntil) || e.Reads || e.Cloud || e.Kind != "Machine" {
 		return nil
@@ -115,15 +116,15 @@ func (w *World) webhookRefuses(e Effect) error {
 		"machines.policy.example.com"))
 }
 
-// webhookDown makes a webhook for Machines unavailable for a time.
+// webhookDown returns an action that makes a webhook for Machines unavailable for a time.
 func webhookDown(d time.Duration) Action {
 	return changeWorld(fmt.Sprintf("a webhook for machines is down for %s", d), func(w *World) {
 		w.outside.webhookUntil = w.clock.at.Add(d)
 	})
 }
 
-// deleteNode deletes the i-th Ready Node of those that exist then. Its kubelet creates it again, or is silent until it
-// is restarted.
+// deleteNode returns an action that deletes a Node. The Node is the one with index i among the Nodes that are Ready. If
+// again is set, the kubelet creates the Node again immediately. Otherwise the kubelet is silent until it is restarted.
 func deleteNode(i int, again bool) Action {
 	return Action{Name: fmt.Sprintf("delete a node, registers again at once: %t", again),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -144,29 +145,30 @@ func deleteNode(i int, again bool) Action {
 		}}
 }
 
-// postponeAddresses removes from a new instance the addresses that it gets later.
+// postponeAddresses removes the addresses of a new instance, which gets them back later.
 func (c *Cloud) postponeAddresses(in *instance) {
 	if c.outside.addressesAfter > 0 {
-		in.later, in.Addresses, in.addressed = in.Addresses, nil, in.born.Add(c.outside.addressesAfter)
+		in.laterAddresses, in.Addresses, in.addressed = in.Addresses, nil, in.born.Add(c.outside.addressesAfter)
 	}
 }
 
-// giveAddresses sets the addresses of an instance when they are due.
+// giveAddresses sets the addresses of an instance if they are due.
 func (c *Cloud) giveAddresses(in *instance) {
-	if in.later != nil && !c.now().Before(in.addressed) {
-		in.Addresses, in.later = in.later, nil
+	if in.laterAddresses != nil && !c.now().Before(in.addressed) {
+		in.Addresses, in.laterAddresses = in.laterAddresses, nil
 	}
 }
 
-// runsOn reports whether the kubelet on an instance may register.
+// runsOn reports whether the kubelet on an instance is running, so that it may register.
 func (w *World) runsOn(in *instance) bool {
 	return in.State == provider.StateRunning || in.State == provider.StateTerminating && w.cloud.outside.lingers
 }
 
-// neverReady reports whether the kubelet on an instance is never ready.
-func (w *World) neverReady(in *instance) bool { return in.of(w.cloud.outside.brokenClass) }
+// neverReady reports whether the kubelet on an instance never becomes ready.
+func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outside.brokenClass) }
 
-// everMade returns how many machines have existed, except those that only a former leader created.
+// everMade returns the number of machines that have ever existed. Machines of which only a former leader knew are not
+// counted.
 func (w *World) everMade() (n int) {
 	for id := range w.oracle.history {
 		if !w.oracle.surplus[id] {
@@ -176,7 +178,7 @@ func (w *World) everMade() (n int) {
 	return n
 }
 
-// deletedBy counts the machines that an actor has deleted.
+// deletedBy returns the number of machines that an actor has deleted.
 func (w *World) deletedBy(actor string) (n int) {
 	for _, versions := range w.oracle.history {
 		for i := range versions {
@@ -188,7 +190,7 @@ func (w *World) deletedBy(actor string) (n int) {
 	return n
 }
 
-// liveMachines counts the machines that are not being deleted.
+// liveMachines returns the number of machines that are not being deleted.
 func (w *World) liveMachines() (n int) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp.IsZero() {
@@ -198,7 +200,7 @@ func (w *World) liveMachines() (n int) {
 	return n
 }
 
-// withoutOwners returns the live machines without a set.
+// withoutOwners returns the live machines that do not belong to a set.
 func (w *World) withoutOwners() (found []*v1beta1.Machine) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp.IsZero() && owned(m) == "unowned" {

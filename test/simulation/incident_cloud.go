@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// troubledClouds are scenarios with a cause in the cloud: quotas, rate limits, and wrong reports about instances.
+// troubledClouds returns scenarios in which the cloud causes the incident: by quotas, rate limits, or wrong reports
+// about instances.
 func troubledClouds() []Scenario {
 	return []Scenario{
 		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
@@ -23,53 +24,58 @@ func troubledClouds() []Scenario {
 	}
 }
 
-// quotas is a rollout that needs one instance more than the quota allows, or a rollout that frees one first.
+// quotas returns a script with a rollout at the limit of the quota. The rollout either needs one instance more than the
+// quota allows, or it deletes an instance first.
 func quotas(r *rand.Rand) []Action {
 	change := strategy(1, 0)
 	if r.IntN(2) == 0 {
 		change = strategy(0, 1)
 	}
 	return slices.Concat([]Action{bootAtOnce(), setStrategy(change),
-		trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), roll("b").after(some(r, time.Minute))},
+		trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), roll("b").after(upTo(r, time.Minute))},
 		lasting(4), []Action{trouble("the quota is raised", func(t *troubles) { t.quota = 0 })}, lasting(1))
 }
 
-// retriesBesideCollection is a machine whose first creations are refused, and whose next one succeeds without an
-// answer. Meanwhile, the orphan collection looks for instances without a machine.
+// retriesBesideCollection returns a script with a machine for which the cloud first refuses to create an instance. Then
+// the creation succeeds, but the answer is lost. At the same time, the orphan collection looks for instances without a
+// machine.
 func retriesBesideCollection(r *rand.Rand) []Action {
 	return []Action{
 		trouble("the quota is used up", func(t *troubles) { t.quota = 2 }), scale(3),
-		under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]).after(90 * time.Second),
+		addSemantics([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]).after(90 * time.Second),
 		trouble("the quota is raised", func(t *troubles) { t.quota = 0 }),
 		wait(4 * time.Minute),
 	}
 }
 
-// bursts is many machines that are requested, and withdrawn before most of them exist, in a cloud that loses answers.
+// bursts returns a script for a cloud that loses answers. The script requests many machines, and withdraws the request
+// before most of them exist.
 func bursts(r *rand.Rand) []Action {
 	return []Action{
-		bootAtOnce(), under([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
-		scale(1).onceMade(3 + r.IntN(4)).after(some(r, 5*time.Second)), scale(0).after(4 * time.Minute),
+		bootAtOnce(), addSemantics([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
+		scale(1).onceMade(3 + r.IntN(4)).after(upTo(r, 5*time.Second)), scale(0).after(4 * time.Minute),
 	}
 }
 
-// forgetting is a cloud that reports no instances for a while, as after the loss of its index or in another account.
-// All Nodes are Ready, except one whose kubelet restarts.
+// forgetting returns a script in which the cloud returns no instances for a while. This happens if a cloud loses its
+// index, or if the credentials are for another account. All Nodes are Ready, except for one Node whose kubelet
+// restarts.
 func forgetting(r *rand.Rand) []Action {
-	return []Action{steadily(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
-		silence(r.IntN(4)).after(some(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
+	return []Action{stopUsers(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
+		silence(r.IntN(4)).after(upTo(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
 		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
 }
 
-// mostRefused is how often a machine may be refused an instance while the quota is used up. Its waits grow from one
-// minute to ten, and faults may shorten a few. mostThrottled is how many calls of a few machines may be refused in a
-// minute. Their waits grow from one second.
+// mostRefused is the maximum number of times that the cloud may refuse an instance for one machine while the quota is
+// used up. The waits between two attempts grow from one minute to ten minutes, but faults may shorten some of them.
+// mostThrottled is the maximum number of throttled calls in a minute for a few machines. The waits between these calls
+// grow from one second.
 const (
 	mostRefused   = 15
 	mostThrottled = 60
 )
 
-// mayInsist checks how often the processes repeat calls that the cloud has refused.
+// mayInsist checks that the processes do not repeat refused calls too often.
 func (o *oracle) mayInsist() {
 	t := &o.world.cloud.troubles
 	for id, all := range t.refused {
@@ -86,7 +92,7 @@ func (o *oracle) mayInsist() {
 	}
 }
 
-// mayBeFailedByLimit checks that a machine does not fail only because the cloud throttles its calls.
+// mayBeFailedByLimit checks that a machine does not fail just because the cloud throttles calls.
 func (o *oracle) mayBeFailedByLimit(before, m *v1beta1.Machine) {
 	c := o.world.cloud
 	if c.troubles.perMinute > 0 && len(c.past.habits) == 0 && m.Status.FailureReason != "" &&

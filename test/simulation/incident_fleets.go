@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// lostFleets are scenarios in which other systems lost a fleet, or in which drains did not finish.
+// lostFleets returns scenarios in which other systems have lost a fleet, or in which their drains did not finish.
 func lostFleets() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
@@ -29,8 +29,8 @@ func lostFleets() []Scenario {
 			}},
 		{Name: "delete-while-draining", Group: Incidents, Base: fleet(2, "a", drained), Apps: []app{web},
 			Script: func(r *rand.Rand) []Action {
-				// A machine without pods is gone at once.
-				return []Action{deleteMachine(r.IntN(2)), remove().once("a machine drains, or is gone", func(w *World) bool {
+				// A machine without pods may already be deleted.
+				return []Action{deleteMachine(r.IntN(2)), remove().waitFor("a machine drains, or is gone", func(w *World) bool {
 					goes := func(m *v1beta1.Machine) bool { return !machinestate.Live(m) }
 					return draining(w) || !slices.ContainsFunc(w.machines(), goes)
 				})}
@@ -44,10 +44,11 @@ func lostFleets() []Scenario {
 	}
 }
 
-// restartsInOutage is a provider that stops while the control cluster is unreachable. It starts again with lists that
-// lack the last changes, among them machines.
+// restartsInOutage returns a script in which the provider stops while the control cluster is unreachable. When the
+// provider starts again, its lists do not contain the last changes. Some of these changes are new machines.
 func restartsInOutage(r *rand.Rand) []Action {
-	actions := []Action{outage(toControl, r.IntN(2) == 0), back(toControl).after(20*time.Second + some(r, 4*time.Minute)),
+	actions := []Action{outage(toControl, r.IntN(2) == 0),
+		endOutage(toControl).after(20*time.Second + upTo(r, 4*time.Minute)),
 		bringUp(Provider, []int{3, 9, 30}[r.IntN(3)])}
 	if r.IntN(2) == 0 {
 		actions = append(actions, standStill(Provider, 4*orphanPeriod))
@@ -55,8 +56,8 @@ func restartsInOutage(r *rand.Rand) []Action {
 	return append(actions, wait(10*orphanPeriod))
 }
 
-// removeWithoutFinalizers removes the i-th machine of those that exist then together with its finalizers, so that no
-// controller deletes its instance.
+// removeWithoutFinalizers returns an action that removes a machine with its finalizers, so that no controller deletes
+// its instance. The machine is the one with index i among the existing machines.
 func removeWithoutFinalizers(i int) Action {
 	const name = "remove a machine without its finalizers"
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -79,24 +80,24 @@ func removeWithoutFinalizers(i int) Action {
 	}}
 }
 
-// surgeOfSilence is how many machines a rollout to an image that never joins may have in addition to the old ones.
+// surgeOfSilence is the number of additional machines that may exist during a rollout to an image that never joins.
 const surgeOfSilence = 3
 
-// mayGoOnFailing checks how many instances are created with an image that never joins. Allowed are the instances of the
-// surge, and one at a time that replaces an instance whose time to join has passed. A former leader may add one
-// instance that it was creating, and one that it was replacing.
+// mayGoOnFailing checks the number of instances that are created with an image that never joins. The surge is allowed.
+// After that, one instance at a time may replace an instance whose join timeout has passed. A former leader may cause
+// two more instances: one that it was creating, and one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {
 		return
 	}
 	d := o.world.clock.Since(t.silentSince)
-	// By their creation time, which has no fractions, machines are up to a second older.
+	// Creation times have no fractions of a second, so a machine may seem up to a second older than it is.
 	if most := surgeOfSilence + 2 + int((d+time.Second)/impatience); t.madeSilent > most {
 		o.breach("stampede", "%d instances of image %s were created in %s, and none has joined: want at most %d",
 			t.madeSilent, t.silent, d, most)
 	}
 }
 
-// stripped reports whether a machine was removed although its instance existed.
+// stripped reports whether the machine was removed although its instance still existed.
 func (o *oracle) stripped(m *v1beta1.Machine) bool { return o.world.cloud.troubles.stripped[m.UID] }

@@ -11,11 +11,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// impatience is the time in which machines must join in scenarios in which none of them joins.
+// impatience is the join timeout in scenarios in which no machine joins.
 const impatience = 8 * time.Minute
 
-// troubledNodes returns the scenarios whose cause is at the nodes: a node name is used again, conditions flap, or a
-// kubelet is late.
+// troubledNodes returns scenarios in which nodes cause the incident: the name of a node is reused, conditions flap, or
+// a kubelet is late.
 func troubledNodes() []Scenario {
 	return []Scenario{
 		{Name: "addresses-reused", Group: Incidents, Variants: 2, Script: reusedAddresses, MayDiffer: passedRevisions},
@@ -33,36 +33,36 @@ func troubledNodes() []Scenario {
 	}
 }
 
-// reusedAddresses returns actions in a cloud that reuses the name of a host as soon as it is free. Instances end
-// without a request, and their names are given to new instances while the old Nodes still exist and the machines do
-// not know yet.
+// reusedAddresses returns actions in a cloud that reuses the name of a host as soon as the name is free. Instances end
+// without a request, and new instances get their names. At this time, the old Nodes still exist, and the machines have
+// not noticed the loss yet.
 func reusedAddresses(r *rand.Rand) []Action {
 	actions := []Action{
 		trouble("hosts are named after their addresses", func(t *troubles) { t.byAddress = true }),
 		create(fleet(2, "a", strategy(r.IntN(2), 1))).after(time.Second),
 		breakInstance(r.IntN(2)).onceThereIs(2, "Node").after(30 * time.Second), scale(3),
-		deleteMachine(r.IntN(2)).after(some(r, 40*time.Second)),
+		deleteMachine(r.IntN(2)).after(upTo(r, 40*time.Second)),
 	}
 	if r.IntN(2) == 0 {
-		return append(actions, roll("b").after(some(r, time.Minute)))
+		return append(actions, roll("b").after(upTo(r, time.Minute)))
 	}
 	return append(actions, breakInstance(r.IntN(3)).after(time.Minute), scale(4),
-		deleteMachine(r.IntN(2)).after(some(r, time.Minute)))
+		deleteMachine(r.IntN(2)).after(upTo(r, time.Minute)))
 }
 
-// deletedNodes returns actions that delete a Node while the provider is not running or cut off. The kubelet does not
-// create the Node again.
+// deletedNodes returns actions that delete a Node while the provider is not running or has no connection. The kubelet
+// of this Node does not create the Node again.
 func deletedNodes(r *rand.Rand) []Action {
-	actions := []Action{steadily(), removeNode(r.IntN(3))}
+	actions := []Action{stopUsers(), removeNode(r.IntN(3))}
 	if r.IntN(2) == 0 {
-		actions = []Action{steadily(), outage(toControl, false), removeNode(r.IntN(3)).after(30 * time.Second),
-			back(toControl).after(some(r, 2*time.Minute))}
+		actions = []Action{stopUsers(), outage(toControl, false), removeNode(r.IntN(3)).after(30 * time.Second),
+			endOutage(toControl).after(upTo(r, 2*time.Minute))}
 	}
 	return append(actions, wait(healthTimeout))
 }
 
-// removeNode returns an action in which an administrator deletes a Node: the i-th one at that time, modulo the number
-// of Nodes.
+// removeNode returns an action in which an administrator deletes a Node. The Node is the one with index i, modulo the
+// number of Nodes.
 func removeNode(i int) Action {
 	return Action{Name: "delete a node", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		nodes := w.target.Snapshot(nodeKind)
@@ -75,9 +75,8 @@ func removeNode(i int) Action {
 	}}
 }
 
-// mayWaitForNode checks that a machine whose Node never becomes Ready fails within its timeout, however often the
-// Node changes. The limit is three times the timeout, because processes may be restarted and other faults may delay
-// it.
+// mayWaitForNode checks that a machine whose Node never becomes Ready fails in time, no matter how often the Node
+// changes. The limit is three times the join timeout, because restarts and other faults may delay the failure.
 func (o *oracle) mayWaitForNode() {
 	t := &o.world.cloud.troubles
 	if t.flapping == "" && t.silent == "" {
@@ -85,7 +84,7 @@ func (o *oracle) mayWaitForNode() {
 	}
 	for _, m := range o.machines {
 		in := o.world.cloud.byID(m.Spec.ProviderID)
-		if in == nil || !in.of(t.flapping) && !in.of(t.silent) || !m.DeletionTimestamp.IsZero() ||
+		if in == nil || !in.hasImage(t.flapping) && !in.hasImage(t.silent) || !m.DeletionTimestamp.IsZero() ||
 			m.Status.FailureReason != "" || m.Status.Phase == v1beta1.MachineRunning {
 			continue
 		}

@@ -13,17 +13,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A spot market: the cloud announces the end of an instance by a taint of its Node, and removes the instance later.
+// This file simulates a spot market: the cloud announces the end of an instance by a taint on its Node, and removes the
+// instance later.
 
 const (
 	spotTaint = "aws-node-termination-handler/spot-itn"
-	// noticeLead is the time between the taint of an instance's Node and the end of the instance.
+	// noticeLead is the time from the taint until the instance ends.
 	noticeLead = 2 * time.Minute
-	// noticeMargin is how long before the end of its instance a drain must end, because API times are in whole seconds.
+	// A drain must end before the instance ends. noticeMargin is the minimum time between these two events. The margin is
+	// necessary because API times are whole seconds.
 	noticeMargin = 6 * time.Second
 )
 
-// reclaim is the announced end of an instance. The zero value means that no end is announced.
+// reclaim describes the announced end of an instance. With the zero value, no end is announced.
 type reclaim struct{ announced, takenAt time.Time }
 
 func (r reclaim) due(now time.Time) bool { return !r.takenAt.IsZero() && !now.Before(r.takenAt) }
@@ -34,26 +36,26 @@ func interruptionScenarios() []Scenario {
 	return []Scenario{
 		{Name: "interrupted", Group: Draining, Controllers: Health, Base: fleet(3, "a", drained), Apps: []app{web, db},
 			Script: func(r *rand.Rand) []Action {
-				actions := []Action{steadily(), interrupt(r.IntN(3))}
+				actions := []Action{stopUsers(), interrupt(r.IntN(3))}
 				if r.IntN(2) == 0 {
-					actions = append(actions, interrupt(r.IntN(3)).after(some(r, time.Minute)))
+					actions = append(actions, interrupt(r.IntN(3)).after(upTo(r, time.Minute)))
 				}
 				return actions
 			}},
 		{Name: "interrupted-while-draining", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained),
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd,
 			Script: func(r *rand.Rand) []Action {
-				return []Action{deleteMachine(0), interrupt(r.IntN(2)).after(some(r, 30*time.Second))}
+				return []Action{deleteMachine(0), interrupt(r.IntN(2)).after(upTo(r, 30*time.Second))}
 			}},
 		{Name: "interruption-withdrawn", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained), Apps: []app{web},
 			MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
-				return []Action{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)),
+				return []Action{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(upTo(r, 90*time.Second)),
 					thawSets()}
 			}},
 	}
 }
 
-// interrupt returns an action that announces the end of one of the instances whose Nodes are Ready.
+// interrupt returns an action that announces the end of an instance. The Node of this instance is Ready.
 func interrupt(i int) Action {
 	return Action{Name: "the cloud announces the end of an instance",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -79,7 +81,7 @@ func interrupt(i int) Action {
 		}}
 }
 
-// withdrawInterruptions returns an action that withdraws the announcements for all instances that still exist.
+// withdrawInterruptions returns an action that withdraws all announcements for instances that still exist.
 func withdrawInterruptions() Action {
 	return Action{Name: "the cloud withdraws its announcements",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -105,8 +107,8 @@ func tainted(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
 }
 
-// freezeSets returns an action that keeps sets from replacing machines, so that the machines whose notice may be
-// withdrawn stay. thawSets ends that.
+// freezeSets returns an action that prevents sets from replacing machines. So the machines remain until their
+// announcements may be withdrawn. thawSets returns an action that ends the freeze.
 func freezeSets() Action {
 	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
 }
@@ -129,18 +131,18 @@ func labelSets(name string, change func(map[string]string)) Action {
 	}}
 }
 
-// interrupted reports whether a machine's condition states that its instance will be removed soon.
+// interrupted reports whether a condition of the machine says that its instance will soon be removed.
 func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether the end of a node's instance is announced: by the node's taint, by the machine now, or by
-// the machine when the current pass began.
+// announced reports whether the end of the instance is announced. The announcement is in the taint of the node, in the
+// status of the machine now, or in its status at the beginning of the current pass.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }
 
-// atPassStart returns the machine as it was when the current pass began.
+// atPassStart returns the machine in its state at the beginning of the current pass.
 func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 	f, then := o.world.top(), m
 	for _, v := range o.history[m.UID] {
@@ -151,9 +153,10 @@ func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 	return then
 }
 
-// drainEnds returns the earliest time at which a drain that began at start may end. An announced end of the instance
-// brings it forward, and a withdrawal counts once the machine's status shows it. A timeout that was shorter a moment
-// ago also counts, because a process may not have seen the change.
+// drainEnds returns the earliest time at which a drain that began at start is allowed to end. If the end of the
+// instance is announced, the drain may end earlier. If the announcement is withdrawn, the earlier end applies until the
+// status of the machine shows the withdrawal. If the drain timeout was shorter shortly before, the shorter timeout also
+// counts, because a process may not have seen the change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
 	for _, believed := range o.believed(m.UID) {

@@ -28,7 +28,7 @@ func TestInterruptedNodeDrainsBeforeItsInstanceEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.script = []Action{steadily(), interrupt(int(seed))}
+		w.script = []Action{stopUsers(), interrupt(int(seed))}
 		machines := func() int { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))) }
 		var victim *instance
 		var announced, replaced, emptied time.Time

@@ -7,18 +7,18 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// Two leaders at the same time. The fence rejects every action once a process may no longer hold the Lease. Two kinds
-// of action by a former leader remain. It sent the request before the fence closed, or its host was suspended and it
-// considers itself the leader until the renew deadline (see package fence). A former leader also continues to read
-// for as long as the process waits for cancelled work.
+// Two leaders at the same time. The fence rejects each action of a process that may no longer hold the Lease. A former
+// leader can still act in two cases. In the first case, it sent the request before its fence closed. In the second
+// case, its host was suspended, and until the renew deadline it still considers itself the leader (see package fence).
+// A former leader also continues to read while its process waits for canceled work.
 //
-// Here a former life of a process continues within these limits, under the name of another actor. A rule about the
-// knowledge of a leader (I3) therefore judges only the current leader.
+// In the simulation, a former life of a process continues within these limits. Its actions have another actor name. So
+// rules that depend on the knowledge of the leader (I3) apply only to the current leader.
 
-// Former is appended to the name of a process to get the name of the actor for its former life.
+// Former is appended to the name of a process. The result is the actor name of a former life of this process.
 const Former = " (former)"
 
-// depose turns a life of a process into a former one, and starts the next life as after a restart.
+// depose makes the current life of a process a former life, and starts a new life like a restart.
 func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
@@ -26,7 +26,7 @@ func (w *World) depose(p *Process) {
 	w.deposed++
 	w.logf("%s is deposed", p.name)
 	if w.safety.links[toControl].down() {
-		// No process is elected until the control cluster answers again.
+		// Until the control cluster is reachable again, no process is elected.
 		w.processes = append(w.processes, w.unelected(p.name, p.clock))
 		return
 	}
@@ -39,7 +39,7 @@ func (w *World) depose(p *Process) {
 	w.processes = append(w.processes, successor)
 }
 
-// unelected returns a process that is not elected yet.
+// unelected returns a process that has not been elected yet.
 func (w *World) unelected(name string, clock *wallClock) *Process {
 	return &Process{world: w, name: name, dead: true, clock: clock, control: &cache{}, target: &cache{}}
 }
@@ -50,7 +50,8 @@ func (p *Process) actAsFormer() {
 	}
 }
 
-// fence returns an error if a process must not change anything any more. The process checks it before each change.
+// fence returns an error if the process is no longer allowed to change anything. The process calls it before each
+// change.
 func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()
@@ -61,15 +62,15 @@ func (p *Process) fence() error {
 	return nil
 }
 
-// mayCall checks the fence: a process whose fence is closed sends no change to the cloud.
+// mayCall checks that a process whose fence is closed makes no call to the cloud that changes something.
 func (o *oracle) mayCall(p *Process, verb, name string) {
 	if p.fence() != nil {
 		o.breach("fence", "the former %s asks the cloud to %s instance of %s after its lease expired", p.name, verb, name)
 	}
 }
 
-// meanwhile lets other actors act for a time while a process waits in the middle of an effect.
-func (w *World) meanwhile(p *Process, d time.Duration) {
+// letOthersAct lets other actors act for a time. During this time, the process waits in the middle of an effect.
+func (w *World) letOthersAct(p *Process, d time.Duration) {
 	p.suspended = true
 	defer func() { p.suspended = false }()
 	until := w.clock.at.Add(d)
@@ -91,7 +92,7 @@ func (w *World) meanwhile(p *Process, d time.Duration) {
 	}
 }
 
-// removeFormer ends former lives whose lease has certainly expired, and removes those that have ended.
+// removeFormer ends former lives whose lease has certainly expired, and removes those that have already ended.
 func (w *World) removeFormer() {
 	for i := 0; i < len(w.processes); i++ {
 		p := w.processes[i]

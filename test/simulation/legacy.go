@@ -20,31 +20,33 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// legacy is another system with a fleet, and its scripted controller. The controller acts while its pod exists and it
-// holds its Lease, or lost the Lease a moment ago. Each of its steps is one write or one call of the cloud. A nil
-// pointer stands for a world without another system.
+// legacy is another system with a fleet and a controller. The controller follows a script. The controller acts while
+// its pod exists, and while it holds its Lease or has just lost it. Each step of the controller is one write or one
+// call of the cloud. A nil pointer means that the world has no other system.
 type legacy struct {
 	world  *World
 	system source.System
-	// role is true if the system's instances have a tag by which it collects instances without a machine.
+	// role is true if instances of the system have a special tag. The system uses this tag to find and delete instances
+	// without a machine.
 	role bool
-	// lost is when the controller lost its Lease, or zero while it holds the Lease.
+	// lost is the time at which the controller lost its Lease. The time is zero while the controller holds the Lease.
 	lost time.Time
-	// retry is when the controller continues after a rejection. stopping is when its pod began to stop.
+	// retry is the time at which the controller continues after one of its requests was rejected. stopping is the time at
+	// which its pod began to stop.
 	retry, stopping time.Time
-	// pending are the instance creations that the controller requested and that have not taken effect.
+	// pending contains the creations of instances that the controller has requested, but that have not taken effect yet.
 	pending []pendingCreation
 	serial  int
 }
 
-// pendingCreation is a requested instance that does not exist yet.
+// pendingCreation is an instance that was requested, but does not exist yet.
 type pendingCreation struct {
 	at   time.Time
 	name string
 	uid  types.UID
 }
 
-// legacyTags are the tags that the old controller sets on an instance.
+// legacyTags contains the tags that the old controller sets on an instance.
 type legacyTags struct {
 	machine string
 	uid     types.UID
@@ -52,17 +54,18 @@ type legacyTags struct {
 }
 
 const (
-	// oldController is the name of the old controller, both as an actor and as a workload. oldNamespace is the namespace
-	// of its objects.
+	// oldController is the name of the old controller's actor and workload. oldNamespace is the namespace of the old
+	// system's objects.
 	oldController = "old-controller"
 	oldNamespace  = "old"
-	// otherNamespace is a namespace with an old machine that is not migrated.
+	// otherNamespace is a namespace with an old machine. The Migration does not include this namespace.
 	otherNamespace = "elsewhere"
-	// oldLease is how long the old controller leads without a renewal. oldShutdown is how long its pod takes to stop.
+	// oldLease is the time for which the old controller leads without renewing its Lease. oldShutdown is the time that its
+	// pod needs to stop.
 	oldLease    = 15 * time.Second
 	oldShutdown = 4 * time.Second
 	oldRetry    = 2 * time.Second
-	// settleOfMigrations is how long a creation may be pending in worlds with an old system.
+	// settleOfMigrations is the maximum time for which a creation may be pending in a world with an old system.
 	settleOfMigrations = 20 * time.Second
 )
 
@@ -77,13 +80,13 @@ func (l *legacy) clone(w *World) *legacy {
 
 func (l *legacy) client() client.Client { return l.world.control.Client(oldController) }
 
-// kind returns the kind of the objects that have a role.
+// kind returns the kind of the old system that has the given role.
 func (l *legacy) kind(role source.Role) source.Kind {
 	kinds := l.system.Kinds()
 	return kinds[slices.IndexFunc(kinds, func(k source.Kind) bool { return k.Role == role })]
 }
 
-// objects returns the objects that have a role, in all namespaces.
+// objects returns all objects of the kind with the given role, in all namespaces.
 func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	for _, o := range l.world.control.Snapshot(l.kind(role).GroupVersionKind) {
 		all = append(all, o.(*apiserver.Custom))
@@ -91,7 +94,8 @@ func (l *legacy) objects(role source.Role) (all []*apiserver.Custom) {
 	return all
 }
 
-// editable returns an object without content, as the argument of a client's write.
+// editable returns an object with the same kind, namespace and name, but without content. The object is used as the
+// argument of a write.
 func (l *legacy) editable(role source.Role, o *apiserver.Custom) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(l.kind(role).GroupVersionKind)
@@ -133,12 +137,12 @@ func (l *legacy) lease() *coordinationv1.Lease {
 	return nil
 }
 
-// mayAct reports whether the controller considers itself the leader.
+// mayAct reports whether the old controller still considers itself the leader.
 func (l *legacy) mayAct() bool {
 	return l.pod() != nil && (l.lost.IsZero() || l.world.clock.at.Before(l.lost.Add(oldLease)))
 }
 
-// followLease notes when the controller loses or gets the Lease.
+// followLease records when the old controller loses or acquires its Lease.
 func (l *legacy) followLease(c apiserver.Change) {
 	lease, ok := c.New.(*coordinationv1.Lease)
 	if !ok || lease.Name != l.system.Leases()[0].Name {
@@ -152,7 +156,7 @@ func (l *legacy) followLease(c apiserver.Change) {
 	}
 }
 
-// possible returns what the old system, and the controller of its workload, may do now.
+// possible returns the next actions that the old system, or the controller of its workload, may take.
 func (l *legacy) possible() []choice {
 	if l == nil || l.world.clock.at.Before(l.retry) {
 		return nil
@@ -207,7 +211,7 @@ func (l *legacy) do(name string, do func(context.Context) error) error {
 	return nil
 }
 
-// next returns when the next action is due.
+// next returns the time at which the next action of the old system is due.
 func (l *legacy) next() (at time.Time, any bool) {
 	if l == nil {
 		return at, false
@@ -224,7 +228,7 @@ func (l *legacy) next() (at time.Time, any bool) {
 	return at, any
 }
 
-// elapse creates the instances of pending creations that are due.
+// elapse creates the instances of all pending creations that are due.
 func (l *legacy) elapse() {
 	if l == nil {
 		return
@@ -240,7 +244,7 @@ func (l *legacy) elapse() {
 	l.pending = left
 }
 
-// createInstance creates the instance of an old machine.
+// createInstance creates an instance for an old machine.
 func (l *legacy) createInstance(name string, id types.UID) {
 	w := l.world
 	l.serial++
@@ -254,7 +258,7 @@ func (l *legacy) createInstance(name string, id types.UID) {
 	})
 }
 
-// instanceOf returns the instance of an old machine, or nil.
+// instanceOf returns the instance of an old machine, or nil if it has none.
 func (l *legacy) instanceOf(id types.UID) *instance {
 	for _, in := range l.world.cloud.instances {
 		if in.legacy.uid == id {
@@ -268,10 +272,10 @@ func (l *legacy) isPending(id types.UID) bool {
 	return slices.ContainsFunc(l.pending, func(c pendingCreation) bool { return c.uid == id })
 }
 
-// nodeMark returns the annotation that the old system sets on Nodes.
+// nodeMark returns the key of an annotation that the old system sets on Nodes.
 func (l *legacy) nodeMark() string { return l.system.NodeTraces().Annotations[0] }
 
-// work adds the steps that the controller may take for its objects.
+// work adds the next steps that the old controller may take for its objects.
 func (l *legacy) work(add func(string, func(context.Context) error)) {
 	w := l.world
 	machines := l.objects(source.RoleMachine)
@@ -315,14 +319,15 @@ func (l *legacy) work(add func(string, func(context.Context) error)) {
 	}
 }
 
-// deleteInstance starts the deletion of an instance.
+// deleteInstance begins to delete an instance.
 func (l *legacy) deleteInstance(in *instance) error {
 	l.checkCall("deletes instance " + in.ProviderID)
 	in.State, in.dying = provider.StateTerminating, l.world.clock.at
 	return nil
 }
 
-// keepSet adds the steps that give a set the replicas of its deployment, and as many machines as it has replicas.
+// keepSet adds the steps that reconcile a set: it gets the replicas of its deployment, and then machines are created or
+// deleted.
 func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	add func(string, func(context.Context) error)) {
 	if set.DeletionTimestamp != nil {
@@ -358,7 +363,7 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	}
 }
 
-// newMachine returns the machine that a set creates.
+// newMachine returns a machine that an old set creates.
 func (l *legacy) newMachine(set *apiserver.Custom, name string) *unstructured.Unstructured {
 	template, _, _ := unstructured.NestedMap(set.Content, "spec", "template")
 	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The part of the cloud in migrations, which implements provider.Importer.
+// This file implements provider.Importer, which is the part of the cloud that migrations need.
 
 var _ provider.Importer = driver{}
 
@@ -43,7 +43,7 @@ func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 
-// retag is a requested change of tags: to release or to disown an instance.
+// retag is a request to change the tags of an instance, either to release or to disown the instance.
 type retag struct {
 	disown     bool
 	machine    provider.Machine

@@ -20,21 +20,23 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migrationPolicies returns the policies that the chart of the migrator installs. Rendering them takes longer than a run.
+// migrationPolicies returns the policies that the migrator's chart installs. The policies are rendered only once,
+// because this takes longer than a run.
 var migrationPolicies = sync.OnceValue(func() []client.Object {
 	return manifests.MigrationPolicies(providerName, namespace, oldNamespace)
 })
 
-// OldSystem is a system whose fleet is migrated in a scenario.
+// OldSystem describes the system whose fleet is migrated in a scenario.
 type OldSystem struct {
-	// Group is the API group of its machines: provider.SourceClusterK8s or provider.SourceGardener.
+	// Group is the API group of the system's machines. It is provider.SourceClusterK8s or provider.SourceGardener.
 	Group string
-	// Role is true if its instances have a tag by which the system collects instances without a machine.
+	// Role is true if the system's instances have a special tag. The system uses this tag to find and delete instances
+	// without a machine.
 	Role bool
 }
 
-// installOldSystem adds a migrator and an old system with a running fleet to a world. The fleet consists of a
-// deployment with one machine, a set with one machine, and a single machine.
+// installOldSystem adds an old system to a world, with a running fleet and a migrator. The fleet has three machines:
+// one belongs to a deployment, one belongs to a set, and one has no owner.
 func (w *World) installOldSystem(old OldSystem) error {
 	l := &legacy{world: w, system: source.Systems()[old.Group], role: old.Role}
 	w.legacy, w.cloud.Settle = l, settleOfMigrations
@@ -103,7 +105,7 @@ func (l *legacy) object(role source.Role, name string, spec map[string]any) *uns
 	return o
 }
 
-// machineSpec returns the specification of one machine, as in templates.
+// machineSpec returns the spec of a machine. Templates contain the same spec.
 func (l *legacy) machineSpec() map[string]any {
 	if l.system.Group() == provider.SourceGardener {
 		return map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "pool"}}
@@ -115,7 +117,7 @@ func (l *legacy) machineSpec() map[string]any {
 	}}}
 }
 
-// fleet returns those old objects that do not refer to the UIDs of others.
+// fleet returns the old objects that do not contain the UIDs of other objects.
 func (l *legacy) fleet() (all []client.Object) {
 	specFor := func(name string) map[string]any {
 		return map[string]any{"replicas": int64(1),
@@ -137,7 +139,7 @@ func (l *legacy) fleet() (all []client.Object) {
 		l.object(source.RoleSet, "alone", specFor("alone")))
 }
 
-// createDependents makes the deployment the owner of its set, and creates the machines.
+// createDependents makes the deployment the owner of its set, and then creates the machines.
 func (l *legacy) createDependents(ctx context.Context, c client.Client) error {
 	controller := true
 	deployment := l.objects(source.RoleDeployment)[0]

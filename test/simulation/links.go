@@ -16,18 +16,18 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// link is the connection from the processes to the API server of a cluster.
+// link is the connection of the processes to the API server of one cluster.
 type link struct {
-	// cut is the time at which the connection broke, or zero if the connection is up. forAll is true if the API server
-	// itself is
-	// unreachable, so that the outage affects all clients.
+	// cut is the time at which the connection was lost, or zero if there is a connection. forAll is true if the API server
+	// itself is unreachable. The outage then affects all clients.
 	cut    time.Time
 	forAll bool
-	// refuses is true if the API server answers but rejects the credentials of the processes.
+	// refuses is true if the API server answers, but rejects the credentials of the processes.
 	refuses bool
-	// step is the number of steps until the outage began.
+	// step is the number of steps of the run at the beginning of the outage.
 	step int
-	// restored is when the last outage ended that was long enough for all processes to notice.
+	// restored is the time at which the last outage ended. Outages that are too short for all processes to notice do not
+	// count.
 	restored time.Time
 }
 
@@ -38,15 +38,15 @@ const (
 )
 
 const (
-	// noticedAfter is how long it takes at most until all processes have noticed an outage.
+	// noticedAfter is the time after which all processes have noticed an outage at the latest.
 	noticedAfter = 70 * time.Second
-	// leaseLostAfter is how long a process that cannot renew its lease continues without an answer.
+	// leaseLostAfter is the time for which a process continues if it cannot renew its lease.
 	leaseLostAfter = 10 * time.Second
 )
 
 func (l link) down() bool { return !l.cut.IsZero() }
 
-// linkTo returns the link to a server.
+// linkTo returns the connection to the given API server.
 func (w *World) linkTo(server *apiserver.Server) *link {
 	if server == w.target {
 		return &w.safety.links[toTarget]
@@ -54,14 +54,14 @@ func (w *World) linkTo(server *apiserver.Server) *link {
 	return &w.safety.links[toControl]
 }
 
-// outage returns an action that makes one of the clusters unreachable until back.
+// outage returns an action that makes a cluster unreachable. The action returned by endOutage ends the outage.
 func outage(to int, forAll bool) Action {
 	return Action{Name: fmt.Sprintf("%s becomes unreachable, for all clients: %t",
 		[...]string{"the control cluster", "the target cluster"}[to], forAll),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			for _, p := range w.processes {
 				for i := range p.probes {
-					// The last successful probe was at some time in the last period.
+					// The time of the last successful probe is random, but not longer ago than one period.
 					p.probes[i].at = w.clock.at
 				}
 				p.probeDue()
@@ -74,8 +74,8 @@ func outage(to int, forAll bool) Action {
 		}}
 }
 
-// back returns an action that ends an outage.
-func back(to int) Action {
+// endOutage returns an action that ends an outage.
+func endOutage(to int) Action {
 	return Action{Name: "the cluster is reachable again", Do: func(_ context.Context, w *World, _ client.Client) error {
 		l := &w.safety.links[to]
 		if l.down() && w.clock.Since(l.cut) >= noticedAfter {
@@ -87,7 +87,7 @@ func back(to int) Action {
 	}}
 }
 
-// outageChoices returns the consequences of outages that may happen now.
+// outageChoices returns the consequences of outages that are possible now.
 func (w *World) outageChoices() (out []choice) {
 	control := w.safety.links[toControl]
 	for _, p := range w.processes {
@@ -102,7 +102,7 @@ func (w *World) outageChoices() (out []choice) {
 	return out
 }
 
-// nextLeaseLoss returns when an outage makes processes lose their leases.
+// nextLeaseLoss returns the time at which processes lose their leases because of an outage.
 func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	if control := w.safety.links[toControl]; control.down() {
 		at = control.cut.Add(leaseLostAfter)
@@ -111,7 +111,8 @@ func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	return time.Time{}, false
 }
 
-// fillTarget fills the caches of a target cluster that was unreachable when the process started.
+// fillTarget fills the caches of the target cluster. This is necessary in a process that started while this cluster was
+// unreachable.
 func (p *Process) fillTarget() error {
 	for _, v := range p.target.views {
 		if err := v.fill(0); err != nil {
@@ -127,7 +128,7 @@ func (p *Process) fillTarget() error {
 	return nil
 }
 
-// unreachable returns an error while the cluster is unreachable.
+// unreachable returns an error as long as the cluster is unreachable.
 func (l *link) unreachable() error {
 	if l != nil && l.down() && l.refuses {
 		return errCredentialsRefused
@@ -138,7 +139,7 @@ func (l *link) unreachable() error {
 	return nil
 }
 
-// synced reports whether the cache is filled.
+// synced reports whether all views of the cache are filled.
 func (c *cache) synced() bool {
 	for _, v := range c.views {
 		if v.unfilled {
@@ -148,7 +149,7 @@ func (c *cache) synced() bool {
 	return true
 }
 
-// reach returns a client of a server whose calls fail while the server is unreachable.
+// reach returns a client of an API server. The calls of this client fail while the API server is unreachable.
 func (w *World) reach(server *apiserver.Server, actor string) client.Client {
 	if w.safety.optionalReconcilers == 0 {
 		return server.Client(actor)
@@ -272,7 +273,8 @@ func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguratio
 	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }
 
-// ticking adds timers to a passive clock, for code that requires them. No timer is ever set here.
+// ticking is a clock with timers for code that requires them. A ticking clock consists of a passive clock without
+// timers. The world never sets such a timer.
 type ticking struct {
 	clocks.WithTicker
 	clocks.PassiveClock

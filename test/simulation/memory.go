@@ -12,19 +12,22 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// The memory of controllers is copied from outside: production code does not know that it is simulated.
+// This code copies the memory of controllers by reflection, so that production code contains no code for the
+// simulation.
 //
-// A new controller is created with the options of its new process, and then gets a deep copy of another controller's
-// memory. Whatever connects a controller with its process stays as New created it: options, functions, channels,
-// interfaces (such as clients and queues), locks and metrics. Everything else is memory. If a type of memory cannot
-// be copied, such as a function in a map, its first use panics, so that no new field is forgotten.
+// First, a new controller is created with the options of its new process. Then it gets a deep copy of another
+// controller's memory. Everything that connects a controller with its process remains as New created it: options,
+// functions, channels, interfaces (such as clients and queues), locks and metrics. Everything else is memory. If a
+// field cannot be copied, for example a map that contains functions, its first use causes a panic. So no new field is
+// forgotten.
 
-// inherit gives a new controller the memory of another one. Neither may be in a pass.
+// inherit copies the memory of one controller to a new controller. Neither controller may be in a pass.
 func inherit[T any](into, from *T) {
 	copyMemory(reflect.ValueOf(into).Elem(), reflect.ValueOf(from).Elem())
 }
 
-// copyMemory copies the memory in a part of a controller in place, so that pointers to that part stay valid.
+// copyMemory copies the memory in one part of a controller. copyMemory writes to the existing part, so that pointers to
+// the part stay valid.
 func copyMemory(into, from reflect.Value) {
 	t := into.Type()
 	switch {
@@ -50,10 +53,11 @@ func copyMemory(into, from reflect.Value) {
 	}
 }
 
-// unsharer replaces everything that a shallow copy refers to by a copy of its own.
+// unsharer completes a shallow copy: it replaces each reference in the copy by a reference to a separate copy.
 type unsharer func(reflect.Value)
 
-// unsharers contains the unsharer of each known type, nil for a type that refers to nothing mutable.
+// unsharers contains the unsharer for each known type. The unsharer is nil if the type contains no reference to mutable
+// data.
 var unsharers sync.Map
 
 func unsharerOf(t reflect.Type) unsharer {
@@ -161,7 +165,8 @@ func unshareStruct(t reflect.Type) unsharer {
 	}
 }
 
-// isConnection reports whether a part of a controller belongs to its process and not to its memory.
+// isConnection reports whether a part of a controller connects the controller with its process, so that it is not
+// memory.
 func isConnection(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
@@ -176,20 +181,20 @@ func isConnection(t reflect.Type) bool {
 	return false
 }
 
-// isOurs reports whether a type belongs to the controllers, and not to the API or to the answers of providers.
+// isOurs reports whether a type is part of the controllers. Types of the API and of providers' answers are not.
 func isOurs(t reflect.Type) bool {
 	of, ours := strings.CutPrefix(t.PkgPath(), "machinist.dev/machinist/")
 	return ours && !strings.HasPrefix(of, "api/") && !strings.HasPrefix(of, "pkg/")
 }
 
-// isImmutable reports whether values of a type never change once they are stored: a time, a parsed budget, an API
-// object or a part of one, and an answer of a provider.
+// isImmutable reports whether values of a type never change after they were stored. These are times, parsed budgets,
+// API objects and their parts, and answers of providers.
 func isImmutable(t reflect.Type) bool {
 	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[disruption.Budget]() ||
 		t.Kind() == reflect.Struct && !isOurs(t)
 }
 
-// accessible returns an addressable field so that it can be read and set although it is unexported.
+// accessible returns a field that can be read and set, even if the field is unexported. The field must be addressable.
 func accessible(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// testController has the structure of a controller.
+// testController has the same structure as a real controller.
 type testController struct {
 	testOptions
 	notify func()
@@ -78,7 +78,8 @@ func TestInheritCopiesMemory(t *testing.T) {
 	}
 }
 
-// The first use of a new field that cannot be copied must panic: two controllers must not share the field unnoticed.
+// If a new field cannot be copied, its first use must cause a panic. Otherwise two controllers could share the field
+// unnoticed.
 func TestInheritPanicsForMemoryThatCannotBeCopied(t *testing.T) {
 	type controller struct{ calls map[string]func() }
 	defer func() {

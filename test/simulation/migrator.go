@@ -23,11 +23,11 @@ import (
 // Migrations is the group of scenarios in which fleets of other systems are migrated.
 const Migrations Group = "migrations"
 
-// migrationTiming is short, so that a run has few passes in which nothing happens.
+// migrationTiming contains short times, so that a run has few passes in which nothing happens.
 var migrationTiming = migration.Timing{Probes: 2, ProbeInterval: 2 * time.Second, LeaseMargin: 5 * time.Second,
 	EmptyFor: 5 * time.Second, FormerLeader: 2 * leaseDuration, Poll: 6 * time.Second, Replan: 15 * time.Second}
 
-// migrator creates the controllers of the migrator process.
+// migrator creates the controllers of a migrator process.
 func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 	if err := p.cached([]process.Kind{{Object: &v1beta1.Migration{}}}, p.control, wiring.Control); err != nil {
 		return nil, err
@@ -47,14 +47,15 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil
 }
 
-// phases are the phases of a migration that is not aborted, in order.
+// phases contains the phases of a migration in their order. The phases of an abort are not included.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
 const migrationName = "over"
 
-// migrationScenarios returns scenarios in which a fleet is migrated, or given back to the old system.
+// migrationScenarios returns scenarios in which a fleet is migrated, or is migrated and then returned to the old
+// system.
 func migrationScenarios() []Scenario {
 	k := &OldSystem{Group: provider.SourceClusterK8s}
 	g := &OldSystem{Group: provider.SourceGardener, Role: true}
@@ -66,8 +67,9 @@ func migrationScenarios() []Scenario {
 	}
 }
 
-// beginMigration returns the actions until a migration runs. Shortly before, the old deployment is scaled up. The old
-// controller may be one that cannot be scaled to 0, and may have a machine that is not migrated.
+// beginMigration returns the actions that create a migration and agree to its plan. Directly before the migration, the
+// old deployment is scaled up. In some runs, the old controller cannot be scaled to 0, or it has a machine that is not
+// migrated.
 func beginMigration(r *rand.Rand) []Action {
 	actions := []Action{scaleOld(2)}
 	if r.IntN(2) == 0 {
@@ -77,7 +79,31 @@ func beginMigration(r *rand.Rand) []Action {
 }
 
 func commitMigration(r *rand.Rand) []Action {
-	return append(beginMigration(r), stage(v1beta1.MigrationCommit, v1beta1.MigrationAdopted))
+	return append(beginMigration(r), changeFenced(), stage(v1beta1.MigrationCommit, v1beta1.MigrationAdopted))
+}
+
+// changeFenced returns an action that changes the old sets, like a tool that applies their manifests again. The action
+// also scales the new sets to 0. The fence must refuse both.
+func changeFenced() Action {
+	return Action{Name: "change the old and the new sets behind the fence",
+		After: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			if w.corrupted != nil {
+				return nil // A corrupted record of the fence protects nothing until the migrator restores it.
+			}
+			try := func(o client.Object, patch string) {
+				err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch)))
+				w.logf("change %s: %v", o.GetName(), err) // The oracle judges what changes.
+			}
+			for _, s := range w.legacy.objects(source.RoleSet) {
+				try(w.legacy.editable(source.RoleSet, s), `{"metadata":{"labels":{"applied":"again"}}}`)
+			}
+			for _, s := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+				try(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.GetNamespace(), Name: s.GetName()}},
+					`{"spec":{"replicas":0}}`)
+			}
+			return nil
+		}}
 }
 
 func abortMigration(r *rand.Rand) []Action {
@@ -108,8 +134,8 @@ func createUnmigrated() Action {
 	}}
 }
 
-// migrate returns an action that creates the Migration. If the old controller cannot be stopped, only its Lease and
-// the policy keep it from acting.
+// migrate returns an action that creates the Migration. If the old controller cannot be stopped, only its Lease and the
+// policy prevent it from acting.
 func migrate(stops bool) Action {
 	return Action{Name: fmt.Sprintf("create the migration, the old controller can be stopped: %t", stops),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -132,7 +158,7 @@ func (w *World) migration() *v1beta1.Migration {
 	return nil
 }
 
-// phase returns the phase of the migration, or "" if there is no migration.
+// phase returns the phase of the migration. The result is "" if there is no migration.
 func (w *World) phase() v1beta1.MigrationPhase {
 	if m := w.migration(); m != nil {
 		return m.Status.Phase
@@ -140,7 +166,7 @@ func (w *World) phase() v1beta1.MigrationPhase {
 	return ""
 }
 
-// acceptPlan returns an action that accepts the plan of the migration and its losses.
+// acceptPlan returns an action that agrees to the plan of the migration and accepts its losses.
 func acceptPlan() Action {
 	return Action{Name: "accept the plan",
 		After: func(w *World) bool {
@@ -160,7 +186,7 @@ func acceptPlan() Action {
 		}}
 }
 
-// stage returns an action that sets the stage once the migration is in a phase or a later one.
+// stage returns an action that sets the stage of the migration, after the migration has reached the given phase.
 func stage(s v1beta1.MigrationStage, since v1beta1.MigrationPhase) Action {
 	return Action{Name: fmt.Sprintf("set the stage %s in phase %s", s, since),
 		After: func(w *World) bool {

@@ -20,40 +20,43 @@ import (
 
 type uid = types.UID
 
-// oracle checks each write against the state to which it was applied. Its methods named may... report a breach of a
-// rule.
+// oracle checks each write. The check uses the state of the world directly before the write. The methods whose names
+// begin with "may" check rules, and report broken rules.
 type oracle struct {
 	world *World
-	// judgedControl and judgedTarget are the revisions up to which the clusters' logs have been checked.
+	// judgedControl and judgedTarget are revisions of the two clusters. The oracle has checked all changes up to these
+	// revisions.
 	judgedControl, judgedTarget int64
 	machines                    map[uid]*v1beta1.Machine
-	// history contains the versions of each machine that ever existed.
+	// history contains all versions of each machine that ever existed.
 	history map[uid][]version
-	// instructions are the changes of replicas that the manager wrote to each set. The oracle checks the set's following
-	// actions against what was known when the change was written.
+	// instructions contains the changes that the manager has made to the replicas of each set. If a set acts on such a
+	// change, the oracle uses the knowledge that the manager had when it wrote the change.
 	instructions map[uid][]instruction
-	// managerSeen is the revision of each kind that the manager had seen at its last write. No later leader starts from
-	// less.
+	// managerSeen contains the revision of each kind up to which the manager had seen all changes at its last write. Each
+	// later leader starts with at least this knowledge.
 	managerSeen map[string]int64
 	sets        map[uid]*invariants.Owner
 	// cordoned is when providers cordoned Nodes.
 	cordoned    map[uid]time.Time
 	deployments map[uid]*invariants.Owner
-	// scaleDowns is how many machines of a deployment, or of a standalone set, may be deleted because users scaled it
-	// down.
+	// scaleDowns contains the number of machines that may be deleted because users have scaled down, for each deployment
+	// and each standalone set.
 	scaleDowns map[uid]int
-	// surplus contains the machines that a former leader created. There may be one too many until the leader sees them.
+	// surplus contains the machines that were created by a former leader. Until the current leader sees such a machine,
+	// there may be one machine too many.
 	surplus map[uid]bool
 	err     error
 }
 
-// instruction is a change of a set's replicas by the manager, which had then seen the given revision of each kind.
+// instruction is a change that the manager has made to the replicas of a set. An instruction contains the revision of
+// each kind that the manager had seen at that time.
 type instruction struct {
 	revision int64
 	seen     map[string]int64
 }
 
-// version is the state of a machine from a revision on, until the next one.
+// version is one version of a machine. A version starts at its revision and ends at the revision of the next version.
 type version struct {
 	revision int64
 	// machine is nil after the deletion.
@@ -91,7 +94,7 @@ func (o *oracle) breach(rule, format string, args ...any) {
 
 func (o *oracle) failure() error { return o.err }
 
-// check checks all writes since its last call.
+// check checks all writes that were made since its last call.
 func (w *World) check() {
 	o := &w.oracle
 	if revision := w.control.Revision(); revision > o.judgedControl {
@@ -121,7 +124,7 @@ func (w *World) check() {
 	o.mayFillRequests()
 	o.mayRetry()
 	for _, in := range w.cloud.instances {
-		if n := len(w.cloud.of(in.owner())); n > 1 && in.owner() != "" {
+		if n := len(w.cloud.instancesOf(in.owner())); n > 1 && in.owner() != "" {
 			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.owner(), n)
 		}
 	}
@@ -184,7 +187,7 @@ func (o *oracle) control(c apiserver.Change) {
 	}
 }
 
-// take adds a version of an object.
+// take records a new version of an object.
 func (o *oracle) take(revision int64, object client.Object) {
 	switch x := object.(type) {
 	case *v1beta1.Machine:
@@ -206,12 +209,12 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 	known.Note(revision, object, b)
 }
 
-// mayBeGone checks I1: a Machine is deleted only after its instance.
+// mayBeGone checks I1: a Machine may be removed only after its instance is deleted.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if o.stripped(m) || o.leftByForce(m) {
 		return
 	}
-	if found := o.world.cloud.of(m.UID); len(found) > 0 {
+	if found := o.world.cloud.instancesOf(m.UID); len(found) > 0 {
 		o.breach("I1", "machine %s is gone, but its instance %s exists", m.Name, found[0].ProviderID)
 	}
 	if o.world.cloud.leftOf(provider.DeleteRequest{Machine: provider.Machine{UID: m.UID}}) {
@@ -230,7 +233,7 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	}
 }
 
-// mayCallVanished checks that a machine is marked as InstanceVanished only if its instance does not exist.
+// mayCallVanished checks that a machine gets the failure reason InstanceVanished only if its instance does not exist.
 func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || before.Status.FailureReason == m.Status.FailureReason {
 		return
@@ -240,7 +243,7 @@ func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
 	}
 }
 
-// mayCreate checks the first half of I3: there are never more machines than allowed.
+// mayCreate checks the first half of I3: there are never more machines than the bounds allow.
 func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -262,14 +265,14 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 			live += o.live(id)
 		}
 	}
-	if most, _ := deployment.Within(o.since(owner.UID, "MachineDeployment")); live > most {
+	if most, _ := deployment.Within(o.countsFrom(owner.UID, "MachineDeployment")); live > most {
 		o.breach("I3", "%s created machine %s of set %s: the deployment now has %d, want at most %d", c.Actor, m.Name,
 			owner.Name, live, most)
 	}
 }
 
-// replacementSurge returns how many machines a standalone set may have beyond its replicas: one, if a machine is
-// marked for replacement.
+// replacementSurge returns the number of machines that a standalone set may have in addition to its replicas. The
+// number is 1 if a machine is marked for replacement.
 func (o *oracle) replacementSurge(set uid) int {
 	if o.sets[set].Controller != "" {
 		return 0
@@ -281,9 +284,9 @@ func (o *oracle) replacementSurge(set uid) int {
 	}))
 }
 
-// mayDelete checks the second half of I3: enough machines stay available. A machine that became unavailable without
-// the manager still counts as available if that happened after the decision could know it. The decision is the
-// manager's current pass.
+// mayDelete checks the second half of I3: enough machines remain available. If a machine has become unavailable for a
+// reason other than a write of the manager, the manager may not know that yet. Such a machine still counts as
+// available. The knowledge of the manager is what it had seen at the beginning of its current pass.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -313,9 +316,10 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// since returns the revision from which on versions of a kind count for the actions of a set. This is what the set's
-// controller had seen, or what the manager had seen when it wrote the set's replicas, whichever is older.
-func (o *oracle) since(set uid, kind string) int64 {
+// countsFrom returns a revision. If a version of an object was current at this revision or later, it counts for the
+// actions of a set. The returned revision is the smaller one of two revisions: what the set's controller had seen, and
+// what the manager had seen when it wrote the replicas of the set.
+func (o *oracle) countsFrom(set uid, kind string) int64 {
 	seen := o.seen()
 	instructed := o.sets[set].Versions[0].Position
 	for _, t := range o.instructions[set] {
@@ -326,21 +330,21 @@ func (o *oracle) since(set uid, kind string) int64 {
 	return min(seen[kind], instructed)
 }
 
-// availableSince reports whether a machine of the members is available, or was available at or after a revision until
-// something other than the manager's own write changed that.
+// availableSince reports whether a machine of the given sets is available. A machine also counts if it was available at
+// the revision or later, and then something other than a write of the manager made it unavailable.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
 		v := versions[i]
 		return invariants.Version{
 			Position:  v.revision,
-			Available: v.of(members) && invariants.Available(v.machine, minReady, o.world.clock.at),
+			Available: v.belongsTo(members) && invariants.Available(v.machine, minReady, o.world.clock.at),
 			OwnEnd:    v.actor == Manager && endsAt(versions, i),
 		}
 	}, revision)
 }
 
-// seen returns the revision of each kind that the current pass's process had seen when the pass began.
+// seen returns the revision of each kind that the process of the current pass had seen at the beginning of the pass.
 func (o *oracle) seen() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen
@@ -348,14 +352,14 @@ func (o *oracle) seen() map[string]int64 {
 	return nil
 }
 
-// live counts the machines of a set that are not being deleted, without those that other actors than the leader
-// created.
+// live returns the number of machines of a set that are not being deleted. Machines that were not created by the
+// current leader are not counted.
 func (o *oracle) live(set uid) int {
 	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
 }
 
-// countSurplus counts the machines of a set that are not being deleted and that a former leader created. The set may
-// delete other machines instead of these.
+// countSurplus returns the number of live machines of a set that were created by a former leader. If the set deletes
+// surplus machines, it may choose other ones.
 func (o *oracle) countSurplus(set uid) int {
 	return o.count(set, func(m uid) bool { return o.surplus[m] })
 }
@@ -372,13 +376,13 @@ func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 
 func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
 
-// endsAt reports whether a version is the first one in which the machine is being deleted or is gone.
+// endsAt reports whether a version is the first version in which the machine is being deleted or no longer exists.
 func endsAt(versions []version, i int) bool {
 	return i > 0 && deleted(versions[i]) && !deleted(versions[i-1])
 }
 
-// of reports whether the machine exists and belongs to one of the sets.
-func (v version) of(members func(set uid) bool) bool {
+// belongsTo reports whether the machine exists in this version and belongs to one of the sets.
+func (v version) belongsTo(members func(set uid) bool) bool {
 	if v.machine == nil {
 		return false
 	}
@@ -386,7 +390,7 @@ func (v version) of(members func(set uid) bool) bool {
 	return owner != nil && members(owner.UID)
 }
 
-// target checks changes in the target cluster. A Node is deleted after its instance, never before.
+// target checks the changes in the target cluster. A Node may be deleted only after its instance is deleted.
 func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
@@ -402,8 +406,8 @@ func (o *oracle) target(c apiserver.Change) {
 	}
 }
 
-// last lists up to five writes after two revisions.
-func (o *oracle) last(control, target int64) string {
+// lastWrites describes up to five writes that were made after the given revisions of the two clusters.
+func (o *oracle) lastWrites(control, target int64) string {
 	var out []string
 	for _, c := range append(o.world.control.Changes(control), o.world.target.Changes(target)...) {
 		if out = append(out, fmt.Sprintf("%s %s %s %s", c.Actor, c.Verb, c.GVK.Kind, c.Key)); len(out) == 5 {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// mayApprove checks an approval: a kubelet gets its own certificate while its Machine is not being deleted. All other
-// requests are denied.
+// mayApprove checks the approval of a certificate request: the request must come from the kubelet itself, and its
+// Machine must not be in deletion. All other requests must be denied.
 func (o *oracle) mayApprove(c apiserver.Change) {
 	after, ok := c.New.(*certificatesv1.CertificateSigningRequest)
 	before, was := c.Old.(*certificatesv1.CertificateSigningRequest)
@@ -31,8 +31,8 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	}
 }
 
-// endOf returns the time at which a machine was marked for deletion or removed, or zero if the machine still exists
-// without a mark.
+// endOf returns the time at which the deletion of a machine was requested, or at which the machine was removed. endOf
+// returns zero if the machine exists and is not being deleted.
 func (o *oracle) endOf(machine uid) time.Time {
 	versions := o.history[machine]
 	if len(versions) == 0 {
@@ -52,7 +52,7 @@ func (o *oracle) endOf(machine uid) time.Time {
 	return epoch
 }
 
-// passBegan returns when the current pass began.
+// passBegan returns the time at which the current pass began.
 func (o *oracle) passBegan() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.began

@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// The rules of disruption budgets. Each write of the manager that takes a machine out of service is checked against
-// every budget that applies. Machines are counted as the API server has them. Only changes by others count from when
-// the manager has seen them.
+// The rules of disruption budgets. If a write of the manager takes a machine out of service, the oracle checks all
+// budgets that apply to this machine. For the manager's own changes, the oracle uses the current state at the API
+// server. A change by another client counts only after the manager has seen it.
 
-// mayDisruptByDelete checks a deletion of a machine by the manager.
+// mayDisruptByDelete checks the deletion of a machine by the manager.
 func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || metav1.GetControllerOfNoCopy(m) == nil {
 		return
@@ -31,7 +31,8 @@ func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mayUpdate checks a hand-over of a machine to another set by the manager, which changes the instance in place.
+// mayUpdate checks a hand-over by the manager. A hand-over moves a machine to another set, whose template then changes
+// the instance in place.
 func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil {
@@ -39,8 +40,8 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	}
 }
 
-// mayDisrupt checks that a machine may go out of service for one of the given reasons. The oracle cannot always find
-// out which reason applies.
+// mayDisrupt checks that a machine may be taken out of service for one of the given reasons. There may be several
+// reasons, because the oracle cannot always find out which reason applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
 	versions := o.believed(m.UID)
 	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
@@ -77,7 +78,8 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 	}
 }
 
-// decisionTime returns the times between which the current decision was made, by the clock of its process.
+// decisionTime returns the start and the end of the time in which the current decision was made. Both are times of the
+// process's clock.
 func (o *oracle) decisionTime() (from, to time.Time) {
 	from, to = o.world.clock.at, o.world.clock.at
 	f := o.world.top()
@@ -92,8 +94,8 @@ func (o *oracle) decisionTime() (from, to time.Time) {
 	return from, to
 }
 
-// mustBeAsked reports whether a budget selects a machine, was in force the whole time, and applies to all of the
-// reasons.
+// mustBeAsked reports whether the manager must respect a budget. The budget must select the machine, be in force during
+// the whole time, and apply to all reasons.
 func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1beta1.Machine,
 	reasons []v1beta1.DisruptionReason, from, to time.Time) bool {
 	for _, m := range machine {
@@ -123,8 +125,8 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// used returns how many of the machines that a budget selects are out of service once one more is, and how many may
-// be.
+// used counts the machines of a budget that are out of service, including one more machine. The second result is the
+// maximum that the budget allows.
 func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
@@ -155,7 +157,8 @@ func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most 
 	return used, max(1, selected*percent/100)
 }
 
-// knownDisrupted reports whether a machine is out of service, and the manager caused this or has seen it.
+// knownDisrupted reports whether a machine is out of service and the manager knows it. The manager knows its own
+// writes, and other changes that it has seen.
 func (o *oracle) knownDisrupted(id uid) bool {
 	versions := o.history[id]
 	i := len(versions)
@@ -165,13 +168,14 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
 }
 
-// serves reports whether pods may run on a machine: whether its instance exists, whatever the Machine's status is.
+// serves reports whether pods may run on a machine. This depends on whether the instance exists, and not on the status
+// of the Machine.
 func (o *oracle) serves(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
 
-// isDisrupted reports whether a machine that serves is being deleted, though not by an autoscaler's choice, or its
-// instance differs from its specification.
+// isDisrupted reports whether a machine that serves pods is being deleted, or its instance differs from the spec. A
+// deletion that an autoscaler has requested does not count.
 func (o *oracle) isDisrupted(m *v1beta1.Machine) bool {
 	if !o.serves(m) {
 		return false
@@ -193,15 +197,15 @@ func annotated(m *v1beta1.Machine, key string) bool {
 	return has
 }
 
-// exemptUntil reports whether a user has exempted a machine until after a time.
+// exemptUntil reports whether a user has exempted a machine until later than the given time.
 func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	value, exempt := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	until, err := time.Parse(time.RFC3339, value)
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine that the current pass may be based on: the version that the process of
-// this pass had seen, and later versions. nil stands for a machine that does not exist.
+// believed returns the versions of a machine on which the current pass may be based. These are the version that the
+// process had seen, and all later versions. nil means that the machine did not exist.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {
@@ -218,7 +222,7 @@ func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	return out
 }
 
-// believedVersions returns the same for all objects of a kind.
+// believedVersions returns the same for each object of a kind: the versions on which the current pass may be based.
 func believedVersions[T interface {
 	comparable
 	client.Object

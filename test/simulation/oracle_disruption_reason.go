@@ -13,11 +13,12 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The reason for a deletion by the manager is not recorded. It follows from the number of machines and the allowed
-// number, as far as the manager could know them, and from the requests of users.
+// The manager does not record the reason for a deletion. The oracle derives the reason from the requests of users, and
+// from the actual and the allowed number of machines, as far as the manager can know them.
 
-// reasonsToDelete returns the possible reasons why the manager deleted a machine, all of which must ask budgets. It
-// returns no reasons if a reason that asks no budget is possible: a scale-down, or the loss of the instance.
+// reasonsToDelete returns the possible reasons for which the manager has deleted a machine, if the manager must respect
+// budgets for all of them. reasonsToDelete returns no reason if the deletion may have a reason that no budget limits: a
+// scale-down, or the loss of the instance.
 func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.DisruptionReason) {
 	id := metav1.GetControllerOfNoCopy(m).UID
 	set := o.sets[id]
@@ -44,7 +45,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	if mostLive <= leastReplicas {
 		return reasons
 	}
-	// The set may have too many machines.
+	// From here on, the set may have more machines than replicas.
 	if o.scaledDown(id, mostLive) {
 		return nil
 	}
@@ -69,15 +70,16 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	return reasons
 }
 
-// expiredMark is the value of the annotation on machines that are replaced because of their age.
+// expiredMark is the value of the replace annotation on machines that are replaced because of their age.
 const expiredMark = "expired"
 
-// liveBetween returns the least and the greatest number of live machines of some sets that the current pass may know.
+// liveBetween returns the minimum and the maximum number of live machines in some sets that the current pass may
+// assume.
 func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	for id := range o.history {
 		surely, maybe := true, false
 		for _, v := range o.believed(id) {
-			live := version{machine: v}.of(of) && v.DeletionTimestamp.IsZero()
+			live := version{machine: v}.belongsTo(of) && v.DeletionTimestamp.IsZero()
 			surely, maybe = surely && live, maybe || live
 		}
 		if surely {
@@ -90,9 +92,9 @@ func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	return least, most
 }
 
-// scaledDown reports whether a machine may be deleted because users want fewer machines, or because there are more
-// than a rollout allows. It deducts the machine from the remaining scale-down. live is the number of machines of the
-// set.
+// scaledDown reports whether a machine may be deleted because users have scaled down, or because there are more
+// machines than a rollout allows. If users have scaled down, scaledDown subtracts the machine from the number of
+// machines that may still be deleted. live is the number of live machines of the set.
 func (o *oracle) scaledDown(set uid, live int) bool {
 	owner, kind := o.deployments[o.sets[set].Controller], "MachineDeployment"
 	id := o.sets[set].Controller
@@ -115,7 +117,7 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 	return false
 }
 
-// lowestBounds returns the lowest replicas, and the lowest maximum of machines, among the versions that may be known.
+// lowestBounds returns the lowest replicas and the lowest maximum in all versions on which a decision may be based.
 func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
 	replicas, most = owner.Last().Replicas, owner.Last().Most
 	for i, v := range owner.Versions {
@@ -126,7 +128,7 @@ func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
 	return replicas, most
 }
 
-// followScaleDown counts by how many machines users scale down, and up again.
+// followScaleDown records the total number of machines by which users have scaled down. A scale-up reduces this number.
 func (o *oracle) followScaleDown(c apiserver.Change) {
 	if c.Actor == Manager || c.Actor == Manager+Former || c.Old == nil {
 		return
@@ -143,7 +145,8 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set surely, or maybe, belongs to an old revision of its deployment, as far as is known.
+// outdated reports whether a set belongs to an old revision of its deployment. The manager may not know all changes, so
+// the results are "surely" and "maybe".
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)
@@ -178,12 +181,12 @@ func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	return slices.Max(own) < least, slices.Min(own) < most
 }
 
-// longUnhealthy is how long a machine must be marked as unhealthy, and known as such, before no other machine may be
-// disrupted first.
+// longUnhealthy is the time after which an unhealthy machine takes precedence over other disruptions. The machine must
+// have been marked for this time, and the manager must know the mark.
 const longUnhealthy = 3 * time.Minute
 
-// mayTakeLastSlot checks that a machine does not take the last slot of a budget for which an unhealthy machine waits.
-// It checks only machines with a single budget.
+// mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for the same budget.
+// mayTakeLastSlot only checks a machine if there is exactly one budget.
 func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
 	reasons []v1beta1.DisruptionReason, budgets int) {
 	if budgets > 1 || slices.Contains(reasons, v1beta1.DisruptionRemediation) ||

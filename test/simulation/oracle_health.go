@@ -16,19 +16,19 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// nodeHealth is the actual health of a Node, whether or not a process knows it.
+// nodeHealth is the actual health of a Node. The processes may not know it yet.
 type nodeHealth struct {
 	healthy bool
-	// since is when the current state began, illSince when the last unhealthy period began.
+	// since is the time at which the current state began. illSince is the time at which the last unhealthy period began.
 	since, illSince time.Time
-	// revision is the revision of the last change of the state.
+	// revision is the revision of the change with which the current state began.
 	revision int64
 }
 
-// healthKnownAfter is how long it takes at most until late processes know the state of a Node.
+// healthKnownAfter is the time after which all processes know the state of a Node, even if their caches are late.
 const healthKnownAfter = longestBehind + time.Second
 
-// follow updates the health of a Node after a change.
+// follow updates the recorded health of a Node after the Node has changed.
 func (g *safetyState) follow(w *World, c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if !ok || g.nodes == nil {
@@ -48,7 +48,7 @@ func (g *safetyState) follow(w *World, c apiserver.Change) {
 	g.followMeltdown(w)
 }
 
-// followMeltdown notes when most nodes become unhealthy, and when that ends.
+// followMeltdown records the beginning and the end of a meltdown. In a meltdown, most nodes are unhealthy.
 func (g *safetyState) followMeltdown(w *World) {
 	ill, all := w.oracle.countUnhealthy(0)
 	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
@@ -62,7 +62,8 @@ func (g *safetyState) followMeltdown(w *World) {
 	}
 }
 
-// countUnhealthy counts the machines with a Node, and those whose Node has been unhealthy for longer than a time.
+// countUnhealthy returns the number of machines with a Node, and how many of their Nodes have been unhealthy for longer
+// than a time.
 func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	for _, m := range o.machines {
 		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
@@ -78,7 +79,7 @@ func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince returns how long ago something happened, without the time jumps since then: no process could learn
+// clockSteadySince returns the time since an event, without the time jumps since then, because no process could learn
 // anything during a jump.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
@@ -90,7 +91,7 @@ func (w *World) clockSteadySince(t time.Time) time.Duration {
 	return d
 }
 
-// mayRemediate checks I6 and the rules of remediation for each write of the manager to a Machine.
+// mayRemediate checks I6 and the rules of remediation for each write of a Machine.
 func (o *oracle) mayRemediate(c apiserver.Change) {
 	w := o.world
 	after, ok := c.New.(*v1beta1.Machine)
@@ -129,8 +130,8 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 }
 
-// mayFailToJoin checks that a machine fails to become a Node only after its timeout. An outage of the target cluster
-// does not count as waiting time.
+// mayFailToJoin checks that a machine is reported as failed to join only after its join timeout. The time of an outage
+// of the target cluster is not included in this timeout.
 func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	w := o.world
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
@@ -149,9 +150,9 @@ func requested(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// markedInGoodFaith reports whether a machine is marked as unhealthy, and the process could not yet know that its
-// Node is healthy again. This is so if the process had not seen the Node's change, if time has jumped since, or if
-// clocks differ.
+// markedInGoodFaith reports whether a machine is marked as unhealthy because the process could not know that its Node
+// is healthy again. This is true in three cases: the process had not seen the change of the Node, the time has jumped
+// since this change, or the clocks differ.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
@@ -165,9 +166,9 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	return known && node.healthy && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
-// mayActInOutage checks that no machine is added, replaced or remediated while a cluster is unreachable and all
-// processes know it. A decision from before then may still be carried out for at most one pass, in which no time
-// passes.
+// mayActInOutage checks that no machine is added, replaced or remediated during an outage of a cluster that all
+// processes have noticed. A pass may still act if it began before all processes had noticed the outage. No time passes
+// during a pass.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
 		if l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
@@ -177,7 +178,7 @@ func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	}
 }
 
-// mayMark checks that a machine is marked for replacement only because its Node is unhealthy.
+// mayMark checks that a machine is marked for replacement only if its Node is unhealthy.
 func (o *oracle) mayMark(m *v1beta1.Machine) {
 	w := o.world
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -193,8 +194,9 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 			node.since.Sub(epoch))
 		return
 	}
-	// The health timeout starts again at each of these times. There is one exception: a leader that was not there then,
-	// or not long enough to see it, may use the recorded time of a state that has lasted for three timeouts.
+	// At each of these times, the health timeout starts again. There is one exception: a leader that was not running at
+	// this time, or had only just started, could not notice the event. If the state of the Node has lasted for three
+	// timeouts, such a leader may use the recorded time of this state.
 	began := node.illSince
 	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {
@@ -222,7 +224,7 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	}
 }
 
-// leaderSince returns when the manager process of the current pass started.
+// leaderSince returns the time at which the process of the current pass started.
 func (o *oracle) leaderSince() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.controller.process.began
@@ -230,8 +232,8 @@ func (o *oracle) leaderSince() time.Time {
 	return time.Time{}
 }
 
-// mostUnhealthy returns how many machines may be unhealthy while machines are still replaced, in the view of any
-// process.
+// mostUnhealthy returns the maximum number of unhealthy machines up to which machines are replaced. If the processes
+// may know different limits, mostUnhealthy returns the highest one.
 func (o *oracle) mostUnhealthy() int {
 	all := 1
 	for _, m := range o.machines {
@@ -250,7 +252,7 @@ func (o *oracle) mostUnhealthy() int {
 	return max(n, 1)
 }
 
-// frozenObjects returns which objects are still frozen.
+// frozenObjects returns the objects that are still frozen.
 func (w *World) frozenObjects() (missing []string) {
 	for _, kind := range []string{"MachineDeployment", "MachineSet"} {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {

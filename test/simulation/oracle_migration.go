@@ -19,26 +19,27 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The rules of migrations, J1 to J6. Each rule is checked at the writes, or the calls of the cloud, that could break
-// it.
+// These are the rules for migrations, J1 to J7. Each rule is checked at the writes and calls of the cloud that could
+// break the rule.
 
 var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
-// fencedPhases are the phases in which the old controller must do nothing.
+// fencedPhases contains the phases in which the old controller must not act.
 var fencedPhases = phases[2:9]
 
 func (l *legacy) breach(rule, format string, args ...any) {
 	l.world.oracle.breach(rule, format, args...)
 }
 
-// checkCall checks a call of the cloud by the old controller. J1: behind the fence it makes no call.
+// checkCall checks a call of the cloud by the old controller. J1: while the fence is up, the old controller makes no
+// call.
 func (l *legacy) checkCall(what string) {
 	if phase := l.world.phase(); slices.Contains(fencedPhases, phase) {
 		l.breach("J1", "the old controller %s in the phase %s", what, phase)
 	}
 }
 
-// mayTakeOver checks J1: nothing is taken over while the old controller may act or has a pending creation.
+// mayTakeOver checks J1: Machinist takes over nothing while the old controller may act or has a pending creation.
 func (l *legacy) mayTakeOver(what string) {
 	switch {
 	case l.mayAct():
@@ -48,21 +49,21 @@ func (l *legacy) mayTakeOver(what string) {
 	}
 }
 
-// mayTag checks tags that a provider sets.
+// mayTag checks the tags that a provider sets on an instance.
 func (o *oracle) mayTag(req provider.AdoptRequest) {
 	if l := o.world.legacy; l != nil {
 		l.mayTakeOver("instance " + req.ProviderID + " is tagged")
 	}
 }
 
-// mayTouch checks J4: a migration neither creates nor deletes an instance in the cloud.
+// mayTouch checks J4: a migration creates no instance in the cloud, and deletes none.
 func (o *oracle) mayTouch(verb, name string) {
 	if o.world.legacy != nil {
 		o.breach("J4", "the cloud is asked to %s the instance of %s", verb, name)
 	}
 }
 
-// check checks J2: an instance with our tags has a Machine with our finalizer.
+// check checks J2: each instance with Machinist's tags has a Machine with Machinist's finalizer.
 func (l *legacy) check() {
 	if l == nil {
 		return
@@ -79,7 +80,7 @@ func (l *legacy) check() {
 	}
 }
 
-// control checks a write to the control cluster.
+// control checks a write in the control cluster.
 func (l *legacy) control(c apiserver.Change) {
 	if l == nil {
 		return
@@ -94,16 +95,20 @@ func (l *legacy) control(c apiserver.Change) {
 	case *v1beta1.Migration:
 		if before, _ := c.Old.(*v1beta1.Migration); before != nil && before.Status.Phase != o.Status.Phase &&
 			o.Status.Phase == v1beta1.MigrationAborted {
-			for _, left := range l.ours() {
+			for _, left := range l.machinistTraces() {
 				l.breach("J6", "the migration is aborted, but %s is left", left)
 			}
 		}
 	}
 }
 
-// mayChangeOld checks J3, and J6 until the migration is committed.
+// mayChangeOld checks J3, J6 and J7. J6 applies until the migration is committed. J7: while the fence is up, users do
+// not change old objects.
 func (l *legacy) mayChangeOld(c apiserver.Change) {
 	if c.Actor == oldController || c.Actor == person {
+		if c.Actor == person && l.world.phase() == v1beta1.MigrationAdopted {
+			l.breach("J7", "%s does %s of the old %s %s behind the fence", c.Actor, c.Verb, c.GVK.Kind, c.Key)
+		}
 		return
 	}
 	if !l.world.phase().Irrevocable() {
@@ -126,8 +131,8 @@ func (l *legacy) mayChangeOld(c apiserver.Change) {
 	}
 }
 
-// mayUnpause checks J1 for our Machines: they are created paused, and they are created and unpaused only behind the
-// fence.
+// mayUnpause checks J1 for Machinist's Machines: they are created in the paused state, and are created and unpaused
+// only while the fence is up.
 func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	if !strings.HasPrefix(c.Actor, Migrator) || c.Type == watch.Deleted {
 		return
@@ -147,7 +152,7 @@ func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// target checks J5: a migration does not delete, taint or cordon a Node.
+// target checks J5: a migration does not delete, taint or cordon Nodes.
 func (l *legacy) target(c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == controllermanager.NodeController ||
@@ -166,8 +171,8 @@ func (l *legacy) target(c apiserver.Change) {
 	}
 }
 
-// ours returns all objects, tags and annotations of Machinist in the fleet and the migration.
-func (l *legacy) ours() (left []string) {
+// machinistTraces returns all objects, tags and annotations of Machinist that exist for the fleet and the migration.
+func (l *legacy) machinistTraces() (left []string) {
 	w := l.world
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -176,7 +181,7 @@ func (l *legacy) ours() (left []string) {
 	}
 	for _, o := range slices.Concat(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
 		w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) {
-		// The label alone proves nothing, because users may set it.
+		// The label alone proves nothing, because users can set it, too.
 		if o.GetLabels()[v1beta1.LabelMigration] != "" && o.GetAnnotations()[v1beta1.AnnotationMigratedFrom] != "" {
 			left = append(left, fmt.Sprintf("%T %s", o, o.GetName()))
 		}
@@ -196,7 +201,7 @@ func (l *legacy) ours() (left []string) {
 	return left
 }
 
-// missing returns what differs from the expected final state, or "" if nothing does.
+// missing returns the differences from the expected final state, or "" if there is none.
 func (l *legacy) missing() string {
 	var missing []string
 	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
@@ -226,9 +231,9 @@ func (l *legacy) missing() string {
 	return strings.Join(missing, "; ")
 }
 
-// oldFleetMissing reports what the old fleet lacks.
+// oldFleetMissing reports differences from the expected final state of the old fleet.
 func (l *legacy) oldFleetMissing(report func(string, ...any)) {
-	for _, left := range l.ours() {
+	for _, left := range l.machinistTraces() {
 		report("%s is left", left)
 	}
 	if lease := l.lease(); l.pod() == nil || lease == nil || *lease.Spec.HolderIdentity != oldController {
@@ -254,8 +259,8 @@ func (l *legacy) oldFleetMissing(report func(string, ...any)) {
 	}
 }
 
-// nodeMissing reports what the Node of an instance lacks. marked is true if the Node must have the mark of the old
-// system.
+// nodeMissing reports differences of an instance's Node from its expected final state. marked is true if the Node must
+// have the mark of the old system.
 func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...any)) {
 	node := l.world.node(in.NodeName)
 	switch {
@@ -268,7 +273,7 @@ func (l *legacy) nodeMissing(in *instance, marked bool, report func(string, ...a
 	}
 }
 
-// newFleetMissing reports what the migrated fleet lacks.
+// newFleetMissing reports differences from the expected final state of the migrated fleet.
 func (l *legacy) newFleetMissing(report func(string, ...any)) {
 	w := l.world
 	staying := 0
@@ -328,7 +333,7 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 	}
 }
 
-// reportUnfinished reports the marks that an object has only during the migration.
+// reportUnfinished reports labels and annotations that an object must have only during the migration.
 func (l *legacy) reportUnfinished(o client.Object, report func(string, ...any)) {
 	for _, key := range []string{v1beta1.LabelMigration, v1beta1.LabelFreeze} {
 		if o.GetLabels()[key] != "" {

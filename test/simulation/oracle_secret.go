@@ -14,16 +14,16 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// I10: secrets appear only in Secrets. Credentials and user data contain a marker word that is recognized anywhere,
-// also in base64. Bootstrap tokens are recognized themselves.
+// I10: secrets appear only in Secrets. Credentials and user data contain a marker word. The search recognizes the
+// marker word anywhere, even in base64. Bootstrap tokens contain no marker word, and are searched for themselves.
 
 // canary is the marker word.
 const canary = "kept-in-the-dark"
 
-// secrets searches for secrets in everything that a process writes.
+// secrets searches for secrets in all objects and log lines that a process writes.
 type secrets struct {
 	world *World
-	// needles are the texts to search for.
+	// needles contains the texts to search for.
 	needles [][]byte
 	buffer  []byte
 }
@@ -38,7 +38,7 @@ func (s *secrets) clone(w *World) *secrets {
 	return &secrets{world: w, needles: slices.Clip(s.needles)}
 }
 
-// add adds a word to the needles, as plain text and in base64 at each possible offset in the encoded text.
+// add adds a word to the needles: as plain text, and in base64 at each possible offset.
 func (s *secrets) add(word string) {
 	s.needles = append(s.needles, []byte(word))
 	for shift := range 3 {
@@ -47,7 +47,7 @@ func (s *secrets) add(word string) {
 	}
 }
 
-// checkText checks a text that others can read.
+// checkText checks a text that other users can read.
 func (s *secrets) checkText(where, text string) {
 	s.buffer = append(s.buffer[:0], text...)
 	s.checkBuffer(where)
@@ -62,7 +62,7 @@ func (s *secrets) checkBuffer(where string) {
 	}
 }
 
-// written checks a write, and adds the secrets in it to the needles.
+// written checks a write. If the write contains new secrets, written adds them to the needles.
 func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
 		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {
@@ -76,11 +76,11 @@ func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 	s.checkBuffer(c.GVK.Kind + " " + c.Key.String())
 }
 
-// logger returns a logger that checks each line.
+// logger returns a logger that checks each log line.
 func (s *secrets) logger() logr.Logger { return logr.New(&sink{secrets: s}) }
 
-// GlobalLogger returns a logger for controller-runtime, which has one logger for the whole program. It panics at a
-// line with a secret, and so ends the run that wrote the line.
+// GlobalLogger returns a logger for controller-runtime, which has only one logger for the whole program. If a line
+// contains a secret, this logger panics, which ends the run that wrote the line.
 func GlobalLogger() logr.Logger { return logr.New(&sink{}) }
 
 // sink receives log lines.
@@ -123,7 +123,7 @@ func (l *sink) line(message string, values []any) {
 	}
 }
 
-// shown returns a value as the log of a process shows it, as JSON where possible.
+// shown returns a value in the form in which a process logs it. If possible, this is JSON.
 func shown(value any) string {
 	switch x := value.(type) {
 	case error:

@@ -18,16 +18,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// trail is what the orphan collection has seen of an instance.
+// trail records what the orphan collection has seen of an instance.
 type trail struct {
-	// orphaned is when each life of a process first listed the instance without a Machine.
+	// orphaned contains the time at which each life of a process first listed the instance without a Machine.
 	orphaned map[int]time.Time
-	// listed is the pass that last listed the instance.
+	// listed is the last pass that listed the instance.
 	listed *frame
-	// read is the instance as each current pass read it.
+	// read contains the instance in the state in which each current pass has read it.
 	read map[*frame]provider.Instance
-	// others is the time at which the instance was given to another installation, or zero if this has not happened.
-	others time.Time
+	// givenAway is the time at which the instance was given to another installation. The time is zero if this has not
+	// happened.
+	givenAway time.Time
 }
 
 func (t trail) clone() trail {
@@ -35,8 +36,8 @@ func (t trail) clone() trail {
 	return t
 }
 
-// leak returns an action that creates an instance without a Machine. Its tags claim that it is ours, unless change
-// alters them.
+// leak returns an action that creates an instance without a Machine. The tags of the instance say that it belongs to
+// this installation, unless change alters the tags.
 func leak(name string, change ...func(*instance)) Action {
 	return Action{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		in := &instance{
@@ -58,7 +59,8 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// untagged removes all tags, as for an instance that a user created by hand. Its Node joins the target cluster.
+// untagged removes all tags of an instance, so that it looks like an instance of a user. The Node of the instance joins
+// the target cluster.
 func untagged(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -67,19 +69,19 @@ func halfTagged(in *instance) { in.MachineKey = "" }
 
 func ofOtherCluster(in *instance) { in.ClusterID = "another" }
 
-// takeOver returns an action that gives an instance to another installation, after the collection has listed the
-// instance and before it checks the instance again.
+// takeOver returns an action that gives an instance to another installation. This happens between the time at which the
+// orphan collection lists the instance and the time at which it checks the instance again.
 func takeOver(name string) Action {
 	return Action{
 		Name: "give instance " + name + " to another installation",
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			if in := w.cloud.byID(idOf(name)); in != nil && in.dying.IsZero() {
-				in.ClusterID, in.trail.others = "another", w.clock.at
+				in.ClusterID, in.trail.givenAway = "another", w.clock.at
 				w.safety.strangers[in.ProviderID] = true
 			}
 			return nil
 		},
-		// The pass that would remove the instance must have listed it.
+		// The pass that would remove the instance must already have listed it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
@@ -88,7 +90,7 @@ func takeOver(name string) Action {
 	}
 }
 
-// orphanedFor returns for how long the process of the current pass has known the instance as an orphan.
+// orphanedFor returns the time for which the process of the current pass has known that the instance is an orphan.
 func (w *World) orphanedFor(in *instance) time.Duration {
 	if first, seen := in.trail.orphaned[w.top().controller.process.life]; seen {
 		return w.clock.Since(first)
@@ -96,14 +98,14 @@ func (w *World) orphanedFor(in *instance) time.Duration {
 	return 0
 }
 
-// collecting reports whether the current pass belongs to the orphan collection.
+// collecting reports whether the current pass is a pass of the orphan collection.
 func (w *World) collecting() bool {
 	f := w.top()
 	return f != nil && f.controller.table.Name == "orphans"
 }
 
-// bringUp returns an action that kills a process and restarts it at once. Its first lists lack some of the last
-// changes.
+// bringUp returns an action that kills a process and immediately restarts it. After the restart, the first lists of the
+// process do not contain some of the last changes.
 func bringUp(process string, late int) Action {
 	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -118,7 +120,7 @@ func bringUp(process string, late int) Action {
 		}}
 }
 
-// standStill returns an action that hides Machine changes from a process for a while.
+// standStill returns an action that hides all changes of Machines from a process for a while.
 func standStill(process string, d time.Duration) Action {
 	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
@@ -133,7 +135,7 @@ func standStill(process string, d time.Duration) Action {
 		}}
 }
 
-// leaksOfLate returns actions in which a provider starts from old lists that stay old for a long time, so that
+// leaksOfLate returns actions in which a provider starts with old lists, and receives no changes for a long time. So
 // instances seem to have no Machine.
 func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
@@ -145,11 +147,11 @@ func leaksOfLate(r *rand.Rand) []Action {
 		}
 		return stop.Do(ctx, w, c)
 	}}
-	return []Action{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)),
+	return []Action{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(upTo(r, 30*time.Second)),
 		leak("lost-1"), wait(3 * time.Minute)}
 }
 
-// leaks returns actions that leak instances while the fleet grows or shrinks.
+// leaks returns actions that create orphans while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
 	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
 		leak("half", halfTagged)}
@@ -167,7 +169,7 @@ func leaks(r *rand.Rand) []Action {
 	return append(actions, wait(orphanPeriod*3))
 }
 
-// reportedLeaks returns leaks in an installation that only reports orphans.
+// reportedLeaks returns actions that create orphans in an installation that only reports orphans.
 func reportedLeaks(r *rand.Rand) []Action {
 	report := Action{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.safety.reportOnly = true
@@ -177,18 +179,18 @@ func reportedLeaks(r *rand.Rand) []Action {
 		wait(orphanPeriod * 4)}
 }
 
-// leaksInOutage returns leaks while a cluster is unreachable.
+// leaksInOutage returns actions that create orphans while a cluster is unreachable.
 func leaksInOutage(r *rand.Rand) []Action {
 	to := r.IntN(2)
 	return []Action{
 		leak("lost-1").after(time.Duration(r.IntN(30)) * time.Second),
 		outage(to, r.IntN(2) == 0).after(time.Duration(r.IntN(50)) * time.Second),
-		back(to).after(time.Duration(10+r.IntN(180)) * time.Second), leak("lost-2"), wait(orphanPeriod * 4),
+		endOutage(to).after(time.Duration(10+r.IntN(180)) * time.Second), leak("lost-2"), wait(orphanPeriod * 4),
 	}
 }
 
-// lose returns an action that creates n instances whose Machines were lost at once, as after a partial loss of the
-// control cluster's data. If joined is true, the first one also has a Node.
+// lose returns an action that creates n instances without Machines at the same time. This is what remains after a
+// control cluster has lost a part of its data. If joined is set, the first of these instances also has a Node.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -204,7 +206,7 @@ func lose(n int, joined bool) Action {
 	}}
 }
 
-// letGo returns an action in which an administrator checks the orphans of a class and allows their removal.
+// letGo returns an action in which an administrator checks the orphans of a class and then permits their removal.
 func letGo(class string) Action {
 	return Action{Name: "allow the removal of the orphans of class " + class,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -220,9 +222,9 @@ func letGo(class string) Action {
 		}}
 }
 
-// answerBlock lets an administrator allow the removal of orphans, once, after a class has reported for some time that
-// it is blocked. It reports whether that happened. In a small fleet, a list that still shows deleted instances can
-// turn a few orphans into most of the instances.
+// answerBlock permits the removal of orphans on behalf of an administrator. This happens only once, after a class has
+// reported for some time that the removal is blocked. It reports whether that happened. This may be necessary in a
+// small fleet: if a list still shows deleted instances, a few orphans can be most of the instances.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
 	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
@@ -241,12 +243,13 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses returns actions that lose either six machines at once or a single one whose Node is Ready. The provider may
-// be restarted before an administrator allows the removal.
+// losses returns actions that lose either six machines at the same time, or one machine whose Node is Ready. In some
+// runs, the provider is restarted before an administrator permits the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	// With more machines, the orphans are few, and the next process does not know that they were most of the instances.
+	// If more machines are added, the orphans are no longer most of the instances. A new process does not know that they
+	// were most of the instances before.
 	if r.IntN(2) == 0 {
 		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}
@@ -256,13 +259,13 @@ func losses(r *rand.Rand) []Action {
 	return append(actions, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }
 
-// wait returns an action that lets a time pass.
+// wait returns an action that only lets time pass.
 func wait(d time.Duration) Action {
 	return Action{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
 }
 
-// strangersLeft returns how many tagged instances exist that must not be removed. Untagged ones are counted
-// elsewhere.
+// strangersLeft returns the number of existing instances that have tags but must not be removed. Instances without tags
+// are counted elsewhere.
 func (w *World) strangersLeft() (n int) {
 	for _, tagged := range w.safety.strangers {
 		if tagged {
@@ -272,7 +275,7 @@ func (w *World) strangersLeft() (n int) {
 	return n
 }
 
-// listed notes that a pass of the collection listed an instance.
+// listed records that the orphan collection has listed an instance in the current pass.
 func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.owner()] != nil {
 		return
@@ -287,7 +290,7 @@ func (w *World) listed(in *instance) {
 	}
 }
 
-// noteRead notes that a pass of the collection read an instance.
+// noteRead records that the orphan collection has read an instance in the current pass.
 func (w *World) noteRead(in *instance) {
 	if w.collecting() {
 		if in.trail.read == nil {
@@ -297,8 +300,9 @@ func (w *World) noteRead(in *instance) {
 	}
 }
 
-// mayCollect checks I1 and I5 for orphans. An instance is removed only if it has our tags and no Machine, and is old
-// enough. The same process must have listed it in two checks that are a period apart, and read it once more.
+// mayCollect checks I1 and I5 for orphans. An instance may be removed only if it has tags of this installation, has no
+// Machine, and is old enough. The same process must have listed the instance in two checks with one period between
+// them, and must have read it again after that.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
 	if !w.collecting() {

@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// distributionScheme is the prefix of provider IDs that a distribution's own cloud controller sets.
+// distributionScheme is the prefix of the provider IDs that the cloud controller of a distribution sets.
 const distributionScheme = "k3s://"
 
-// otherIDScenarios returns scenarios in which the provider IDs of Nodes differ from those of the instances. Their
-// machines never become Running. They are drained, and their Nodes are deleted with them.
+// otherIDScenarios returns scenarios in which Nodes have other provider IDs than their instances. The machines in these
+// scenarios never become Running. When the machines are deleted, they are drained and their Nodes are deleted.
 func otherIDScenarios() []Scenario {
 	return []Scenario{{Name: "other-provider-ids", Group: Lifecycle, Controllers: CloudController | Approval,
 		Script: inOrder([]Action{
@@ -28,7 +28,7 @@ func (t *troubles) idOn(node *corev1.Node, in *instance) string {
 	return in.ProviderID
 }
 
-// ofDistribution reports whether a Node has a provider ID of a distribution.
+// ofDistribution reports whether the provider ID of a Node comes from a distribution's cloud controller.
 func ofDistribution(node *corev1.Node) bool {
 	return strings.HasPrefix(node.Spec.ProviderID, distributionScheme)
 }

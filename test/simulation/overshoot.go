@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// intrude returns an action in which an intruder creates a machine with the labels of a fleet, with or without its
-// set as the owner.
+// intrude returns an action in which an intruder creates a machine. The machine has the labels of a fleet, and in some
+// runs a set of the fleet as its owner.
 func intrude(i int, owned bool) Action {
 	return Action{Name: fmt.Sprintf("an intruder creates machine intruder-%d, owned: %t", i, owned),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -41,17 +41,18 @@ func intrude(i int, owned bool) Action {
 		}}
 }
 
-// intruded reports whether an intruder created a machine that the current pass's process had not seen when the pass
-// began.
+// intruded reports whether a machine was created by an intruder, and the process of the current pass had not seen it at
+// the beginning of the pass.
 func (o *oracle) intruded(machine uid) bool {
 	first := o.history[machine]
 	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
 }
 
-// intruder is the actor that creates machines it should not create.
+// intruder is the name of an actor that creates machines without permission.
 const intruder = "intruder"
 
-// intrusions returns actions in which an intruder creates machines, one after another or all at once.
+// intrusions returns actions in which an intruder creates several machines, either one after another or all at the same
+// time.
 func intrusions(r *rand.Rand) []Action {
 	var actions []Action
 	breaks := r.IntN(4) == 0 // A machine without an owner would not be replaced.
@@ -68,7 +69,7 @@ func intrusions(r *rand.Rand) []Action {
 	return actions
 }
 
-// freezing returns actions in which an administrator freezes a fleet, changes it, and thaws it.
+// freezing returns actions in which an administrator freezes a fleet, changes the fleet, and ends the freeze.
 func freezing(r *rand.Rand) []Action {
 	actions := []Action{freeze("MachineDeployment", true)}
 	if r.IntN(2) == 0 {
@@ -90,7 +91,7 @@ func freezing(r *rand.Rand) []Action {
 		freeze("MachineSet", false))
 }
 
-// freeze returns an action that sets the freeze label on all objects of a kind, or removes it.
+// freeze returns an action that sets or removes the freeze label on all objects of a kind.
 func freeze(kind string, on bool) Action {
 	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -113,7 +114,8 @@ func freeze(kind string, on bool) Action {
 		}}
 }
 
-// mayCreateFrozen checks the freeze: a set creates no machine while it has the label, as far as it could know.
+// mayCreateFrozen checks that a set creates no machine while the set has the freeze label, as far as its controller can
+// know that.
 func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil {
@@ -133,7 +135,7 @@ func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// freezeChange is a change of an object to frozen or thawed.
+// freezeChange records when an object was frozen or when its freeze ended.
 type freezeChange struct {
 	revision int64
 	frozen   bool

@@ -8,19 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pinned is how an app binds its pods to one node although the node is cordoned. Each evicted pod gets a successor on
-// the same node. The pods move when the Node is gone.
+// pinned is the way in which an app binds its pods to one node, even if this node is cordoned. If a pod is evicted, its
+// app creates another pod on the same node. The pods leave the node only after the Node is deleted.
 type pinned string
 
 const (
 	unpinned pinned = ""
-	// byToleration is for a storage operator whose pods tolerate all taints.
+	// byToleration is for an app such as a storage operator: its pods tolerate all taints.
 	byToleration pinned = "toleration"
-	// byName is for a controller whose pods name the node.
+	// byName is for an app whose pods contain the name of the node.
 	byName pinned = "name"
 )
 
-// pinnedScenarios returns scenarios in which machines are deleted while pods keep coming back to them.
+// pinnedScenarios returns scenarios in which machines are deleted, although their apps create new pods on the same node
+// again and again.
 func pinnedScenarios() []Scenario {
 	one := fleet(1, "a", drained)
 	other := app{name: "web", kind: ReplicaSet, replicas: 1, grace: 5, volume: true}
@@ -32,8 +33,7 @@ func pinnedScenarios() []Scenario {
 	}
 }
 
-// pinnedPodsToCreate returns the pods that the controller of an app would create now, which binds them to the first
-// Node.
+// pinnedPodsToCreate returns the pods that an app would create now. These pods are bound to the first Node.
 func (w *World) pinnedPodsToCreate(a app, pods []*corev1.Pod) []*corev1.Pod {
 	nodes := w.target.Snapshot(nodeKind)
 	active := slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
@@ -45,7 +45,7 @@ func (w *World) pinnedPodsToCreate(a app, pods []*corev1.Pod) []*corev1.Pod {
 	return []*corev1.Pod{w.podOf(a, fmt.Sprintf("%s-%d", a.name, w.target.Revision()), nodes[0].GetName())}
 }
 
-// comesBack reports whether a pod was bound to its node after the drain of the node had begun.
+// comesBack reports whether a pod was bound to its node after the drain of this node began.
 func (w *World) comesBack(p *corev1.Pod, drainBegan time.Time) bool {
 	return w.appOf(p).pinned != unpinned && !p.CreationTimestamp.Time.Before(drainBegan)
 }

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Plan parses the plan of a run, in which effects may be named instead of numbered. "create Machine:lost" is at the
-// first such effect after the previous fault, "create Machine@3:lost" at the third, and "manager/machineset create
-// Machine:lost" at the first one of this controller.
+// Plan parses a plan in which an effect can have a name instead of a number. For example, "create Machine:lost" means
+// the first such effect after the previous fault, and "create Machine@3:lost" means the third one. "manager/machineset
+// create Machine:lost" means the first one of this controller.
 //
-// Named effects are looked up in the run that the previous faults have changed, so that such a plan stays the same
-// when the code takes another path. If the first faults break the run, the others are left out.
+// Each name is looked up in the run with all earlier faults. So the same plan can be used after a change of the
+// controllers, which changes the numbers of effects. If the run fails after the first faults, the other faults are left
+// out.
 func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	r := p.record(seed)
 	for part := range strings.SplitSeq(text, ",") {
@@ -29,12 +30,12 @@ func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 		if !ok {
 			return nil, fmt.Errorf("plan %q: the run of seed %d has no effect %q after plan %q", text, seed, name, r.plan)
 		}
-		r = r.with(At{e.N, Fault(fault)}, true)
+		r = r.withFault(At{e.N, Fault(fault)}, true)
 	}
 	return r.plan, nil
 }
 
-// find returns the effect with a number, or with a name, among the effects after the plan.
+// find searches the effects after the plan for an effect with the given number or name.
 func (r *recording) find(name string) (Effect, bool) {
 	n, err := strconv.Atoi(name)
 	numbered := err == nil

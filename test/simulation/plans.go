@@ -13,30 +13,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Plans is a sweep of plans: each fault at each effect of each scenario, and pairs of faults.
+// Plans is a sweep of plans. The sweep tries each fault at each effect of each scenario, and pairs of faults.
 type Plans struct {
 	Scenarios []Scenario
-	// Budget is how many plans are run, 0 for each single fault and no pairs. A budget below the number of single faults
-	// gets an even sample of them. What a larger budget leaves goes to an even sample of pairs.
+	// Budget is the number of plans to run. If it is 0, all plans with one fault are run, and no pairs. If the budget is
+	// smaller than the number of plans with one fault, an even sample of them is run. If it is larger, the rest is used
+	// for an even sample of pairs.
 	//
-	// A budget that suffices for all faults outside of caches runs all of these, and an even sample of the cache faults.
-	// A cache of each kind can stand still or be lost at each effect, so these faults are two fifths of all single
-	// faults. At two consecutive effects, they mostly cause the same run.
+	// If the budget is too small for all faults, faults of caches are reduced first: all other faults are run, and an even
+	// sample of the faults of caches. The reason is that two fifths of all single faults are faults of caches, because the
+	// cache of each kind can stop or be lost at each effect. Such faults at two consecutive effects usually cause the same
+	// run.
 	Budget int
-	// Pairs is how many pairs are run in addition.
+	// Pairs is the number of pairs of faults that are run in addition.
 	Pairs int
-	// MoreVariants multiplies the variants of each scenario. 0 stands for 1.
+	// The number of variants of each scenario is multiplied by MoreVariants. 0 means 1.
 	MoreVariants int
-	// Seed is the seed of the first variant.
+	// Seed is the seed of the first variant of each scenario.
 	Seed    uint64
 	Workers int
-	// Progress, if not nil, is called from time to time.
+	// Progress is called from time to time. It may be nil.
 	Progress func(done int)
-	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
+	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
 	Enough func([]Failure) bool
 }
 
-// sweeper is a running sweep of plans.
+// sweeper contains the state of a sweep of plans while it is running.
 type sweeper struct {
 	Plans
 	mu     sync.Mutex
@@ -73,10 +75,10 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	return w.report, nil
 }
 
-// share is the fraction of the single faults that are run, for faults of caches and for others.
+// share contains the fractions of single faults that are run: one for faults of caches, and one for all other faults.
 type share struct{ ofCaches, others float64 }
 
-// shares returns the fractions that fit a budget. 0 stands for all faults.
+// shares returns the fractions for a budget. If the budget is 0, all faults are run.
 func shares(budget, all, ofCaches int) share {
 	others := all - ofCaches
 	switch {
@@ -89,25 +91,25 @@ func shares(budget, all, ofCaches int) share {
 	return share{even, even}
 }
 
-func (s share) of(f Fault) float64 {
+func (s share) fractionFor(f Fault) float64 {
 	if f.ofCache() {
 		return s.ofCaches
 	}
 	return s.others
 }
 
-// ofCache reports whether a fault concerns the cache of a kind.
+// ofCache reports whether the fault is a fault of a cache.
 func (f Fault) ofCache() bool { return f.family() != string(f) }
 
-// variant is a run of a scenario without faults.
+// variant is a run of a scenario with one seed and without faults.
 type variant struct {
 	scenario *Prepared
 	seed     uint64
-	// singles is the number of single faults, ofCaches the number of those that concern caches.
+	// singles is the number of possible single faults. ofCaches is the number of these faults that are faults of caches.
 	singles, ofCaches int
 }
 
-// variants runs each variant of each scenario without faults.
+// variants runs all variants of all scenarios without faults.
 func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	out := make([][]variant, len(s.Scenarios))
 	errs := make([]error, len(s.Scenarios))
@@ -144,7 +146,7 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 	return all, errors.Join(errs...)
 }
 
-// each calls f for each index, with as many concurrent calls as there are workers.
+// each calls f for each index. The number of concurrent calls is the number of workers.
 func (s *sweeper) each(n int, f func(i int)) {
 	var (
 		next atomic.Int64
@@ -164,7 +166,8 @@ func (s *sweeper) each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// sweep runs a share of the single faults of a variant, and for each of them a number of pairs that begin with it.
+// sweep runs a share of the single faults of a variant. For each of these faults, it also runs a number of pairs that
+// begin with this fault.
 func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	r := v.scenario.record(v.seed)
 	singles := r.sample(share)
@@ -172,7 +175,7 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 		at := singles[i]
 		hash := (&recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at)}).hash()
 		hasPairs := roundByHash(pairs, hash) > 0
-		first := r.with(at, hasPairs)
+		first := r.withFault(at, hasPairs)
 		s.check(r, first)
 		if !hasPairs || first.result.Err != nil {
 			return
@@ -182,19 +185,20 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 			if s.stop.Load() {
 				return
 			}
-			s.check(r, first.with(seconds[j], false))
+			s.check(r, first.withFault(seconds[j], false))
 		}
 	})
 }
 
-// hash returns a number that depends only on the scenario, the seed and the plan.
+// hash returns a hash of the scenario, the seed and the plan.
 func (r *recording) hash() uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, r.scenario.Name, r.seed, r.plan)
 	return h.Sum64()
 }
 
-// sample returns an even sample of the single faults: of each fault the same share of the effects.
+// sample returns an even sample of the single faults. Each fault is tried at the same share of the effects that can
+// have it.
 func (r *recording) sample(share share) []At {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
@@ -205,9 +209,10 @@ func (r *recording) sample(share share) []At {
 	for _, at := range all {
 		n := seen[at.Fault]
 		seen[at.Fault]++
-		// Each fault begins at another offset. Otherwise a small sample would contain only the first effects.
+		// Each fault begins at another offset. Without these offsets, a small sample would only contain the first effects of
+		// the run.
 		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
-		part := share.of(at.Fault)
+		part := share.fractionFor(at.Fault)
 		if int(float64(n+1)*part+offset) > int(float64(n)*part+offset) {
 			out = append(out, at)
 		}
@@ -221,7 +226,8 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns about that many of n indexes, evenly spaced. It rounds as roundByHash does.
+// spread returns evenly spaced indexes that are less than n. many is the desired number of indexes. roundByHash rounds
+// this number.
 func spread(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int
@@ -231,7 +237,8 @@ func spread(n int, many float64, hash uint64) []int {
 	return out
 }
 
-// roundByHash rounds a number up or down. The fraction is the probability of rounding up, and the hash decides.
+// roundByHash rounds a number up or down, depending on the hash. The fractional part of the number is the probability
+// that the number is rounded up.
 func roundByHash(many float64, hash uint64) int {
 	count := int(many)
 	if float64(hash>>32%1000)/1000 < many-float64(count) {
@@ -240,7 +247,7 @@ func roundByHash(many float64, hash uint64) int {
 	return count
 }
 
-// check records the result of a plan.
+// check adds the result of a plan to the report.
 func (s *sweeper) check(undisturbed, r *recording) {
 	err := r.failure(undisturbed.result)
 	s.mu.Lock()
@@ -267,14 +274,14 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 }
 
-// stepsFactor and stepsMore limit the steps of a run from its last fault until it is settled: a multiple of the steps
-// of the whole undisturbed run, and some more for waiting and retries.
+// stepsFactor and stepsMore limit the steps of a run between its last fault and the time when it is settled. The limit
+// is a multiple of the steps of the undisturbed run, and additional steps for waits and retries.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500
 )
 
-// failure returns what is wrong with a run, compared with the result of the undisturbed run.
+// failure returns an error if the run failed, or if its result differs from the result of the undisturbed run.
 func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A run that continues from a copy of itself makes the same choices and has the same result.
+// A run that continues from a copy of its world makes the same choices, and has the same result.
 func TestRunContinuesFromEachCopy(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -30,7 +30,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The copies must look up faults as the run itself does.
+				// The copy must also look for faults at each effect, as the recorded run does.
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
@@ -45,7 +45,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 	}
 }
 
-// A run can be copied before a leader is elected.
+// A run can be copied at a time at which no leader is elected.
 func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "control-outage" })
@@ -53,12 +53,13 @@ func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := p.record(837119936104).with(At{1, TwoLeaders}, true); r.result.Err != nil {
+	if r := p.record(837119936104).withFault(At{1, TwoLeaders}, true); r.result.Err != nil {
 		t.Error(r.result.Err)
 	}
 }
 
-// A plan has the same run from a copy as from the beginning. This includes the second fault of a pair.
+// A plan that starts from a copy has the same run as a plan that starts from the beginning. This is also true for a
+// plan with two faults.
 func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"create", "scale-down"} {
@@ -74,7 +75,7 @@ func TestPlanRunsTheSameFromCopy(t *testing.T) {
 				if i%291 != 0 {
 					continue
 				}
-				first := r.with(at, true)
+				first := r.withFault(at, true)
 				full := p.Run(1, first.plan, nil)
 				if first.result.Path != full.Path || first.result.Steps != full.Steps {
 					t.Errorf("plan %s: got path %x after %d steps, want %x after %d as from the beginning", first.plan,
@@ -84,7 +85,7 @@ func TestPlanRunsTheSameFromCopy(t *testing.T) {
 				if len(seconds) == 0 {
 					continue
 				}
-				second := first.with(seconds[len(seconds)/2], false)
+				second := first.withFault(seconds[len(seconds)/2], false)
 				if full := p.Run(1, second.plan, nil); second.result.Path != full.Path {
 					t.Errorf("plan %s: got path %x, want %x as from the beginning", second.plan, second.result.Path, full.Path)
 				}
@@ -93,7 +94,7 @@ func TestPlanRunsTheSameFromCopy(t *testing.T) {
 	}
 }
 
-// A sample contains the same share of each fault, and no plan twice.
+// A sample contains the same share of each fault. It contains no plan twice.
 func TestSampleIsEven(t *testing.T) {
 	t.Parallel()
 	p, err := Scenarios()[0].Prepare(Scheme())
@@ -143,7 +144,8 @@ func TestParsePlanParsesStringOfPlan(t *testing.T) {
 	}
 }
 
-// A sweep runs as many plans as its budget allows, single faults first, and counts what it covered.
+// A sweep runs as many plans as its budget allows, and runs plans with one fault first. The report counts which effects
+// had which faults.
 func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	t.Parallel()
 	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -174,7 +176,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	}
 }
 
-// If a budget suffices for all faults outside of caches, only cache faults are reduced.
+// If a budget is sufficient for all faults that are not faults of caches, only faults of caches are reduced.
 func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	for _, test := range []struct {
 		budget, all, ofCaches int
@@ -190,8 +192,8 @@ func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	}
 }
 
-// A plan with named effects equals the plan with their numbers. Each name is looked up in the run that the previous
-// faults have changed.
+// A plan with the names of effects is the same as the plan with their numbers. Each name is looked up in the run with
+// all earlier faults.
 func TestPlanNamesEffects(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })
@@ -212,7 +214,7 @@ func TestPlanNamesEffects(t *testing.T) {
 	if len(creates) != 2 || plan[0] != (At{creates[1], Lost}) {
 		t.Errorf("got first fault %s, want it at the second of the creations %v", plan[0], creates)
 	}
-	again := p.record(1).with(plan[0], true)
+	again := p.record(1).withFault(plan[0], true)
 	if e, ok := again.find("create instance"); !ok || plan[1] != (At{e.N, Throttled}) || e.N < plan[0].Effect {
 		t.Errorf("got second fault %s, want it at the first creation of an instance after %s, which is %s", plan[1],
 			plan[0], e)

@@ -18,34 +18,35 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// The workloads on the nodes and the programs that manage them: controllers that create pods, a scheduler and
-// kubelets. All of their state is in the target cluster.
+// This file simulates the workloads on the nodes and the programs that manage them: the controllers that create pods, a
+// scheduler and the kubelets. The whole state of these workloads and programs is in the target cluster.
 
-// app is a workload: pods of one controller.
+// app is a workload, which consists of the pods of one controller.
 type app struct {
 	name string
 	kind appKind
-	// replicas is the number of pods. Each of them fits on a node as long as any node exists.
+	// replicas is the number of pods. If there is at least one node, there is enough space for all pods.
 	replicas int
-	// least is the minAvailable of a PodDisruptionBudget, 0 for no budget.
+	// least is the value of minAvailable in a PodDisruptionBudget. If it is 0, there is no PodDisruptionBudget.
 	least int
-	// grace is the termination grace period of a pod in seconds. A slow pod needs all of it.
+	// grace is the termination grace period of each pod in seconds. A slow pod ends only at the end of this period.
 	grace int64
 	slow  bool
-	// volume gives each pod a volume, which is attached to its node. A volume that sticks is never unmounted.
+	// If volume is set, each pod has a volume, which is attached to the node of the pod. If sticks is set, the kubelet
+	// never unmounts the volumes.
 	volume, sticks bool
 	critical       bool
-	// spread delays the first pods until each of them can get a schedulable node of its own.
+	// If spread is set, the first pods are created only when there is a separate schedulable node for each of them.
 	spread bool
 	pinned
 }
 
-// appKind is the kind of the owner of pods.
+// appKind is the kind of the object that owns the pods.
 type appKind string
 
-// A ReplicaSet replaces a terminating pod at once by one with another name. A StatefulSet waits until the pod is
-// gone, and the successor has its name and its volume. A DaemonSet, and static pods, run on every node. The pods of a
-// Job have ended.
+// As soon as a pod of a ReplicaSet terminates, the ReplicaSet creates another pod with another name. A StatefulSet
+// waits until a terminating pod is deleted. The new pod has the same name and the same volume. The pods of a DaemonSet
+// run on every node, and so do static pods. The pods of a Job have already ended.
 const (
 	ReplicaSet  appKind = "ReplicaSet"
 	StatefulSet appKind = "StatefulSet"
@@ -54,7 +55,7 @@ const (
 	Job         appKind = "Job"
 )
 
-// workloads is the namespace of all pods.
+// workloads is the namespace in which all pods are.
 const workloads = "apps"
 
 var (
@@ -62,7 +63,7 @@ var (
 	attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
 )
 
-// deploy creates the objects of the apps other than pods.
+// deploy creates the objects of the apps, except for the pods.
 func (w *World) deploy(apps []app) error {
 	w.apps = apps
 	c := w.hand(w.target)
@@ -89,7 +90,7 @@ func (w *World) deploy(apps []app) error {
 	return nil
 }
 
-// workload returns what may happen to pods now.
+// workload returns the possible next steps of the pods and their controllers.
 func (w *World) workload() (out []choice) {
 	if len(w.apps) == 0 {
 		return nil
@@ -125,11 +126,11 @@ func (w *World) appOf(p *corev1.Pod) app {
 	return w.apps[i]
 }
 
-// ended reports whether the containers of a pod have ended for good.
+// ended reports whether the containers of a pod have ended and will not start again.
 func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
 
-// podsToCreate returns the pods that the app's controller would create now, each on the node that a scheduler
-// selects.
+// podsToCreate returns the pods that the controller of an app would create now. A scheduler selects the node for each
+// of them.
 func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 	if a.spread && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
 		free, pod := 0, w.podOf(a, "", "")
@@ -164,7 +165,7 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name,
 		Labels: map[string]string{"app": a.name}}}
 	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
-	// An emptyDir volume is deleted with its pod, and must not keep a pod from being evicted.
+	// An emptyDir volume is deleted together with its pod, so it must not prevent the eviction of the pod.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	if a.critical {
@@ -191,14 +192,14 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	case byName:
-		// This is the API server's default. With a shorter time, a pod on a silent node would be evicted at every step.
+		// This is the API server's default. If this time were shorter, pods on silent nodes would be evicted at each step.
 		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p
 }
 
-// tolerations returns the tolerations that the controllers of DaemonSets and kubelets set on their pods. All other
-// pods are evicted from an unreachable node at once.
+// tolerations returns the tolerations of pods that the DaemonSet controller or a kubelet creates. All other pods are
+// evicted from an unreachable node immediately.
 func tolerations(kind appKind) (all []corev1.Toleration) {
 	exists := func(key string, effect corev1.TaintEffect) {
 		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
@@ -215,7 +216,7 @@ func tolerations(kind appKind) (all []corev1.Toleration) {
 	return all
 }
 
-// kubeletOn returns the instance whose kubelet manages the pods of a node, or nil if none does.
+// kubeletOn returns the instance whose kubelet manages the pods of a node, or nil if no kubelet does.
 func (w *World) kubeletOn(name string) *instance {
 	node := w.node(name)
 	if node == nil {
@@ -227,7 +228,7 @@ func (w *World) kubeletOn(name string) *instance {
 	return nil
 }
 
-// nextPodStep returns what the kubelet may do with a pod now.
+// nextPodStep returns the next step that a kubelet may take for a pod.
 func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
 	dying := !p.DeletionTimestamp.IsZero()
@@ -250,7 +251,7 @@ func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	return "", nil
 }
 
-// podsDue returns when the next terminating pod has ended.
+// podsDue returns the time at which the next terminating pod will have ended.
 func (w *World) podsDue() (at time.Time, any bool) {
 	if len(w.apps) == 0 {
 		return at, false
@@ -278,7 +279,7 @@ func isReady(p *corev1.Pod) bool {
 	})
 }
 
-// setPodReady updates the status of a pod as a kubelet does: it keeps conditions that are not its own.
+// setPodReady updates the status of a pod as a kubelet does, but does not change conditions that others have written.
 func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
 	changed := p.DeepCopy()
 	changed.Status.Phase = phase

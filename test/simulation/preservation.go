@@ -16,12 +16,12 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes under any fault,
-// and shorter than the time limit of a run.
+// preserveTimeout is the time for which machines are preserved in the world. This time is longer than any replacement
+// takes, even with faults. The time is shorter than the time limit of a run.
 const preserveTimeout = 8 * time.Minute
 
-// preservations returns the actions of users who want to inspect machines, either a selected one or the next one that
-// fails, while the fleet is scaled and rolled out.
+// preservations returns actions of users who want to inspect machines. The users preserve either a selected machine or
+// the next machine that fails. Meanwhile, the fleet is scaled and rolled out.
 func preservations(r *rand.Rand) []Action {
 	var actions []Action
 	switch r.IntN(3) {
@@ -41,7 +41,8 @@ func preservations(r *rand.Rand) []Action {
 	return actions
 }
 
-// preserveMachine returns an action that requests the preservation of one of the machines: the i-th one at that time.
+// preserveMachine returns an action that requests the preservation of a machine. The machine is the one with index i
+// among the existing machines.
 func preserveMachine(i int, when string) Action {
 	return Action{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
@@ -59,16 +60,15 @@ func preserveMachine(i int, when string) Action {
 	}}
 }
 
-// preserveFailedMachines returns an action that requests the preservation of all machines of the deployment that
-// fail.
+// preserveFailedMachines returns an action that requests the preservation of each machine of the deployment that fails.
 func preserveFailedMachines() Action {
 	return edit("preserve machines that fail", func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveWhenFailed}
 	})
 }
 
-// mayDeletePreserved checks the deletion of a machine that is preserved or must be: its time must be over, and its
-// replacement must exist long before.
+// mayDeletePreserved checks the deletion of a machine that is preserved or must be preserved. The preservation time
+// must be over. A replacement must have existed long before the deletion.
 func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && o.mustBePreserved(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
@@ -95,9 +95,10 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mustBePreserved reports whether users have requested the preservation of a machine whose instance exists, because
-// it runs or because it failed, and the preservation has not begun. The manager's own classification does not matter.
-// Fewer machines fail in this world than may be preserved at a time.
+// mustBePreserved reports whether a machine must be preserved, but is not preserved yet. Users have requested the
+// preservation. The instance of the machine exists, either because the machine is running or because it has failed.
+// This does not depend on how the manager classifies the machine. The maximum number of preserved machines does not
+// matter, because fewer machines fail in this world.
 func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
 	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
@@ -113,8 +114,9 @@ func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	return false
 }
 
-// preservedUntil returns when the last preservation ends, or zero if no machine is preserved. A machine may fail long
-// after the last disturbance, because the cloud may refuse for a while to report that an instance is gone.
+// preservedUntil returns the time at which the last preservation ends, or zero if no machine is preserved. Even long
+// after the last disturbance, a machine may fail, because the cloud may refuse for a while to report that an instance
+// no longer exists.
 func (w *World) preservedUntil() (at time.Time) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		c := meta.FindStatusCondition(o.(*v1beta1.Machine).Status.Conditions, v1beta1.ConditionPreserved)
@@ -128,7 +130,7 @@ func (w *World) preservedUntil() (at time.Time) {
 	return at
 }
 
-// preservedCount counts the machines that are preserved or will be.
+// preservedCount returns the number of machines that are preserved now or will be preserved.
 func preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {

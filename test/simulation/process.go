@@ -33,26 +33,26 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration"
 )
 
-// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches and its queues.
-// A restart creates another one.
+// Process is one life of the manager or of a provider. Process contains the reconcilers with their memory, the caches
+// and the queues. After a restart, there is a new Process.
 type Process struct {
 	world *World
 	name  string
 	dead  bool
-	// life distinguishes this life from other lives of the same process. began is when it started.
+	// life is a number that differs for each life of the same process. began is the time at which this life started.
 	life  int
 	began time.Time
-	// clock is the clock of the process's host.
+	// clock is the clock of the host on which the process runs.
 	clock *wallClock
 
-	// former is true for a life that already has a successor. It is suspended at first, and then runs until the given
-	// time.
+	// former is true if this life already has a successor. Such a life is suspended at first. Then it runs until the time
+	// in the field until.
 	former, suspended bool
 	deposedAt, until  time.Time
-	// elector holds the Lease during an election. It is nil if there is no election.
+	// elector is the elector of the process during an election. If there is no election, elector is nil.
 	elector *elector
-	// denials are the requests that the process may not send for a while. rewind is how many changes the first lists of
-	// the next life lack.
+	// denials contains the requests that the process may not send for a while. rewind is the number of changes that are
+	// missing in the first lists of the next life.
 	denials []denial
 	rewind  int
 
@@ -60,7 +60,7 @@ type Process struct {
 	control, target *cache
 	controllers     []*controller
 
-	// The reconcilers with their memory. Those that do not belong to the process are nil.
+	// The reconcilers with their memory. Reconcilers of other processes are nil.
 	ledger      *disruption.Ledger
 	decided     *freshness.Decisions
 	sets        *machineset.Reconciler
@@ -72,7 +72,7 @@ type Process struct {
 	optionalReconcilers
 }
 
-// controller is one of the controllers of a process.
+// controller is a controller that runs in a process.
 type controller struct {
 	process *Process
 	table   wiring.Controller
@@ -86,8 +86,8 @@ const (
 	Migrator = "migrator"
 )
 
-// start starts a life of a process on a host whose clock is behind by a time. late returns how many changes its first
-// lists lack.
+// start starts a new life of a process. The clock of its host is behind by the given time. late returns the number of
+// changes that are missing in a first list.
 func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
 	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
@@ -113,7 +113,7 @@ func (w *World) start(name string, behind time.Duration, late func() int) (*Proc
 	return p, nil
 }
 
-// clone returns a copy of the process, including its memory, in another world.
+// clone returns a copy of the process for another world. The copy includes the memory of the reconcilers.
 func (p *Process) clone(w *World) (*Process, error) {
 	if len(p.controllers) == 0 {
 		return w.unelected(p.name, &wallClock{w.clock, p.clock.behind}), nil
@@ -135,7 +135,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 		if err := f.add(t, q); err != nil {
 			return nil, fmt.Errorf("clone %s of %s: %w", t.Name, p.name, err)
 		}
-		// The queue already contains the initial keys of the sources, because they were added when the life began.
+		// The queue already contains the initial keys of the sources, which were added at the start of this life.
 		*q = *p.controllers[i].queue.clone(w.clock.Now)
 	}
 	for i, v := range p.views() {
@@ -149,7 +149,8 @@ func (p *Process) clone(w *World) (*Process, error) {
 	return f, nil
 }
 
-// wire creates the controllers of the process with the memory of another process, which is empty for a new one.
+// wire creates the controllers of the process. The controllers get the memory of another process. For a new process,
+// this memory is empty.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchReachability(origin)
@@ -164,7 +165,7 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	return nil, fmt.Errorf("unknown process %q", p.name)
 }
 
-// successor copies the memory of origin, if any, to a new controller, and returns the new controller.
+// successor returns the new controller made. If origin is not nil, successor copies the memory of origin to made first.
 func successor[T any](made, origin *T) *T {
 	if origin != nil {
 		inherit(made, origin)
@@ -176,7 +177,7 @@ func (p *Process) views() []*view {
 	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
 }
 
-// sees returns the revision of a kind that the process sees now.
+// sees returns the revision of a kind up to which the process has seen all changes.
 func (p *Process) sees(kind string) (revision int64) {
 	for _, v := range p.views() {
 		if v.gvk.Kind == kind {
@@ -186,7 +187,7 @@ func (p *Process) sees(kind string) (revision int64) {
 	return revision
 }
 
-// cached declares what a process caches, as its main function does.
+// cached adds the kinds that the process caches, like its main function.
 func (p *Process) cached(kinds []process.Kind, c *cache, cluster wiring.Cluster) error {
 	for _, k := range kinds {
 		if err := c.add(cluster, k.Object, k.Transform); err != nil {
@@ -303,12 +304,12 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		p.classes.Wiring(p.control), more), err
 }
 
-// live returns the process's uncached connection to a cluster.
+// live returns a connection of the process to a cluster. The connection uses no cache.
 func (p *Process) live(c *cache) *liveClient {
 	return p.dial(c, p.name)
 }
 
-// add adds a controller with its queue.
+// add adds a controller together with its queue.
 func (p *Process) add(t wiring.Controller, q *queue) error {
 	c := &controller{process: p, table: t, queue: q}
 	p.controllers = append(p.controllers, c)
@@ -331,7 +332,7 @@ func (p *Process) add(t wiring.Controller, q *queue) error {
 	return nil
 }
 
-// queueInitialLists queues a create event for each object in the caches.
+// queueInitialLists adds an event for the creation of each object in the caches to the queues.
 func (p *Process) queueInitialLists() {
 	for _, v := range p.views() {
 		for _, s := range v.subscriptions {
@@ -342,7 +343,7 @@ func (p *Process) queueInitialLists() {
 	}
 }
 
-// handle passes the oldest event of a subscription to its handler.
+// handle passes the oldest event of a subscription to the handler of the watch.
 func (s *subscription) handle(ctx context.Context) {
 	e := s.events[0]
 	s.events = s.events[1:]
@@ -363,7 +364,7 @@ func (s *subscription) handle(ctx context.Context) {
 	}
 }
 
-// run runs one pass over the i-th of the ready keys.
+// run runs one pass of the controller for the ready key with index i.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
@@ -395,18 +396,18 @@ func (c *controller) run(i int) {
 	}
 }
 
-// frame is a current pass. Passes are nested when one process acts while a request of another one is on its way.
+// frame is a current pass. Passes can be nested: while a request of one pass is on its way, another pass may run.
 type frame struct {
 	controller *controller
 	key        types.NamespacedName
-	// seen is the revision of each kind that the process had seen when the pass began.
+	// seen contains the revision of each kind up to which the process had seen all changes at the beginning of the pass.
 	seen map[string]int64
-	// began is when the pass began, step the number of steps until then, and revision the revision of the control
-	// cluster.
+	// began is the time at which the pass began. step is the number of steps at this time, and revision is the revision of
+	// the control cluster.
 	began    time.Time
 	step     int
 	revision int64
-	// sent is the revision of the control cluster when the pass sent its last request.
+	// sent is the revision of the control cluster at the time of the last request of the pass.
 	sent int64
 }
 
@@ -424,7 +425,7 @@ func (w *World) top() *frame {
 	return w.frames[len(w.frames)-1]
 }
 
-// recorder receives the events of a process.
+// recorder receives all events that a process records.
 type recorder struct{ process *Process }
 
 // Eventf implements events.EventRecorder.

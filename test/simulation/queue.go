@@ -10,28 +10,28 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// queue is a controller's work queue with the world's clock. It never hands out keys on its own: the scheduler
-// chooses one of the ready keys.
+// queue is the work queue of a controller. queue uses the clock of the world. The queue does not start passes: the
+// scheduler of the world chooses one of the ready keys.
 type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request
 	processing map[reconcile.Request]bool
-	// again contains keys that were added while they were being processed.
-	again    map[reconcile.Request]bool
+	// dirty contains keys that were added while a pass for the same key was running.
+	dirty    map[reconcile.Request]bool
 	delayed  map[reconcile.Request]time.Time
 	failures map[reconcile.Request]int
 }
 
 func newQueue(now func() time.Time) *queue {
 	return &queue{
-		now: now, processing: map[reconcile.Request]bool{}, again: map[reconcile.Request]bool{},
+		now: now, processing: map[reconcile.Request]bool{}, dirty: map[reconcile.Request]bool{},
 		delayed: map[reconcile.Request]time.Time{}, failures: map[reconcile.Request]int{},
 	}
 }
 
 func (q *queue) clone(now func() time.Time) *queue {
 	return &queue{
-		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), again: maps.Clone(q.again),
+		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), dirty: maps.Clone(q.dirty),
 		delayed: maps.Clone(q.delayed), failures: maps.Clone(q.failures),
 	}
 }
@@ -40,7 +40,7 @@ func (q *queue) clone(now func() time.Time) *queue {
 func (q *queue) Add(key reconcile.Request) {
 	delete(q.delayed, key)
 	if q.processing[key] {
-		q.again[key] = true
+		q.dirty[key] = true
 		return
 	}
 	if !slices.Contains(q.ready, key) {
@@ -48,7 +48,7 @@ func (q *queue) Add(key reconcile.Request) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface. The earlier of two times for one key counts.
+// AddAfter implements workqueue.TypedDelayingInterface. If a key is added several times, the earliest time applies.
 func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)
@@ -79,7 +79,7 @@ func (q *queue) Len() int { return len(q.ready) }
 // Get implements workqueue.TypedInterface.
 func (q *queue) Get() (reconcile.Request, bool) { return q.take(0), false }
 
-// take returns the i-th ready key and marks it as being processed.
+// take removes the ready key with index i from the queue and marks the key as being processed.
 func (q *queue) take(i int) reconcile.Request {
 	key := q.ready[i]
 	q.ready = slices.Delete(q.ready, i, i+1)
@@ -90,8 +90,8 @@ func (q *queue) take(i int) reconcile.Request {
 // Done implements workqueue.TypedInterface.
 func (q *queue) Done(key reconcile.Request) {
 	delete(q.processing, key)
-	if q.again[key] {
-		delete(q.again, key)
+	if q.dirty[key] {
+		delete(q.dirty, key)
 		q.Add(key)
 	}
 }
@@ -105,7 +105,7 @@ func (q *queue) ShutDownWithDrain() {}
 // ShuttingDown implements workqueue.TypedInterface.
 func (q *queue) ShuttingDown() bool { return false }
 
-// due moves the delayed keys that are due to the ready ones.
+// due moves all delayed keys that are due to the ready keys.
 func (q *queue) due() {
 	var keys []reconcile.Request
 	now := q.now()
@@ -125,7 +125,7 @@ func (q *queue) due() {
 	}
 }
 
-// next returns when the next delayed key is due.
+// next returns the time at which the next delayed key is due.
 func (q *queue) next() (at time.Time, any bool) {
 	for _, t := range q.delayed {
 		if !any || t.Before(at) {

@@ -5,32 +5,32 @@ import (
 	"slices"
 )
 
-// recording is a run of a scenario, with or without a plan. Other runs can branch off at its effects.
+// recording is a recorded run of a scenario, with or without a plan. Other runs can start from copies of its world.
 type recording struct {
 	scenario *Prepared
 	seed     uint64
 	plan     Plan
-	// effects are the effects after the plan, at which another fault is possible.
+	// effects contains the effects after the last fault of the plan. Each of them can have another fault.
 	effects []Effect
-	// points are copies of the world during the run, in order.
+	// points contains copies of the world during the run, in the order in which they were made.
 	points []point
-	// cached are the kinds that each process caches.
+	// cached contains the kinds that each process caches.
 	cached map[string][]string
 	result Result
-	// end is the final world of an undisturbed run.
+	// end is the world at the end of an undisturbed run.
 	end *World
 }
 
-// point is a copy of a world before an effect.
+// point is a copy of the world directly before an effect.
 type point struct {
 	effect int
 	world  *World
 }
 
-// pointEvery is the number of effects between two copies.
+// pointEvery is the number of effects between two of these copies.
 const pointEvery = 6
 
-// listing is a plan that records the effects after its last fault.
+// listing carries out a plan, and also records all effects after the last fault of the plan.
 type listing struct {
 	plan    Plan
 	effects []Effect
@@ -44,7 +44,7 @@ func (l *listing) Of(w *World, e Effect) Fault {
 	return l.plan.Of(w, e)
 }
 
-// record runs a scenario without faults and records it.
+// record runs a scenario without faults and returns the recording.
 func (p *Prepared) record(seed uint64) *recording {
 	r := &recording{scenario: p, seed: seed, cached: map[string][]string{}}
 	w, err := p.begin(seed, true)
@@ -64,7 +64,7 @@ func (p *Prepared) record(seed uint64) *recording {
 	return r
 }
 
-// run records the run of a world.
+// run runs a world until its end and records the run.
 func (r *recording) run(w *World) {
 	seen := &listing{plan: r.plan}
 	w.faults = seen
@@ -89,8 +89,8 @@ func (r *recording) run(w *World) {
 	r.effects = seen.effects
 }
 
-// before returns a copy of the run right before an effect, or from some time before.
-func (r *recording) before(effect int) (*World, error) {
+// copyBefore returns a copy of the world shortly before an effect.
+func (r *recording) copyBefore(effect int) (*World, error) {
 	i := len(r.points)
 	for i > 0 && r.points[i-1].effect > effect {
 		i--
@@ -101,7 +101,7 @@ func (r *recording) before(effect int) (*World, error) {
 	return r.points[i-1].world.snapshot()
 }
 
-// faults returns the possible faults after the plan, by effect.
+// faults returns the possible faults at each effect after the plan.
 func (r *recording) faults() (out []At) {
 	for _, e := range r.effects {
 		for _, f := range everyFaultOf(e, r.cached[e.Process]) {
@@ -111,15 +111,16 @@ func (r *recording) faults() (out []At) {
 	return out
 }
 
-// with returns the run with one more fault. If record is true, further faults can be added to the result.
-func (r *recording) with(at At, record bool) *recording {
+// withFault runs the scenario with one more fault in the plan. If record is true, the result is recorded, so that
+// further faults can be added.
+func (r *recording) withFault(at At, record bool) *recording {
 	next := &recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at), cached: r.cached}
-	w, err := r.before(at.Effect)
+	w, err := r.copyBefore(at.Effect)
 	switch {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// Effects in the same step as the fault start from the copy before the fault.
+		// If an effect is in the same step as the fault, its runs start from the copy before the fault.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// A target cluster that rejects the credentials of the processes is unreachable for them, but not for others:
-// machines can join.
+// If the target cluster rejects the credentials of the processes, it is unreachable for the processes. The cluster is
+// still reachable for other clients, so machines can join.
 
-// refusedCredentialScenarios returns outage scenarios in which the target cluster rejects the credentials for a
+// refusedCredentialScenarios returns scenarios with outages in which the target cluster rejects the credentials for a
 // while.
 func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Scenario {
 	return []Scenario{
@@ -27,7 +27,7 @@ func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Sc
 	}
 }
 
-// refusingCredentials turns the outages of a script into rejections of the credentials.
+// refusingCredentials replaces the outages in a script by times in which the cluster rejects the credentials.
 func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := script(r)
@@ -48,12 +48,13 @@ func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Ac
 	}
 }
 
-// errCredentialsRefused is the answer of a cluster that rejects the credentials.
+// errCredentialsRefused is the error of a cluster that rejects the credentials.
 var errCredentialsRefused = fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused,
 	apierrors.NewUnauthorized("Unauthorized"))
 
-// mayDeleteUnseen checks the deletion of an instance while the target cluster rejects the credentials. The pods on it
-// are unknown, so the machine must have been drained before, or the pass must have begun before the rejection.
+// mayDeleteUnseen checks whether an instance may be deleted while the target cluster rejects the credentials. The
+// process cannot see the pods on the instance. So the machine must have been drained before, or the pass must have
+// begun before the rejection.
 func (o *oracle) mayDeleteUnseen(in *instance, m *v1beta1.Machine) {
 	if f := o.world.top(); f != nil && f.step < o.world.safety.links[toTarget].step {
 		return

@@ -13,29 +13,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// refusedDeletes is a cloud that refuses to delete instances and states when to retry.
+// refusedDeletes is the state of a cloud that refuses to delete instances. The error of the cloud contains the time
+// after which the process may try again.
 type refusedDeletes struct {
 	on bool
-	// last is the last refused call for each machine.
-	last map[uid]refusedCall
+	// lastRefused contains the last refused call for each machine.
+	lastRefused map[uid]refusedCall
 }
 
-// refusedCall is a refused call by a life of a process.
+// refusedCall is a call that the cloud has refused. A refusedCall also identifies the life of the process that made the
+// call.
 type refusedCall struct {
 	life int
 	at   time.Time
 }
 
 func (r refusedDeletes) clone() refusedDeletes {
-	r.last = maps.Clone(r.last)
+	r.lastRefused = maps.Clone(r.lastRefused)
 	return r
 }
 
-// refusalRetryAfter is the Retry-After of a refused Delete.
+// refusalRetryAfter is the value of RetryAfter in the error of a refused Delete.
 const refusalRetryAfter = time.Minute
 
-// refusedDeleteScenarios returns scenarios in which the cloud refuses deletions while the Nodes of the machines
-// change all the time, as with a CNI that annotates them.
+// refusedDeleteScenarios returns scenarios in which the cloud refuses deletions. Meanwhile, the Nodes of the machines
+// change all the time, because a CNI plugin annotates them.
 func refusedDeleteScenarios() []Scenario {
 	actions := []Action{
 		trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }), scale(1),
@@ -48,7 +50,7 @@ func refusedDeleteScenarios() []Scenario {
 	return []Scenario{{Name: "deletes-refused", Group: Lifecycle, Base: fleet(3, "a"), Script: inOrder(actions)}}
 }
 
-// annotateNodes returns an action in which a CNI writes to every Node.
+// annotateNodes returns an action in which a CNI plugin changes every Node.
 func annotateNodes(i int) Action {
 	return Action{Name: "annotate the nodes", Wait: 5 * time.Second,
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -64,12 +66,14 @@ func annotateNodes(i int) Action {
 		}}
 }
 
-// refusesDelete refuses a Delete, and checks that the process does not send it before the time that the cloud stated.
-// Another life of the process does not know that time, and corrupted inputs may be retried at once. The orphan
-// collection calls once in a period, which is longer than any Retry-After outside of this world.
+// refusesDelete refuses a Delete, and also checks that the process does not send another Delete before the stated time.
+// There are exceptions: after a restart, the process does not know this time, and after a corruption it may try again
+// immediately. The orphan collection is another exception, because it calls the cloud only once in each period. Outside
+// of this world, the period is longer than any RetryAfter.
 func (d driver) refusesDelete(machine provider.Machine) error {
 	r, w := &d.troubles.deletes, d.process.world
-	if last, known := r.last[machine.UID]; known && !w.collecting() && d.process.life == last.life && w.corrupted == nil &&
+	last, known := r.lastRefused[machine.UID]
+	if known && !w.collecting() && d.process.life == last.life && w.corrupted == nil &&
 		d.now().Sub(last.at) < refusalRetryAfter {
 		w.oracle.breach("pace", "%s deletes the instance of machine %s again after %s, want a wait of %s",
 			d.process.name, machine.Name, d.now().Sub(last.at), refusalRetryAfter)
@@ -81,14 +85,14 @@ func (d driver) refusesDelete(machine provider.Machine) error {
 	return &provider.Error{Code: provider.Throttled, Message: "too many requests", RetryAfter: refusalRetryAfter}
 }
 
-// noteRefused stores the refusal that a process received.
+// noteRefused records a refusal that a process has received.
 func (d driver) noteRefused(machine provider.Machine, err error) {
 	r := &d.troubles.deletes
 	if !r.on || provider.RetryAfter(err) < refusalRetryAfter {
 		return
 	}
-	if r.last == nil {
-		r.last = map[uid]refusedCall{}
+	if r.lastRefused == nil {
+		r.lastRefused = map[uid]refusedCall{}
 	}
-	r.last[machine.UID] = refusedCall{d.process.life, d.now()}
+	r.lastRefused[machine.UID] = refusedCall{d.process.life, d.now()}
 }

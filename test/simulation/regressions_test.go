@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// regressions are plans, and random runs without a plan, that failed once. A plan numbers effects, so its meaning may
-// change with the code. It must not fail anyway.
+// regressions contains plans, and random runs without a plan, that have failed once. A plan contains the numbers of
+// effects, so its meaning may change when the controllers change. The run must not fail in any case.
 var regressions = []struct {
 	// name states what went wrong.
 	name     string
 	scenario string
 	seed     uint64
-	// cloud contains the semantics of the cloud.
+	// cloud is the name of the cloud's semantics.
 	cloud string
 	plan  string
-	// undisturbed is true for a run whose only disturbances are the semantics of the cloud.
+	// undisturbed is true if the semantics of the cloud are the only disturbance of the run.
 	undisturbed bool
 }{
 	{"a bootstrap token was left after its deletion was denied once",
@@ -87,7 +87,7 @@ var regressions = []struct {
 		"late-in-target-outage", 811280417, "", "", false},
 }
 
-// Runs that failed once must not fail again.
+// Each of these runs has failed once, and must not fail again.
 func TestPlansThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}
@@ -121,8 +121,8 @@ func TestPlansThatOnceFailed(t *testing.T) {
 	}
 }
 
-// corruptions are changes of one field that once broke a rule. Their effects are numbered as in the code of that
-// time, too.
+// corruptions contains changes of one field that once broke a rule. These corruptions also contain the numbers of
+// effects, whose meaning may change when the controllers change.
 var corruptions = []struct {
 	// name states what went wrong.
 	name       string
@@ -146,7 +146,7 @@ var corruptions = []struct {
 		[]Outcome{AskedFor, Named}},
 }
 
-// Corruptions that broke a rule once must be harmless now.
+// Each of these corruptions once broke a rule, and must be harmless now.
 func TestCorruptionsThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	byName := map[string]Scenario{}

@@ -7,8 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist replaces the view by a new list, as an informer does that lost its watch. Changes in between are merged, and
-// a deletion is known only by absence.
+// relist replaces the content of the view by a new list. An informer does the same after it has lost its watch. So
+// several changes of an object become one change. The view only notices a deletion because the object is missing in the
+// list.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {
@@ -45,7 +46,7 @@ func (v *view) relist() error {
 	return nil
 }
 
-// elapse ends the faults of the view that are over.
+// elapse ends those faults of the view whose time has passed.
 func (v *view) elapse(w *World) error {
 	now := w.clock.at
 	if !v.mergedUntil.IsZero() && !now.Before(v.mergedUntil) {

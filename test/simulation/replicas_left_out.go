@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replicasScenarios returns scenarios in which the applied objects lack spec.replicas, and no webhook sets it.
+// replicasScenarios returns scenarios in which the applied objects do not contain spec.replicas. No webhook sets this
+// field.
 func replicasScenarios() []Scenario {
 	return []Scenario{
 		{Name: "replicas-left-out", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
@@ -17,13 +18,13 @@ func replicasScenarios() []Scenario {
 	}
 }
 
-// applyWithoutReplicas returns actions that apply a deployment and a set without replicas, alone or together with a
-// new revision, and another deployment that never had replicas.
+// applyWithoutReplicas returns actions that apply a deployment and a set without replicas. In some runs, this also
+// changes the revision. The actions also apply another deployment, which never had replicas.
 func applyWithoutReplicas(r *rand.Rand) []Action {
 	actions := []Action{
 		edit("apply without replicas", func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil }),
 		editSet("solo", "apply set solo without replicas", func(set *v1beta1.MachineSet) { set.Spec.Replicas = nil }),
-		create(fleet(0, "a", called("api"), nodeGroup(2), func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil })),
+		create(fleet(0, "a", withName("api"), nodeGroup(2), func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = nil })),
 	}
 	switch r.IntN(3) {
 	case 0:
@@ -37,7 +38,7 @@ func applyWithoutReplicas(r *rand.Rand) []Action {
 	return append(actions, checkReplicas())
 }
 
-// checkReplicas returns an action that checks the numbers that the manager stored.
+// checkReplicas returns an action that checks the numbers of replicas that the manager has stored.
 func checkReplicas() Action {
 	stored := func(w *World) map[string]int {
 		replicas := map[string]int{}
@@ -59,5 +60,5 @@ func checkReplicas() Action {
 		}
 		return nil
 	}}
-	return check.once("all replicas are stored", func(w *World) bool { return len(stored(w)) == 3 })
+	return check.waitFor("all replicas are stored", func(w *World) bool { return len(stored(w)) == 3 })
 }

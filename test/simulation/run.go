@@ -12,18 +12,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Prepared is a scenario with its settled fleet, from which runs are cloned.
+// Prepared is a scenario whose fleet is already settled. Runs start from a clone of this fleet.
 type Prepared struct {
 	Scenario
-	// Habits are the semantics of the cloud in its runs. Without any, the cloud has only the semantics that every run
-	// has.
+	// Habits are the semantics that the cloud has in the runs. If it is empty, the cloud only has the semantics that it
+	// has in every run.
 	Habits Habits
-	// Stored, if not nil, is called with each Machine that a process of Machinist writes in a run.
+	// Stored is called with each Machine that a process of Machinist writes in a run. It may be nil.
 	Stored func(*v1beta1.Machine)
 	base   *World
 }
 
-// Prepare creates a scenario's fleet without faults.
+// Prepare creates the fleet of the scenario, without faults.
 func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	w, err := New(scheme, s.Controllers)
 	if err != nil {
@@ -59,21 +59,23 @@ type Result struct {
 	Steps, Effects int
 	Crashes        int
 	Path           uint64
-	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
+	// Tail is the number of steps after the last fault until the world was settled. If there was no fault, it is the
+	// number of steps from the beginning.
 	Tail int
-	// Made is the total number of instances created.
+	// Made is the total number of instances that were created.
 	Made int
-	// Broken is how many of them broke without a scripted request.
+	// Broken is the number of instances that broke without a request by the script.
 	Broken int
-	// Machines is the total number of machines created. TakenBack is true if none of them is left.
+	// Machines is the total number of machines that were created. TakenBack is true if no machine is left at the end.
 	Machines  int
 	TakenBack bool
-	// End is the final state of a run without an error.
+	// End is the final state of the run, if the run has no error.
 	End End
 }
 
-// Run runs the scenario with the choices of a seed. Without a plan, faults are random. With a plan, only its faults
-// occur, and the result is compared with the run without faults. story, if given, gets each line of what happens.
+// Run runs the scenario. A seed determines the choices. If the plan is empty, faults are random. If the plan is not
+// empty, only its faults occur, and the result is compared with the run without faults. If story is not nil, it is
+// called with each line that describes what happens.
 func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	w, err := p.begin(seed, len(plan) > 0)
 	if err != nil {
@@ -90,8 +92,9 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario with the choices of a seed and without faults. A run under semantics of the cloud is
-// compared with a run without these semantics. story, if given, gets each line of what happens.
+// Undisturbed runs the scenario without faults. A seed determines the choices. If the cloud has semantics, the result
+// is compared with the run without these semantics. If story is not nil, it is called with each line that describes
+// what happens.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {
@@ -105,7 +108,7 @@ func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	return r.result
 }
 
-// begin returns the world of a run before its first step.
+// begin returns the world of a new run, before its first step.
 func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	w, err := p.base.Clone(seed)
 	if err != nil {
@@ -116,7 +119,7 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	return w, nil
 }
 
-// finish runs a world to its end.
+// finish runs a world until its end.
 func (w *World) finish() (result Result) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -132,7 +135,7 @@ func (w *World) finish() (result Result) {
 	return Result{End: endOf(w), Tail: w.stepsWhenSettled - w.stepsAtFault}
 }
 
-// disturb chooses how much goes wrong in a run.
+// disturb chooses how many disturbances a run has.
 func (w *World) disturb() {
 	r := w.random
 	w.laziness = map[string]int{}
@@ -151,7 +154,7 @@ func (w *World) disturb() {
 	w.faults = &randomFaults{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
 }
 
-// randomFaults injects a few faults at random.
+// randomFaults causes a few random faults in a run.
 type randomFaults struct{ left, every int }
 
 // Of implements Faults.

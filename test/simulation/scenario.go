@@ -10,43 +10,45 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Scenario is a settled fleet, and the actions of users on it. After each run, the fleet must be settled again.
+// Scenario is a settled fleet, together with actions of users that change it. At the end of each run, the fleet must be
+// settled again.
 type Scenario struct {
 	Name string
-	// Group is the subject of the scenario.
+	// Group is the group to which the scenario belongs.
 	Group Group
 	// Base is the deployment that exists at the beginning, or nil if there is none.
 	Base *v1beta1.MachineDeployment
-	// Begin contains further actions before the run. It may be nil. Age is the age of the fleet in addition to its
-	// creation time.
+	// Begin contains further actions that happen before the run. It may be nil. Age is added to the age of the fleet at
+	// the beginning of the run.
 	Begin []Action
 	Age   time.Duration
-	// Old is a system whose fleet is migrated, or nil if there is none.
+	// Old is an old system whose fleet is migrated, or nil if there is none.
 	Old *OldSystem
-	// Apps are the workloads on the nodes. It is empty if workloads do not matter for the scenario.
+	// Apps contains the workloads on the nodes. Apps is empty if workloads do not matter for the scenario.
 	Apps []app
-	// Controllers are the optional controllers that run.
+	// Controllers contains the optional controllers that run in the scenario.
 	Controllers Controllers
 	// Script returns the actions of users. They may differ between runs.
 	Script func(r *rand.Rand) []Action
-	// Variants is the number of undisturbed runs with different seeds that are the base of plans; 0 stands for 1.
+	// Variants is the number of undisturbed runs on which plans are based. Each of them has another seed. 0 means 1.
 	Variants int
-	// OwnCloud is true if the scenario sets up its own cloud, so that it must not run under other semantics.
+	// OwnCloud is true if the scenario changes the cloud itself. Such a scenario must not run with other semantics of the
+	// cloud.
 	OwnCloud bool
-	// MayDiffer removes from an end what may depend on the faults; nil removes nothing.
+	// MayDiffer removes the lines from an end that may depend on faults. It may be nil.
 	MayDiffer func(End)
 }
 
-// Group is a group of scenarios about one subject.
+// Group is a group of scenarios that are about the same subject.
 type Group string
 
 // The groups.
 const (
-	// Lifecycle contains scenarios with one action on a fleet at a time.
+	// Lifecycle contains scenarios in which only one action on a fleet happens at a time.
 	Lifecycle Group = "lifecycle"
-	// Fleets contains scenarios with several actions at a time, while instances break.
+	// Fleets contains scenarios in which several actions happen at the same time, and instances break.
 	Fleets Group = "fleets"
-	// Autoscaling contains scenarios with a running autoscaler.
+	// Autoscaling contains scenarios in which an autoscaler runs.
 	Autoscaling Group = "autoscaling"
 	// Draining contains scenarios in which machines with pods are deleted or updated.
 	Draining Group = "draining"
@@ -102,7 +104,7 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "adopt-then-delete", Group: Lifecycle, Variants: 3, Script: always(adoptingClass(), bringInstance("vm-1"),
-			adopt("vm-1", "vm-1"), deleteNamed("vm-1").once("the instance has tags", func(w *World) bool {
+			adopt("vm-1", "vm-1"), deleteNamed("vm-1").waitFor("the instance has tags", func(w *World) bool {
 				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.MachineUID != "" })
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
@@ -112,7 +114,7 @@ func Scenarios() []Scenario {
 		forceDeleteScenarios())
 }
 
-// churn returns the actions of a few impatient users on a deployment, while instances break.
+// churn returns actions of a few impatient users who change a deployment while instances break.
 func churn(r *rand.Rand) []Action {
 	var actions []Action
 	for range 2 + r.IntN(3) {
@@ -136,15 +138,16 @@ func churn(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// ofFirstVersion sets the version of a deployment's machines to firstVersion.
+// ofFirstVersion is a change that sets the version of a deployment's machines to firstVersion.
 func ofFirstVersion(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = firstVersion }
 
-// ofType returns a change that sets a deployment's strategy with its default values.
+// ofType returns a change that gives a deployment a strategy of the given type, with default values.
 func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
 }
 
-// strategy returns a change that sets rolling updates with bounds, of which at least one is not zero.
+// strategy returns a change that gives a deployment rolling updates with the given bounds. If both bounds are 0, the
+// surge becomes 1.
 func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	if surge+unavailable == 0 {
 		surge = 1

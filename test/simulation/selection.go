@@ -17,10 +17,10 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Users who select the machines that are updated in place.
+// In the scenarios of this file, users select the machines that are updated in place.
 
-// bySelection returns a change after which users select what a rollout in place updates, with so many unavailable
-// machines.
+// bySelection returns a change after which users select the machines that a rollout updates in place. unavailable is
+// the maximum number of unavailable machines.
 func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		n := intstr.FromInt(unavailable)
@@ -29,7 +29,7 @@ func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// selections returns the actions of users who select machines and change the selection.
+// selections returns actions of users who select machines and change their selection.
 func selections(r *rand.Rand) []Action {
 	actions := []Action{roll([]string{"b", "c"}[r.IntN(2)])}
 	for range 2 + r.IntN(4) {
@@ -51,7 +51,8 @@ func selections(r *rand.Rand) []Action {
 	return append(actions, pause(false))
 }
 
-// selectMachine returns an action that selects the i-th of the machines at that time, or removes the selection.
+// selectMachine returns an action that selects or deselects a machine. The machine is the one with index i among the
+// existing machines.
 func selectMachine(i int, selected bool) Action {
 	return Action{Name: fmt.Sprintf("set the selection of a machine to %t", selected),
 		Do: func(ctx context.Context, w *World, c client.Client) error {
@@ -73,7 +74,8 @@ func (w *World) setSelected(ctx context.Context, c client.Client, m *v1beta1.Mac
 	return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
 }
 
-// selecting returns the selections that users may make at the end of the script, so that all machines are updated.
+// selecting returns the actions that select the remaining machines at the end of the script, so that all machines are
+// updated.
 func (w *World) selecting() (out []choice) {
 	if len(w.script) > 0 {
 		return nil
@@ -99,8 +101,9 @@ func (w *World) selecting() (out []choice) {
 	return out
 }
 
-// mayHandOver checks the rule of selections. A machine is handed over to another set only while it is selected.
-// Enough machines must stay available, as far as was known when the set's replicas were written.
+// mayHandOver checks the rule of selections. The manager may hand over a machine to another set only while the machine
+// is selected. Enough machines must remain available, according to what the manager knew when it wrote the replicas of
+// the set.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -117,7 +120,7 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 	if !o.usable(before, minReady) {
 		return
 	}
-	known := o.since(from.UID, "Machine")
+	known := o.countsFrom(from.UID, "Machine")
 	members := func(id types.UID) bool {
 		return o.sets[id] != nil && o.sets[id].Controller == o.sets[from.UID].Controller
 	}
@@ -127,13 +130,13 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 			n++
 		}
 	}
-	if _, least := bounds.Within(o.since(from.UID, "MachineDeployment")); n < least {
+	if _, least := bounds.Within(o.countsFrom(from.UID, "MachineDeployment")); n < least {
 		o.breach("selection", "%s handed over machine %s of set %s: the deployment has %d available, want at least %d",
 			c.Actor, before.Name, from.Name, n, least)
 	}
 }
 
-// bySelection reports whether users select what is updated.
+// bySelection reports whether users select the machines that are updated.
 func (o *oracle) bySelection() bool {
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		s := object.(*v1beta1.MachineDeployment).Spec.Strategy
@@ -142,13 +145,13 @@ func (o *oracle) bySelection() bool {
 	return false
 }
 
-// usable reports whether a machine is available and not being updated.
+// usable reports whether a machine is available and is not being updated.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
-// usableSince reports whether a machine of the members is usable, or was usable at or after a revision until
-// something other than the manager's own write changed that.
+// usableSince reports whether a machine of the given sets is usable. A machine also counts if it was usable at the
+// revision or later, and then something other than a write of the manager made it unusable.
 func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {
@@ -157,7 +160,7 @@ func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UI
 			versions[i-1].machine.Generation != v.machine.Generation
 		return invariants.Version{
 			Position:  v.revision,
-			Available: v.of(members) && o.usable(v.machine, minReady),
+			Available: v.belongsTo(members) && o.usable(v.machine, minReady),
 			OwnEnd:    v.actor == Manager && (endsAt(versions, i) || moved),
 		}
 	}, revision)

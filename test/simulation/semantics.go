@@ -12,58 +12,66 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Semantics is a behaviour of a cloud that the driver contract allows, and that a run can have from its beginning to
-// its end. Behaviour that a driver must hide from Machinist is left to the tests of drivers: several spellings of
-// provider IDs, answers too large to read, and instances of others that have the names of ours.
+// Semantics is a behavior of a cloud that the driver contract allows. A run can have this behavior from its beginning
+// to its end. Some behavior must be hidden by drivers, so the tests of drivers check it: several spellings of provider
+// IDs, answers that are too large to read, and instances of other installations with the same names.
 type Semantics string
 
 // The semantics.
 const (
-	// ReadsLate: a read by provider ID does not find an instance until lookups by tag find it.
+	// ReadsLate: a read by provider ID does not find a new instance before lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
-	// ReadsFlicker: every third read by provider ID is answered from a replica that lacks the instance. The replica has
-	// it after flickersFor, for flickersEvery. By the driver contract, an instance is gone only if two reads of one
-	// process that are further apart than that do not find it.
+	// ReadsFlicker: a replica answers every third read by provider ID, and this replica does not have the instance. The
+	// replica gets the instance after flickersFor. After flickersEvery, it loses the instance again. According to the
+	// driver contract, an instance is gone only if a process does not find it in two reads, with more time between them
+	// than flickersFor.
 	ReadsFlicker Semantics = "reads-flicker"
-	// ReadsStale: reads and lists show a deleted instance for staleFor as it was when it ran.
+	// ReadsStale: for staleFor, reads and lists show a deleted instance in the state in which it was running.
 	ReadsStale Semantics = "reads-stale"
-	// TagsLate: an instance is shown without its tags until lookups by tag find it.
+	// TagsLate: answers do not contain the tags of a new instance before lookups by tag find it.
 	TagsLate Semantics = "tags-late"
-	// ListsLate: a list lacks instances that were created in the last listedLate, and contains those deleted since then.
+	// ListsLate: a list does not contain instances that were created within the last listedLate. A list still contains
+	// instances that were deleted within this time.
 	ListsLate Semantics = "lists-late"
-	// ListsShort: every other list lacks a page.
+	// ListsShort: every second list does not contain one of its pages.
 	ListsShort Semantics = "lists-short"
-	// ListsRepeat: the second page of a list repeats the entries of the first one in another order.
+	// ListsRepeat: the second page of a list repeats the entries of the first page, in another order.
 	ListsRepeat Semantics = "lists-repeat"
-	// AnswersLost: the answer to every third change is lost.
+	// AnswersLost: the answers to every third change are lost.
 	AnswersLost Semantics = "answers-lost"
-	// DoneLate: every third change fails and is carried out anyway: creations and tags within CreateSettle, deletions
-	// after deletedLate.
+	// DoneLate: every third change returns an error, but is carried out later. Creations and tags are carried out within
+	// CreateSettle, and deletions after deletedLate.
 	DoneLate Semantics = "done-late"
-	// ThrottledOften: a pseudo-random third of the calls is throttled. Every other of these answers has a Retry-After.
+	// ThrottledOften: a third of the calls are throttled. A pseudo-random number decides which ones. Half of these answers
+	// contain a RetryAfter.
 	ThrottledOften Semantics = "throttled"
-	// StateGoesBack: every other read of a running instance shows it as pending.
+	// StateGoesBack: every second read of a running instance returns the state pending.
 	StateGoesBack Semantics = "state-goes-back"
-	// PartsRemain: a disk or an interface is left for partsFor after the instance is gone. Its deletion takes that long.
+	// PartsRemain: after an instance is deleted, a disk or an interface remains for partsFor. The deletion of this part
+	// takes that long.
 	PartsRemain Semantics = "parts-remain"
-	// QuotaFreesLate: a deleted instance counts against the quota for quotaFor.
+	// QuotaFreesLate: after its deletion, an instance counts against the quota for the time quotaFor.
 	QuotaFreesLate Semantics = "quota-frees-late"
-	// CredentialsExpire: all calls are refused for expiredFor of every expiresEvery.
+	// CredentialsExpire: in each period of expiresEvery, all calls are rejected for the time expiredFor.
 	CredentialsExpire Semantics = "credentials-expire"
-	// ClockAhead and ClockBehind: the times in the cloud's answers are wrong by clockOff.
+	// ClockAhead and ClockBehind: the times in the answers of the cloud are wrong by clockOff.
 	ClockAhead  Semantics = "clock-ahead"
 	ClockBehind Semantics = "clock-behind"
-	// ListsReturn: lists and lookups by tag show a deleted instance again, from returnsAfter to returnsUntil after its
-	// deletion. A read by its provider ID does not find it.
+	// ListsReturn: some time after its deletion, an instance appears again in lists and lookups by tag. The instance
+	// appears from returnsAfter until returnsUntil after the deletion. A read by provider ID does not find the instance
+	// during this time.
 	ListsReturn Semantics = "lists-return"
-	// NoHost: two of every four instances are accepted and fail after failsAfter for lack of capacity.
+	// NoHost: the cloud accepts all instances. However, two of every four instances fail after failsAfter, because there
+	// is no capacity.
 	NoHost Semantics = "no-host"
-	// GivesUp: two of every four instances are accepted and fail after failsAfter, and the cloud gives no reason.
+	// GivesUp: the cloud accepts all instances. However, two of every four instances fail after failsAfter, and the cloud
+	// gives no reason.
 	GivesUp Semantics = "gives-up"
-	// ReportsFailed: an instance that has become a Node is reported as failed but continues to run.
+	// ReportsFailed: the cloud reports an instance as failed after it has become a Node, but the instance continues to
+	// run.
 	ReportsFailed Semantics = "reports-failed"
-	// PartsUnattached: lists show the parts of an instance as unattached, until attachedAfter after its creation, and
-	// for partsFor after its deletion.
+	// PartsUnattached: lists show the parts of an instance as unattached during two times: until attachedAfter after the
+	// creation of the instance, and for partsFor after its deletion.
 	PartsUnattached Semantics = "parts-unattached"
 )
 
@@ -77,8 +85,8 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyReports reports whether the semantics concern only the cloud's answers and not its actions. They must not cause
-// an additional instance.
+// onlyReports reports whether the semantics only affect the answers of the cloud, and not what the cloud does. Such
+// semantics must not cause additional instances.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
@@ -104,10 +112,10 @@ const (
 	attachedAfter = 5 * time.Minute // This is more than the minimum age of collected parts.
 )
 
-// Habits are the semantics of one cloud.
+// Habits is the list of all semantics that one cloud has.
 type Habits []Semantics
 
-// ParseHabits parses semantics that are separated by "+".
+// ParseHabits parses the names of semantics, which are separated by "+".
 func ParseHabits(text string) (Habits, error) {
 	var out Habits
 	for name := range strings.SplitSeq(text, "+") {
@@ -122,7 +130,7 @@ func ParseHabits(text string) (Habits, error) {
 	return out, nil
 }
 
-// String returns the semantics in the form that ParseHabits parses.
+// String returns the semantics in the format that ParseHabits parses.
 func (h Habits) String() string {
 	parts := make([]string, len(h))
 	for i, s := range h {
@@ -131,33 +139,34 @@ func (h Habits) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Under returns the scenario with a cloud that has these semantics.
+// Under returns the same scenario with a cloud that has the given semantics.
 func (p *Prepared) Under(h Habits) *Prepared {
 	out := *p
 	out.Habits = h
 	return &out
 }
 
-// past is the state of a cloud with semantics in addition to its instances.
+// past is the additional state of a cloud with semantics.
 type past struct {
 	habits Habits
-	// ghosts are deleted instances that reads may still show.
+	// ghosts contains deleted instances that reads may still return.
 	ghosts []ghost
-	// removals are requested deletions that have not been carried out.
+	// removals contains deletions that were requested but not carried out yet.
 	removals []removal
 	// reads, lists, writes and all count the calls that some semantics may change. throttled counts the throttled calls.
 	reads, lists, writes, all, throttled int
-	// accepted counts the creations under semantics. failedAt is when an instance of each machine last failed.
+	// accepted is the number of creations in a cloud with semantics. failedAt contains the time at which an instance of
+	// each machine last failed.
 	accepted int
 	failedAt map[types.UID]time.Time
-	// unreported contains instances that ran a kubelet and were deleted before any answer showed them.
+	// unreported contains instances that ran a kubelet, but were deleted before the cloud returned them in any answer.
 	unreported map[string]bool
-	// began is when the run began. quiet is true once everything is settled.
+	// began is the time at which the run began. quiet is true after the world has settled.
 	began time.Time
 	quiet bool
 }
 
-// ghost is a deleted instance as it was when it ran, and the time of its deletion.
+// ghost is a deleted instance in the state in which it was running, with the time of its deletion.
 type ghost struct {
 	instance
 	gone time.Time
@@ -181,13 +190,13 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest ends the semantics that keep a fleet from being idle. The orphan collection writes a condition if its list
-// fails or shows other instances than before.
+// rest ends those semantics that keep the world from becoming quiet. For example, the orphan collection writes a
+// condition whenever its list fails or shows other instances than before.
 func (p *past) rest() {
 	p.ghosts, p.quiet = nil, true
 }
 
-// settling returns for how long the cloud may still show an earlier state.
+// settling returns the time for which the cloud may still show an earlier state.
 func (p *past) settling() time.Duration {
 	if len(p.habits) == 0 {
 		return 0
@@ -195,8 +204,8 @@ func (p *past) settling() time.Duration {
 	return listedLate + clockOff
 }
 
-// listsSettle returns when lists are correct about each instance without a Machine, and about each deleted instance
-// with a Node. Before that time, no process can remove them. It is zero unless lists are late.
+// listsSettle returns the time from which lists are correct about orphans and about deleted instances with a Node.
+// Before this time, no process can remove these. If lists are not late, the time is zero.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -221,8 +230,8 @@ func (w *World) listsSettle() (at time.Time) {
 	return at
 }
 
-// goes records that an instance is gone.
-func (c *Cloud) goes(in *instance) {
+// keepGhost is called when an instance is deleted, and keeps a copy of it.
+func (c *Cloud) keepGhost(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
 	}
@@ -233,12 +242,12 @@ func (c *Cloud) goes(in *instance) {
 		c.past.unreported[in.ProviderID] = true
 	}
 	g := ghost{*in, c.now()}
-	g.State, g.trail = provider.StateRunning, trail{others: in.trail.others}
+	g.State, g.trail = provider.StateRunning, trail{givenAway: in.trail.givenAway}
 	c.past.ghosts = append(c.past.ghosts, g)
 }
 
-// ghostOf returns a matching instance that was deleted less than the given time ago and is still shown. It returns nil
-// if there is no such instance.
+// ghostOf returns a deleted instance that the function is accepts, if less time than within has passed since the
+// deletion. ghostOf returns nil if there is no such instance.
 func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; c.now().Before(g.gone.Add(within)) && is(&g.instance) {
@@ -248,10 +257,10 @@ func (c *Cloud) ghostOf(within time.Duration, is func(*instance) bool) *instance
 	return nil
 }
 
-// refuses returns the error of a call that is rejected, nil for an accepted call.
+// refuses returns an error if the cloud rejects a call, and nil if it accepts the call.
 func (d driver) refuses() error {
 	p, w := &d.past, d.process.world
-	if err := d.tooMany(); err != nil {
+	if err := d.checkRateLimit(); err != nil {
 		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
 		return err
 	}
@@ -277,10 +286,10 @@ func (d driver) refuses() error {
 	return err
 }
 
-// pseudoRandom maps consecutive numbers to unrelated ones.
+// pseudoRandom returns unrelated numbers for consecutive numbers.
 func pseudoRandom(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
 
-// mishap reports what goes wrong with a change: its answer is lost, or it is carried out late.
+// mishap decides what goes wrong with a change: its answer may be lost, or it may be carried out late.
 func (d driver) mishap() (lost, late bool) {
 	p := &d.past
 	if len(p.habits) == 0 {
@@ -294,7 +303,7 @@ func (d driver) mishap() (lost, late bool) {
 	return lost, late
 }
 
-// exhausted returns an error while the quota is not free again.
+// exhausted returns an error if deleted instances still use up the quota.
 func (c *Cloud) exhausted() error {
 	if c.past.has(QuotaFreesLate) && c.ghostOf(quotaFor, func(*instance) bool { return true }) != nil {
 		return provider.Errorf(provider.ResourceExhausted, "the quota is used up")
@@ -302,7 +311,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns how a read shows an existing instance, or nil if the read does not find it.
+// shows returns an existing instance as a read returns it, or nil if the read does not find the instance.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
@@ -331,7 +340,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	return out
 }
 
-// skew applies the error of the cloud's clock to an answer.
+// skew adds the error of the cloud's clock to the times in an answer.
 func (p *past) skew(out *provider.Instance) {
 	switch {
 	case p.has(ClockAhead):
@@ -341,15 +350,15 @@ func (p *past) skew(out *provider.Instance) {
 	}
 }
 
-// leftOf reports whether parts of a deleted instance are left.
+// leftOf reports whether parts of a deleted instance still exist.
 func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	return c.past.has(PartsRemain) && c.ghostOf(partsFor, func(in *instance) bool {
 		return in.ProviderID == req.ProviderID || req.ProviderID == "" && in.MachineUID == req.Machine.UID
 	}) != nil
 }
 
-// listing returns the answer to a list: the shown instances, as changed by the semantics. asked selects the listed
-// ones.
+// listing returns the answer to a list request. The semantics may add and remove instances. asked selects the requested
+// instances.
 func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {
@@ -382,7 +391,7 @@ func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []pr
 	return out
 }
 
-// elapseRemovals carries out the deletions that are due.
+// elapseRemovals carries out all deletions that are due.
 func (c *Cloud) elapseRemovals(w *World) {
 	due := c.past.removals
 	c.past.removals = nil
@@ -398,7 +407,7 @@ func (c *Cloud) elapseRemovals(w *World) {
 	}
 }
 
-// madeInAll returns the total number of instances created.
+// madeInAll returns the total number of instances that the cloud has created.
 func (c *Cloud) madeInAll() (n int) {
 	for made := range maps.Values(c.made) {
 		n += made

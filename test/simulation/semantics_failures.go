@@ -10,12 +10,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Failures of instances and parts before and after a cloud has accepted them.
+// This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// dooms reports whether the next instance will fail: two of every four, so that a machine meets this once, twice in a
-// row or not at all.
+// dooms decides whether the next instance will fail. This is so for two of every four instances, so that a machine has
+// no such instance, one, or two in succession.
 func (p *past) dooms(machine string) bool {
-	// A failed machine without a set would not be replaced.
+	// If the machine has no set, the instance must not fail, because no controller would replace the machine.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {
 		return false
 	}
@@ -23,7 +23,7 @@ func (p *past) dooms(machine string) bool {
 	return p.accepted%4 == 1 || p.accepted%4 == 2
 }
 
-// giveUp fails the instances that are due.
+// giveUp makes each instance fail whose failure is due.
 func (c *Cloud) giveUp(w *World) {
 	for _, in := range c.instances {
 		if !in.doomed || in.State != provider.StatePending || c.now().Before(in.born.Add(failsAfter)) {
@@ -42,8 +42,8 @@ func (c *Cloud) giveUp(w *World) {
 	}
 }
 
-// fail reports a running instance as failed because another operation on it failed. Drivers should not do that, and
-// their reasons vary.
+// fail makes an answer report a running instance as failed, because another operation on the instance has failed.
+// Drivers should not do that, but they may. The text of the reason varies.
 func (p *past) fail(in *instance, out *provider.Instance) {
 	if p.has(ReportsFailed) && in.registered && in.MachineUID != "" && out.State == provider.StateRunning {
 		out.State, out.StateMessage = provider.StateFailed, "the resize failed"
@@ -53,12 +53,13 @@ func (p *past) fail(in *instance, out *provider.Instance) {
 	}
 }
 
-// reappears reports whether lists show a deleted instance again.
+// reappears reports whether a deleted instance currently appears in lists again.
 func (p *past) reappears(g *ghost, now time.Time) bool {
 	return p.has(ListsReturn) && !now.Before(g.gone.Add(returnsAfter)) && now.Before(g.gone.Add(returnsUntil))
 }
 
-// returnedOf returns the deleted instance that a lookup by tag finds again, or nil if there is no such instance.
+// returnedOf returns the deleted instance of a machine that lookups by tag find again. If there is none, returnedOf
+// returns nil.
 func (c *Cloud) returnedOf(machine types.UID) *instance {
 	for i := range c.past.ghosts {
 		if g := &c.past.ghosts[i]; g.MachineUID == machine && c.past.reappears(g, c.now()) {
@@ -68,7 +69,8 @@ func (c *Cloud) returnedOf(machine types.UID) *instance {
 	return nil
 }
 
-// unattached returns the parts that lists show although their instance was just created or deleted.
+// unattached returns the parts that lists show as unattached, because their instance was created or deleted shortly
+// before.
 func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	if !c.past.has(PartsUnattached) {
 		return nil
@@ -92,7 +94,8 @@ func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// mayBeFailed checks that a machine is not Failed at once for lack of capacity, and not while its node serves.
+// mayBeFailed checks that a machine does not fail immediately because of missing capacity, and does not fail while pods
+// can run on its node.
 func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	w := o.world
 	if len(w.cloud.past.habits) == 0 || m.Status.FailureReason != v1beta1.FailureCreateError ||
@@ -109,13 +112,13 @@ func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	}
 }
 
-// minRetryDelay is the minimum time between a failure for lack of capacity and the next request, with a margin for
-// clocks that were set.
+// minRetryDelay is the minimum time between a failure because of missing capacity and the next request. The time
+// contains a margin for clocks that were set.
 const minRetryDelay = time.Minute - time.Second
 
-// mayAskAgain checks that a process waits before it requests another instance after the cloud lacked capacity. A
-// process that started in between does not know the failure. A request with the token of the failed instance is a
-// retry.
+// mayAskAgain checks that a process waits after a failure because of missing capacity, before it requests another
+// instance. A process that has started after the failure does not know about it. A request with the same token as the
+// failed instance is a retry, and is permitted.
 func (o *oracle) mayAskAgain(p *Process, req provider.CreateRequest) {
 	c := o.world.cloud
 	failed, known := c.past.failedAt[req.Machine.UID]

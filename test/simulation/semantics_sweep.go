@@ -12,35 +12,36 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SemanticsSweep runs each scenario under each of some semantics of the cloud: undisturbed, and with a sample of
-// single faults.
+// SemanticsSweep runs each scenario with different semantics of the cloud. SemanticsSweep runs each scenario without
+// faults, and with a sample of single faults.
 type SemanticsSweep struct {
 	Scenarios []Scenario
 	Habits    []Habits
-	// OneIn selects one of so many pairs of a scenario and semantics; 0 and 1 select all. Scenarios and semantics get
-	// equal shares, and another seed selects other pairs.
+	// If OneIn is n, each n-th combination of a scenario and semantics is run. 0 and 1 mean that all combinations are run.
+	// All scenarios and all semantics have the same share. With another seed, other combinations are run.
 	OneIn int
-	// Faults is the number of single faults for each scenario and semantics. Scenarios of Incidents get a fifth of it.
+	// Faults is the number of single faults for each combination of a scenario and semantics. For scenarios of the group
+	// Incidents, a fifth of this number is used.
 	Faults  int
 	Seed    uint64
 	Workers int
-	// Progress, if not nil, is called from time to time.
+	// Progress is called from time to time. It may be nil.
 	Progress func(done int)
-	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
+	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
 	Enough func([]Failure) bool
 }
 
 // SemanticsReport is the result of a SemanticsSweep.
 type SemanticsReport struct {
 	Undisturbed, Plans int
-	// By contains a row for each of the semantics.
+	// By contains a row for each combination of semantics.
 	By       map[string]*SemanticsRow
 	habits   []Habits
 	Failures []Failure
 	Took     time.Duration
 }
 
-// SemanticsRow counts the runs under some semantics.
+// SemanticsRow contains the numbers of runs in a cloud with certain semantics.
 type SemanticsRow struct{ Undisturbed, Plans, Violations int }
 
 // Run runs the sweep.
@@ -107,8 +108,8 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	return report, nil
 }
 
-// try runs a scenario under some semantics. A run with a fault is compared with the run under the same semantics
-// without one. That run is compared with the run without semantics, which baseline returns.
+// try runs a scenario with certain semantics of the cloud. A run with a fault is compared with a run without a fault
+// and with the same semantics. The latter run is compared with the run without semantics, which baseline returns.
 func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
 	under := p.Under(h)
 	r := under.record(s.Seed)
@@ -120,14 +121,14 @@ func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check
 	hash := fnv.New64a()
 	fmt.Fprint(hash, p.Name, h, s.Seed)
 	for _, at := range spread(len(all), float64(s.faultsOf(p)), hash.Sum64()) {
-		disturbed := r.with(all[at], false)
+		disturbed := r.withFault(all[at], false)
 		if !check(under, disturbed.plan, disturbed.failure(r.result)) {
 			return
 		}
 	}
 }
 
-// failureAgainstBaseline returns what is wrong with an undisturbed run under semantics of the cloud, compared with
+// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs from
 // the run without semantics.
 func (r *recording) failureAgainstBaseline(baseline Result) error {
 	if baseline.Err != nil {
@@ -139,7 +140,8 @@ func (r *recording) failureAgainstBaseline(baseline Result) error {
 	return r.scenario.Habits.checkInstanceCount(r, baseline)
 }
 
-// faultsOf returns the number of faults for a scenario: few for a long scenario with a cause of its own.
+// faultsOf returns the number of faults to try for a scenario. The number is small for scenarios of incidents, because
+// these runs take long and already contain a disturbance.
 func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	if p.Group == Incidents {
 		return s.Faults / 5
@@ -147,12 +149,13 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 	return s.Faults
 }
 
-// checkInstanceCount checks that late or wrong answers of the cloud cause no additional instance while users act the
-// same.
+// checkInstanceCount checks that late or wrong answers of the cloud do not cause additional instances, provided that
+// the users take the same actions.
 //
-// Refused calls may cause more instances in two cases. A rollout that would have removed a machine with a broken
-// instance is delayed, so the machine is replaced first. Or a user deletes the fleet at its first instance, and by
-// then each of its machines has an instance.
+// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout is delayed that
+// would have removed a machine with a broken instance. So this machine is replaced before the rollout. In the second
+// case, a user deletes the fleet when its first instance exists. Because of the delay, each machine of the fleet
+// already has an instance at this time.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
@@ -168,7 +171,7 @@ func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 			}
 		}
 	}
-	// A run may have fewer, because users withdraw requests before they are carried out.
+	// There may be fewer instances, because users may withdraw a request before it is carried out.
 	if r.result.Made > most {
 		return fmt.Errorf("made: %d instances were created, want at most %d as in a cloud that shows everything at once",
 			r.result.Made, most)
@@ -176,7 +179,7 @@ func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	return nil
 }
 
-// String returns the report as a table. Of combined semantics, it shows only those with violations.
+// String returns the report as a table. If several semantics are combined, it shows only combinations with violations.
 func (r SemanticsReport) String() string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)

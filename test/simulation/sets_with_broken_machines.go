@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setScenarios returns scenarios in which a set must decide about a broken machine and another machine at the same
-// time.
+// setScenarios returns scenarios in which a set must make a decision about two machines at the same time, and one of
+// them is broken.
 func setScenarios() []Scenario {
 	solo := []Action{createSet("solo", 2, "a"), impatientSet("solo"), checkOf("100%", "solo")}
 	return []Scenario{
@@ -25,10 +25,11 @@ func setScenarios() []Scenario {
 	}
 }
 
-// replacesNextToUnhealthy returns actions that replace a machine of a standalone set, either a silent one or one next
-// to a silent one. Meanwhile the replacement does not join, a budget blocks it, or the set is scaled down.
+// replacesNextToUnhealthy returns actions that replace a machine of a standalone set. Either this machine or another
+// machine of the set is silent. Meanwhile, the replacement does not join, a budget blocks the replacement, or the set
+// is scaled down.
 func replacesNextToUnhealthy(r *rand.Rand) []Action {
-	actions := []Action{steadily(), silence(0), replaceUnready(r.IntN(2) == 0)}
+	actions := []Action{stopUsers(), silence(0), replaceUnready(r.IntN(2) == 0)}
 	if r.IntN(2) == 0 {
 		slices.Reverse(actions[1:])
 	}
@@ -37,14 +38,14 @@ func replacesNextToUnhealthy(r *rand.Rand) []Action {
 		actions = append(actions, delayJoins().onceThereIs(3, "instance"))
 	case 1:
 		actions = append(actions, setBudget(budget("replacements", "0", forReasons(v1beta1.DisruptionReplace))).
-			after(some(r, time.Minute)), dropBudget("replacements").once("no node is silent", noneSilent))
+			after(upTo(r, time.Minute)), dropBudget("replacements").waitFor("no node is silent", noneSilent))
 	case 2:
-		actions = append(actions, scaleSet("solo", 1).after(some(r, time.Minute)))
+		actions = append(actions, scaleSet("solo", 1).after(upTo(r, time.Minute)))
 	}
 	return actions
 }
 
-// replaceUnready returns an action that replaces a machine whose kubelet is silent, or another one.
+// replaceUnready returns an action that replaces a machine. If silent is set, the kubelet of this machine is silent.
 func replaceUnready(silent bool) Action {
 	return Action{Name: fmt.Sprintf("replace a machine with a silent kubelet: %t", silent), Do: func(ctx context.Context,
 		w *World, c client.Client) error {
@@ -57,12 +58,12 @@ func replaceUnready(silent bool) Action {
 	}}
 }
 
-// noneSilent reports whether no kubelet is silent.
+// noneSilent reports whether all kubelets report.
 func noneSilent(w *World) bool {
 	return !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.hung })
 }
 
-// impatientSet returns an action that reduces the time in which the machines of a set must join.
+// impatientSet returns an action that shortens the join timeout for the machines of a set.
 func impatientSet(name string) Action {
 	return editSet(name, "give machines less time to join", func(set *v1beta1.MachineSet) {
 		set.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: impatience}
@@ -74,7 +75,7 @@ func scaleSet(name string, replicas int32) Action {
 	return editSet(name, "scale set "+name, func(set *v1beta1.MachineSet) { set.Spec.Replicas = &replicas })
 }
 
-// editSet returns an action that changes a standalone set.
+// editSet returns an action in which a user changes a standalone set.
 func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	return Action{Name: what, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		set := &v1beta1.MachineSet{}
@@ -87,8 +88,8 @@ func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	}}
 }
 
-// scaleDownNextToPending returns actions that request a machine for which the cloud has no quota, and withdraw the
-// request while one of the running machines is preferred for deletion.
+// scaleDownNextToPending returns actions that request one machine more than the quota allows. Then they withdraw this
+// request while one of the running machines has the delete mark.
 func scaleDownNextToPending(r *rand.Rand) []Action {
 	prefer := annotateOne("mark a running machine", r.IntN(3), v1beta1.AnnotationDeleteMachine,
 		func(*World) string { return "" })
@@ -97,15 +98,15 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 			func(*World) string { return "-1" })
 	}
 	return []Action{trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), scale(4),
-		prefer.onceThereIs(4, "Machine"), scale(3).after(some(r, time.Minute)),
+		prefer.onceThereIs(4, "Machine"), scale(3).after(upTo(r, time.Minute)),
 		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// mostInVain is how many machines may be refused an instance after the replicas were lowered to the quota: the pending
-// machine, and a machine that replaced it before the change arrived.
+// mostInVain is the maximum number of machines for which the cloud may refuse an instance after the replicas were
+// lowered to the quota. These are the pending machine, and another one that replaced it before the change arrived.
 const mostInVain = 2
 
-// mayFillRequests checks that a withdrawn request for a machine is not repeated without end.
+// mayFillRequests checks that the manager does not repeat a withdrawn request for a machine again and again.
 func (o *oracle) mayFillRequests() {
 	if n := len(o.world.cloud.troubles.inVain); n > mostInVain {
 		o.breach("scale-down", "%d machines without quota were created after the scale-down, want at most %d", n, mostInVain)

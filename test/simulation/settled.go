@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Settled returns what is missing until the fleet matches its deployment, including each Node, each instance and each
-// number in a status; "" if nothing is.
+// Settled returns the differences between the fleet and its deployment. Settled compares each Node, each instance and
+// each number in a status. Settled returns "" if there is no difference.
 func Settled(w *World) string {
 	if w.legacy != nil {
 		return w.legacy.missing()
@@ -61,7 +61,7 @@ func Settled(w *World) string {
 		if f != nil && m.Labels["tier"] != f.template.ObjectMeta.Labels["tier"] {
 			report("machine %s has the label tier=%q, want %q", m.Name, m.Labels["tier"], f.template.ObjectMeta.Labels["tier"])
 		}
-		instances := w.cloud.of(m.UID)
+		instances := w.cloud.instancesOf(m.UID)
 		if len(instances) != 1 {
 			report("machine %s has %d instances, want 1", m.Name, len(instances))
 			continue
@@ -105,17 +105,17 @@ func Settled(w *World) string {
 	return strings.Join(append(missing, w.disruptionMissing(fleets)...), "; ")
 }
 
-// askedFleet is the specification of a deployment, or of a standalone set.
+// askedFleet is the spec of a deployment, or of a standalone set.
 type askedFleet struct {
 	deployment *v1beta1.MachineDeployment
 	sets       []*v1beta1.MachineSet
 	wanted     int
 	template   *v1beta1.MachineTemplateSpec
-	// anyRevision is true if users choose when its machines get the template's revision.
+	// anyRevision is true if users decide when the machines get the revision of the template.
 	anyRevision bool
 }
 
-// fleets returns the specified fleets, and the number of sets whose deployments are gone.
+// fleets returns the fleets that users have specified, and the number of sets whose deployments no longer exist.
 func (w *World) fleets() (fleets []*askedFleet, left int) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
@@ -141,7 +141,7 @@ func (w *World) fleets() (fleets []*askedFleet, left int) {
 	return fleets, left
 }
 
-// fleetOf returns the fleet of an owner of machines, or nil if it has none.
+// fleetOf returns the fleet to which an owner of machines belongs, or nil if it belongs to none.
 func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	for _, f := range fleets {
 		if owner != nil && slices.ContainsFunc(f.sets, func(s *v1beta1.MachineSet) bool { return s.UID == owner.UID }) {
@@ -151,7 +151,7 @@ func fleetOf(fleets []*askedFleet, owner *metav1.OwnerReference) *askedFleet {
 	return nil
 }
 
-// upToDate reports whether a machine's condition states that its instance matches its specification.
+// upToDate reports whether a condition of the machine says that its instance matches the spec.
 func upToDate(m *v1beta1.Machine) bool {
 	c := findCondition(m, v1beta1.ConditionUpToDate)
 	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation

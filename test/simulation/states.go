@@ -10,16 +10,17 @@ import (
 	"machinist.dev/machinist/test/machinestates"
 )
 
-// Recording selects the runs that record the states of Machines.
+// Recording selects the runs in which the states of Machines are recorded.
 type Recording struct {
-	// Seeds is the number of random runs of each scenario. Each scenario also runs once under each of the Habits.
+	// Seeds is the number of random runs for each scenario. In addition, each scenario runs once with each element of
+	// Habits.
 	Seeds   int
 	Habits  []Habits
 	Seed    uint64
 	Workers int
 }
 
-// Run returns the states in which processes of Machinist stored Machines.
+// Run returns the states of Machines that processes of Machinist have stored.
 func (r Recording) Run(scenarios []Scenario, scheme *runtime.Scheme) (machinestates.States, error) {
 	var (
 		mu      sync.Mutex
@@ -30,7 +31,7 @@ func (r Recording) Run(scenarios []Scenario, scheme *runtime.Scheme) (machinesta
 	for range max(r.Workers, 1) {
 		working.Go(func() {
 			for s := range next {
-				found, err := r.of(s, scheme)
+				found, err := r.statesOf(s, scheme)
 				mu.Lock()
 				if err != nil {
 					failed = err
@@ -48,8 +49,8 @@ func (r Recording) Run(scenarios []Scenario, scheme *runtime.Scheme) (machinesta
 	return states, failed
 }
 
-// of returns the states of a scenario. A run that fails has none.
-func (r Recording) of(s Scenario, scheme *runtime.Scheme) (machinestates.States, error) {
+// statesOf returns the states in the runs of a scenario. It ignores runs that fail.
+func (r Recording) statesOf(s Scenario, scheme *runtime.Scheme) (machinestates.States, error) {
 	states := machinestates.States{}
 	p, err := s.Prepare(scheme)
 	if err != nil {

@@ -10,17 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Sweep is a number of runs with random faults.
+// Sweep runs scenarios with random faults.
 type Sweep struct {
 	Scenarios []Scenario
-	// Runs is the number of runs, which is divided among the scenarios. Seed is the seed of the first run.
+	// Runs is the total number of runs for all scenarios. Seed is the seed of the first run. Each further run has the next
+	// seed.
 	Runs int
 	Seed uint64
-	// Workers is the number of concurrent runs. Each run uses one thread.
+	// Workers is the number of runs that are executed concurrently. Each run uses one thread.
 	Workers int
-	// Progress, if not nil, is called from time to time.
+	// Progress is called from time to time. It may be nil.
 	Progress func(done int)
-	// Enough, if not nil, reports whether the failures so far suffice to end the sweep early.
+	// Enough is called with the failures so far. If it returns true, the sweep ends early. It may be nil.
 	Enough func([]Failure) bool
 }
 
@@ -28,12 +29,13 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	// Habits are the semantics of its cloud.
+	// Habits are the semantics that the cloud had.
 	Habits Habits
-	// Undisturbed is true for a run without faults. Plan is empty then, as it is for a random run.
+	// Undisturbed is true if the run had no faults. In this case, Plan is empty. Plan is also empty for a run with random
+	// faults.
 	Undisturbed bool
 	Plan        Plan
-	// Corruption is the change of a field, or nil if no field is changed.
+	// Corruption is the change of a field in this run, or nil if no field was changed.
 	Corruption *Corruption
 	Err        error
 }
@@ -97,7 +99,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 	return report, nil
 }
 
-// MarshalJSON returns the failure as an object of strings, with the command line that repeats it.
+// MarshalJSON returns the failure as an object whose values are strings. One of them is a command that repeats the run.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
 		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(),
@@ -105,7 +107,7 @@ func (f Failure) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// repeat returns the command line that repeats the failure.
+// repeat returns a command that repeats the failed run.
 func (f Failure) repeat() string {
 	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
 	if len(f.Habits) > 0 {
@@ -123,7 +125,7 @@ func (f Failure) repeat() string {
 	return line
 }
 
-// String returns the failure with the command line that repeats it.
+// String returns a description of the failure, with a command that repeats the run.
 func (f Failure) String() string {
 	return fmt.Sprintf("seed %d: %v\n  to repeat: %s", f.Seed, f.Err, f.repeat())
 }

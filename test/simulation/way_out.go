@@ -16,18 +16,18 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// wayOutScenarios returns scenarios that run the commands which `machinist why` prints.
+// wayOutScenarios returns scenarios in which an administrator runs commands that `machinist why` prints.
 func wayOutScenarios() []Scenario {
 	onDelete := fleet(3, "a", ofType(v1beta1.StrategyOnDelete))
 	return []Scenario{
 		{Name: "way-out-of-on-delete", Group: Lifecycle, Base: onDelete, Script: inOrder([]Action{roll("missing"),
-			deleteMachine(0).once("the old set creates no machines", createsNone),
-			nameOtherClass("c").once("a machine cannot be launched", func(w *World) bool { return stuck(w) != nil }),
+			deleteMachine(0).waitFor("the old set creates no machines", createsNone),
+			nameOtherClass("c").waitFor("a machine cannot be launched", func(w *World) bool { return stuck(w) != nil }),
 		}), MayDiffer: anyEnd},
 	}
 }
 
-// createsNone reports whether a set must not replace machines that are deleted by hand.
+// createsNone reports whether there is a set that must not replace machines after an administrator deletes them.
 func createsNone(w *World) bool {
 	sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
 	return slices.ContainsFunc(sets, func(o client.Object) bool {
@@ -36,7 +36,7 @@ func createsNone(w *World) bool {
 	})
 }
 
-// stuck returns a machine whose class does not exist, or nil if there is no such machine.
+// stuck returns a machine whose class does not exist, or nil if there is none.
 func stuck(w *World) *v1beta1.Machine {
 	machines := w.machines()
 	i := slices.IndexFunc(machines, func(m *v1beta1.Machine) bool {
@@ -49,12 +49,13 @@ func stuck(w *World) *v1beta1.Machine {
 	return machines[i]
 }
 
-// patchCommand matches the command by which `machinist why` sets another class in the template of a deployment.
+// patchCommand matches a command that `machinist why` prints. This command changes the class in the template of a
+// deployment.
 var patchCommand = regexp.MustCompile(
 	`kubectl patch machinedeployments\.machinist\.dev (\S+) -n (\S+) --type=merge -p '([^']+)'`)
 
-// nameOtherClass returns an action that runs the command which `machinist why` prints for a machine with an unknown
-// provider, with a class filled in.
+// nameOtherClass returns an action that runs a command that `machinist why` prints for a machine with an unknown
+// provider. The action inserts the name of a class into this command.
 func nameOtherClass(class string) Action {
 	return Action{Name: "set class " + class + " with the command of machinist why", Do: func(ctx context.Context,
 		w *World, c client.Client) error {

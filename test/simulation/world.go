@@ -1,9 +1,9 @@
-// Package simulation runs the controllers in a deterministic world: one thread, one seed, an API server, a cloud,
-// kubelets and a clock of its own. The production reconcilers run in it unchanged. The random choices are which actor
-// is next, how late each cache is, what fails, and which process crashes when.
+// Package simulation runs the controllers in a deterministic world. The world has one thread, one seed, API servers, a
+// cloud, kubelets and its own clock. The world runs the production reconcilers without changes. Random choices decide
+// which actor acts next, how late each cache is, what fails, and when a process crashes.
 //
-// A pass of a reconciler is not atomic: at each of its effects, others may act first. A key is reconciled only after
-// an event, its own requeue or a restart of its process, so a missing trigger is found.
+// A pass of a reconciler is not atomic. Before each of its effects, other actors may act. A key is reconciled only
+// after an event, after its own requeue, or after a restart of the process. So the simulation finds missing triggers.
 package simulation
 
 import (
@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/test/controllermanager"
 )
 
-// World is the state of one run.
+// World is the complete state of a run.
 type World struct {
 	scheme *runtime.Scheme
 	clock  *clock
@@ -38,30 +38,30 @@ type World struct {
 	source *rand.PCG
 	random *rand.Rand
 	faults Faults
-	// laziness makes some caches later than others.
+	// laziness makes some caches later than other caches.
 	laziness map[string]int
-	// script contains the remaining actions of users, in order.
+	// script contains the remaining actions of users, in their order.
 	script []Action
-	// autoscaler is one of the outside actors. It is nil if the world has no autoscaler.
+	// autoscaler imitates a cluster-autoscaler. autoscaler is nil if the world has no autoscaler.
 	autoscaler *autoscaler
 	safety     safetyState
-	// legacy is another system with a fleet, or nil if there is no other system.
+	// legacy is another system with a fleet, or nil if there is none.
 	legacy *legacy
-	// outside is what goes wrong around the processes in the scenarios of incidents.
+	// outside describes problems outside of the processes, for scenarios of incidents.
 	outside outside
-	// apps are the workloads on the nodes, and volumes their attached volumes. volumes is nil if the workloads have no
-	// volumes.
+	// apps contains the workloads on the nodes. volumes contains their attached volumes. volumes is nil if the workloads
+	// have no volumes.
 	apps    []app
 	volumes *controllermanager.Volumes
 
 	oracle  oracle
 	secrets *secrets
-	// agentFailures is how often agents on nodes have failed.
+	// agentFailures is the number of failures of agents on nodes so far.
 	agentFailures int
 
-	// broken is how many instances broke without a scripted request.
+	// broken is the number of instances that broke without a request by the script.
 	broken int
-	// machinesMade is the total number of machines created.
+	// machinesMade is the total number of machines that were created.
 	machinesMade int
 
 	effects int
@@ -69,28 +69,28 @@ type World struct {
 	steps   int
 	names   int
 	lives   int
-	// deposed is how often a process got a successor while it continued.
+	// deposed is the number of times that a process got a successor while it was still running.
 	deposed int
-	// stepsAtFault is the number of steps at the last disturbance, stepsWhenSettled the number when everything was
-	// settled.
+	// stepsAtFault is the number of steps at the time of the last disturbance. stepsWhenSettled is the number of steps at
+	// the time when the world settled.
 	stepsAtFault, stepsWhenSettled int
-	// lastAction is when a user last did something.
+	// lastAction is the time of the last action of a user.
 	lastAction time.Time
-	// lastFault is when an effect last had a fault.
+	// lastFault is the time of the last fault.
 	lastFault time.Time
-	// behind is for how long caches have been late.
+	// behind is the total time for which caches have been late so far.
 	behind time.Duration
-	// disturbed is when an outside actor last did something, or something last failed.
+	// disturbed is the time at which an outside actor last acted or something last failed.
 	disturbed time.Time
-	// path is a digest of all choices, which serves to compare two runs.
+	// path is a hash of all choices. The hash is used to compare two runs.
 	path uint64
 	// story, if not nil, gets each line of what happens.
 	story func(string)
-	// planned is true if a plan, and not chance, determines the faults.
+	// planned is true if a plan determines the faults. Otherwise they are random.
 	planned bool
-	// corrupted is the field that was changed in this run, or nil if no field was changed.
+	// corrupted is the corruption of this run, or nil if no field was changed.
 	corrupted *corrupted
-	// election is the election of the processes whose Lease was changed, or nil if no Lease was changed.
+	// election is the current election after the Lease of a process was changed, or nil if there is no election.
 	election *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
@@ -98,17 +98,18 @@ type World struct {
 	between func()
 }
 
-// Action is an action of a user.
+// Action is an action that a user takes.
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After reports whether the action may start after Wait has passed. If After is nil, the action may always start.
+	// After reports whether the action may start. The function is called after Wait has passed. If After is nil, the
+	// action may start after Wait.
 	After func(w *World) bool
-	// Wait is the minimum time between the previous action and this one.
+	// Wait is the minimum time after the previous action.
 	Wait time.Duration
 }
 
-// Scheme returns a scheme with the kinds of a world.
+// Scheme returns a scheme with all kinds that exist in a world.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -117,10 +118,10 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// epoch is the start time of each world.
+// epoch is the time at which each world starts.
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// New returns an empty world in which the manager and the provider run.
+// New returns an empty world, in which the manager and the provider are running.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
@@ -146,15 +147,15 @@ func (w *World) startAll() error {
 	return nil
 }
 
-// hand returns a client of an outside actor: a user or a test.
+// hand returns a client with which a user or a test acts.
 func (w *World) hand(s *apiserver.Server) client.Client { return s.Client(person) }
 
-// person is the actor name of users.
+// person is the actor name of all users.
 const person = "person"
 
 func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
 
-// logf adds a line to the story.
+// logf adds a line to the story of the run.
 func (w *World) logf(format string, args ...any) {
 	if w.story != nil {
 		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "",
@@ -162,14 +163,14 @@ func (w *World) logf(format string, args ...any) {
 	}
 }
 
-// choice is one of the things that may happen next.
+// choice is a step that may happen next.
 type choice struct {
 	name string
 	do   func() error
 }
 
-// step carries out one choice, and reports whether there was one. nested is true while a pass is running. Then time
-// stands still, and controllers that wait for an answer do not run.
+// step carries out one of the possible choices. step returns false if there is none. nested is true if a pass is
+// running. If nested is set, no time passes, and controllers that wait for an answer do not run.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
@@ -189,7 +190,7 @@ func (w *World) step(nested bool) (bool, error) {
 	return true, w.oracle.failure()
 }
 
-// possible returns what may happen now. A late cache stays late unless nothing else can happen.
+// possible returns what may happen now. A late cache remains late, unless nothing else can happen.
 func (w *World) possible(nested bool) []choice {
 	var out, late []choice
 	for _, p := range w.processes {
@@ -220,7 +221,7 @@ func (w *World) possible(nested bool) []choice {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
-		// Time may pass before the next thing happens.
+		// Instead of one of these steps, time may pass.
 		out = append(out, choice{"time passes", func() error {
 			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 			return nil
@@ -279,7 +280,7 @@ func (w *World) show(p *Process, v *view) error {
 	return v.advance()
 }
 
-// busy reports whether the controller waits for an answer.
+// busy reports whether a pass of the controller is running and waits for an answer.
 func (w *World) busy(c *controller) bool {
 	for _, f := range w.frames {
 		if f.controller == c {
@@ -289,7 +290,7 @@ func (w *World) busy(c *controller) bool {
 	return false
 }
 
-// interleave lets others act before a request of a pass arrives.
+// interleave lets other actors act before the request of a pass arrives.
 func (w *World) interleave() {
 	if len(w.frames) > 2 || w.random.IntN(4) > 0 {
 		return
@@ -304,7 +305,7 @@ func (w *World) interleave() {
 	}
 }
 
-// doNext carries out the next action of a user. Errors of the API server are returned.
+// doNext carries out the next action of the script, and returns errors of the API server.
 func (w *World) doNext() error {
 	action := w.script[0]
 	w.script = w.script[1:]
@@ -318,7 +319,7 @@ func (w *World) doNext() error {
 	return err
 }
 
-// restart starts a process again, from lists that may be late.
+// restart starts a process again. Its first lists may be late.
 func (w *World) restart(dead *Process) error {
 	w.logf("%s starts again", dead.name)
 	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
@@ -333,7 +334,8 @@ func (w *World) restart(dead *Process) error {
 	return nil
 }
 
-// lateness returns how many changes the first lists of a process lack that succeeds another one.
+// lateness returns a function for the start of a process after the given one has ended. This function returns the
+// number of changes that are missing in a first list.
 func (w *World) lateness(dead *Process) func() int {
 	return func() int {
 		if dead.rewind > 0 {
@@ -370,7 +372,7 @@ func (w *World) pass(d time.Duration) {
 	}
 }
 
-// fallBehind lets time pass although the caches lack some changes.
+// fallBehind lets time pass although some caches are late.
 func (w *World) fallBehind() error {
 	d := time.Duration(1+w.random.IntN(15)) * time.Second
 	if at, waits := w.next(); waits {
@@ -382,13 +384,13 @@ func (w *World) fallBehind() error {
 	return nil
 }
 
-// longestBehind is the total time for which caches are late in one run.
+// longestBehind is the maximum total time for which caches are late in one run.
 const longestBehind = time.Minute
 
-// bookmarks is how long a watch is quiet until the API server sends a bookmark.
+// bookmarks is the time without events after which the API server sends a bookmark on a watch.
 const bookmarks = time.Minute
 
-// next returns when the next thing is due.
+// next returns the time at which the next step is due.
 func (w *World) next() (at time.Time, any bool) {
 	consider := func(t time.Time, ok bool) {
 		if ok && (!any || t.Before(at)) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// onePerGroup returns the first scenario of each group, for tests of the simulator itself. The scenarios of a group
-// have the same actors, and bugs of the simulator are in the actors.
+// onePerGroup returns the first scenario of each group. These scenarios are used in tests of the simulator itself. This
+// is sufficient, because the scenarios of a group have the same actors, and bugs of the simulator are usually in the
+// actors.
 func onePerGroup() []Scenario {
 	seen := map[Group]bool{}
 	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -17,7 +18,7 @@ func onePerGroup() []Scenario {
 	})
 }
 
-// The seed determines everything that happens in a run.
+// The seed determines all choices of a run.
 func TestSeedDeterminesRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -44,7 +45,8 @@ func storyOf(p *Prepared, seed uint64) string {
 	return story.String()
 }
 
-// difference returns the lines before the first difference of two stories, and the lines of both after it.
+// difference compares two stories. The result contains the lines before the first difference, and both lines with the
+// difference.
 func difference(a, b string) string {
 	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range first {
@@ -56,8 +58,8 @@ func difference(a, b string) string {
 	return "the second story is longer"
 }
 
-// A world and its clone must continue in the same way. This shows that the clone contains all state, memory above
-// all.
+// A world and its clone must continue in exactly the same way. The test shows that the clone contains the complete
+// state, including the memory of the processes.
 func TestCloneContinuesLikeOrigin(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -103,7 +105,7 @@ func TestCloneContinuesLikeOrigin(t *testing.T) {
 	}
 }
 
-// This test has one run of each scenario. The simulate command has many more.
+// This test runs each scenario once. The command simulate runs many more seeds.
 func TestRunsKeepTheRules(t *testing.T) {
 	t.Parallel()
 	report, err := Sweep{Scenarios: Scenarios(), Runs: len(Scenarios()), Seed: 1, Workers: 2}.Run(Scheme())

@@ -28,7 +28,7 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	p.fleetOf("private", 3)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "private")
 	b := enter(t, s, "/machines")
-	b.shows("web-abcde-00000")
+	b.awaitText("web-abcde-00000")
 	otherSite := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, `<!doctype html><main>another site</main><form method="post" action="%s"><input name="manifest" value="x"></form>`, s.url("/plan"))
@@ -78,7 +78,7 @@ func TestLinkOpensFromFile(t *testing.T) {
 		t.Errorf("the browser shows %s, want the view without the token", got)
 	}
 	b.open("/machines")
-	b.shows("web-abcde-00000")
+	b.awaitText("web-abcde-00000")
 }
 
 // In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same
@@ -88,7 +88,7 @@ func TestReboundHostNameHasNoAccess(t *testing.T) {
 	p.fleetOf("rebinding", 3)
 	s := serve(t, p.cp.Kubeconfig(), "-n", "rebinding")
 	b := enter(t, s, "/machines")
-	b.shows("web-abcde-00000")
+	b.awaitText("web-abcde-00000")
 	for _, path := range []string{"/machines", "/assets/live.js", "/?" + strings.SplitN(s.link(), "?", 2)[1]} {
 		b.goTo(strings.Replace(s.url(path), "127.0.0.1", rebound, 1))
 		if got := get[string](b, "document.body.textContent"); !strings.Contains(got, "is not the name of this server") {
@@ -119,19 +119,19 @@ func TestUserOfOneNamespaceSeesOnlyThisNamespace(t *testing.T) {
 	b := enter(t, s, "/machines")
 	b.await(rows + " === 3")
 	b.open("/")
-	b.shows("You may not read leases")
+	b.awaitText("You may not read leases")
 	if text := get[string](b, "document.body.textContent"); strings.Contains(text, "theirs") {
 		t.Errorf("the page shows another namespace:\n%s", text)
 	}
 	b.open("/machines/mine/web-abcde-00000")
-	b.shows("SomethingHappened")
-	b.shows("the cloud was slow")
+	b.awaitText("SomethingHappened")
+	b.awaitText("the cloud was slow")
 	b.open("/machines/theirs/web-abcde-00000")
-	b.shows("does not exist in namespace theirs")
+	b.awaitText("does not exist in namespace theirs")
 	// A plan changes nothing, but its dry run needs the permission to change the deployment.
 	b.open("/plan")
 	get[bool](b, `(document.getElementById("manifest").value = "{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: web}, spec: {replicas: 9}}", document.forms[0].requestSubmit(), true)`)
-	b.shows("you do not have the permission")
+	b.awaitText("you do not have the permission")
 }
 
 // uid returns the UID of a machine.

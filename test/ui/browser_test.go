@@ -152,8 +152,8 @@ func (b *tab) await(expression string) {
 	}
 }
 
-// shows waits until the main part of the page contains a text.
-func (b *tab) shows(text string) {
+// awaitText waits until the main part of the page contains a text.
+func (b *tab) awaitText(text string) {
 	b.t.Helper()
 	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(text) + ")")
 }

@@ -32,7 +32,7 @@ func TestPagesFollowRollout(t *testing.T) {
 	b.await("document.querySelector('.rollout rect.old') && document.querySelector('.rollout rect.coming')")
 	list.await("[...document.querySelectorAll('tbody .st')].some(s => s.textContent === 'Progressing')")
 	b.await(shownState("Complete"))
-	b.shows("revision 2")
+	b.awaitText("revision 2")
 	b.await("document.querySelector('.rollout rect.ready').getAttribute('width') === '1000'")
 	list.await("[...document.querySelectorAll('tbody .st')].every(s => s.textContent === 'Complete')")
 	for _, tab := range []*tab{b, list} {
@@ -51,21 +51,21 @@ func TestPagesShowFailureOfReplacedMachine(t *testing.T) {
 	lost := f.machines()[0]
 	b := enter(t, s, "/machines/"+f.namespace+"/"+lost.Name)
 	b.await(shownState("Running"))
-	b.shows(lost.Status.NodeRef.Name)
-	b.shows("The machine waits for nothing")
+	b.awaitText(lost.Status.NodeRef.Name)
+	b.awaitText("The machine waits for nothing")
 	f.loseInstance(&lost)
 	// The page reports that the machine is gone, and its failure.
-	b.shows("has its failure")
-	b.shows("InstanceVanished")
+	b.awaitText("has its failure")
+	b.awaitText("InstanceVanished")
 	f.await("a replaced machine", func(d *v1beta1.MachineDeployment) bool {
 		return d.Status.AvailableReplicas == 2 && len(d.Status.FailedMachines) == 0
 	})
 	b.open("/failures")
-	b.shows(lost.Name)
+	b.awaitText(lost.Name)
 	b.await("[...document.querySelectorAll('tbody tr')].some(r => r.textContent.includes('Gone') && r.textContent.includes('InstanceVanished'))")
 	b.open("/")
-	b.shows("Recent failures")
-	b.shows(lost.Name)
+	b.awaitText("Recent failures")
+	b.awaitText(lost.Name)
 }
 
 func TestPagesShowRefusalOfCloud(t *testing.T) {
@@ -80,8 +80,8 @@ func TestPagesShowRefusalOfCloud(t *testing.T) {
 	s := serve(t, admin(), "-n", f.namespace)
 	b := enter(t, s, "/deployments/"+f.namespace+"/workers")
 	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = class.Name })
-	b.shows("no-such-type")
-	b.shows("InvalidConfiguration")
+	b.awaitText("no-such-type")
+	b.awaitText("InvalidConfiguration")
 	var refused string
 	f.await("a refused machine", func(*v1beta1.MachineDeployment) bool {
 		for _, m := range f.machines() {
@@ -92,10 +92,10 @@ func TestPagesShowRefusalOfCloud(t *testing.T) {
 		return refused != ""
 	})
 	b.open("/machines/" + f.namespace + "/" + refused)
-	b.shows("no-such-type")
-	b.shows("The provider rejects the configuration of the machine.")
+	b.awaitText("no-such-type")
+	b.awaitText("The provider rejects the configuration of the machine.")
 	b.open("/machines?state=unsettled")
-	b.shows(refused)
+	b.awaitText(refused)
 	// A plan for the fix changes nothing.
 	manifest := fmt.Sprintf(`{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: workers, namespace: %s},
 spec: {replicas: 2, selector: {matchLabels: {pool: workers}}, template: {metadata: {labels: {pool: workers}},

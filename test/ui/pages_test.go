@@ -68,7 +68,7 @@ func TestURLContainsFilters(t *testing.T) {
 	b.await(rows + " === 1")
 	b.do(chromedp.Click(chromedp.CSS("tbody th a")))
 	b.await("location.pathname === '/machines/filters/web-abcde-00001'")
-	b.shows(vanished)
+	b.awaitText(vanished)
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?state=broken' && " + rows + " === 1")
 	b.open("/machines?page=2")
@@ -121,7 +121,7 @@ func TestPagesWorkWithoutScript(t *testing.T) {
 	b.await(rows + " === 1")
 	b.open("/plan")
 	b.do(chromedp.SendKeys(chromedp.CSS("textarea"), "kind: Nothing"), chromedp.Click(chromedp.CSS("button.main")))
-	b.shows("apiVersion or kind is not set")
+	b.awaitText("apiVersion or kind is not set")
 	if get[bool](b, "document.documentElement.classList.contains('scripted')") || b.count("/events") > 0 {
 		t.Error("a script of the view ran")
 	}
@@ -200,7 +200,7 @@ func TestPagesEscapeHostileTexts(t *testing.T) {
 	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}
-	b.shows(`updated: "><img src=x onerror="window.pwned=1">`)
+	b.awaitText(`updated: "><img src=x onerror="window.pwned=1">`)
 	if got := get[string](b, "String(window.pwned)"); got != "undefined" {
 		t.Errorf("a live update executed a script from a message: %s", got)
 	}

@@ -36,11 +36,11 @@ func TestPictures(t *testing.T) {
 			{Name: "web-abcde-00031", Reason: "InstanceVanished", Time: at(3 * time.Hour),
 				Message: vanished}}
 		d.Status.Conditions = []metav1.Condition{
-			since(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable,
+			aged(v1beta1.ConditionAvailable, true, v1beta1.ReasonMinimumReplicasAvailable,
 				"12 of 12 machines are available, at least 12 must be.", time.Hour),
-			since(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated,
+			aged(v1beta1.ConditionProgressing, true, v1beta1.ReasonMachineSetUpdated,
 				"Set web-7d9f2 is progressing: "+blocked, 2*time.Minute),
-			since(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, blocked, 6*time.Minute)}
+			aged(v1beta1.ConditionRollingOut, true, v1beta1.ReasonRolloutBlocked, blocked, 6*time.Minute)}
 	})
 	next := web.DeepCopy()
 	next.ObjectMeta = metav1.ObjectMeta{Namespace: "prod", Name: "web-7d9f2", OwnerReferences: web.OwnerReferences,
@@ -59,10 +59,10 @@ func TestPictures(t *testing.T) {
 		m.Status.NodeRef.Name = m.Name
 		if i == 6 {
 			m.Status.Phase, m.Status.NodeRef, m.Status.Version = v1beta1.MachineProvisioned, nil, ""
-			m.Status.Conditions = []metav1.Condition{since(v1beta1.ConditionLaunched, true, "InstanceLaunched", "", time.Minute),
-				since(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode,
+			m.Status.Conditions = []metav1.Condition{aged(v1beta1.ConditionLaunched, true, "InstanceLaunched", "", time.Minute),
+				aged(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode,
 					fmt.Sprintf("No node with the provider ID %s has registered.", m.Spec.ProviderID), 50*time.Second),
-				since(v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, "", time.Minute)}
+				aged(v1beta1.ConditionReady, false, v1beta1.ReasonWaitingForNode, "", time.Minute)}
 		}
 		all = append(all, m)
 	}

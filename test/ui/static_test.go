@@ -128,8 +128,8 @@ func (p *staticCluster) leases(namespace string) {
 	}
 }
 
-// since returns a condition that changed some time ago.
-func since(kind string, status bool, reason, message string, ago time.Duration) metav1.Condition {
+// aged returns a condition that changed some time ago.
+func aged(kind string, status bool, reason, message string, ago time.Duration) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago))}
 	if status {
@@ -157,7 +157,7 @@ func (p *staticCluster) deployment(namespace, name string, replicas int32,
 		Spec: v1beta1.MachineDeploymentSpec{Replicas: &replicas, Selector: selector, Template: template(name)}}
 	d.Status = v1beta1.MachineDeploymentStatus{ObservedGeneration: 1, CurrentRevision: 1, Replicas: replicas,
 		UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
-		Conditions: []metav1.Condition{since(v1beta1.ConditionRollingOut, false, v1beta1.ReasonRolloutComplete,
+		Conditions: []metav1.Condition{aged(v1beta1.ConditionRollingOut, false, v1beta1.ReasonRolloutComplete,
 			"All machines are of revision 1.", time.Hour)}}
 	if change != nil {
 		change(d)
@@ -183,7 +183,7 @@ func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 			Type: "large", Region: "sim-1", Zone: fmt.Sprintf("sim-1%c", 'a'+number%3), Provider: "sim"}}
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy,
 		v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
-		m.Status.Conditions = append(m.Status.Conditions, since(kind, true, "Fine", "", time.Hour))
+		m.Status.Conditions = append(m.Status.Conditions, aged(kind, true, "Fine", "", time.Hour))
 	}
 	return m
 }
@@ -196,7 +196,7 @@ func withFailure(m *v1beta1.Machine, message string) *v1beta1.Machine {
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, message
 	m.Status.Conditions = []metav1.Condition{
-		since(v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, message, time.Minute)}
+		aged(v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, message, time.Minute)}
 	return m
 }
 

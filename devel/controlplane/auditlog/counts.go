@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Counts contains the numbers of requests for writes.
+// Counts contains the numbers of write requests by result.
 type Counts struct {
 	Writes    int // successful, except of Events
 	Events    int // successful, of Events

@@ -1,5 +1,5 @@
-// Package auditlog counts the writes in the audit log of a kube-apiserver. It measures how many writes a controller
-// causes.
+// Package auditlog counts the writes in the audit log of a kube-apiserver. Use it to measure how many writes a
+// controller sends.
 //
 //	log, err := auditlog.Open(cp.AuditLog())
 //	...
@@ -10,11 +10,12 @@
 // A write is a successful create, update, patch, delete or deletecollection that is not a dry run. Leases are not
 // counted. Reviews (SubjectAccessReview and the like) are not counted either, because they are not stored. Events are
 // counted separately, because they are a different kind of load. A patch that changes nothing counts as a write,
-// because it costs the API server the same work.
+// because the API server has the same work with it.
 //
 // The log must have level Metadata or above, and consist of JSON lines in one file. In blocking mode, the API server
-// writes the entry before it finishes the answer, so a count includes all requests that were answered before it.
+// writes the log entry of a request before it completes the response, so a count includes all requests that have been
+// answered.
 //
-// A delete is only recognized as a dry run if the query of the request asks for that. If the body does, the delete
-// counts as a write.
+// A delete is recognized as a dry run only if the query of the request contains the option. If the body contains the
+// option, the delete counts as a write.
 package auditlog

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Log is an audit log from a position on. It must not be used concurrently, but several can be opened for the same
-// file.
+// Log is the part of an audit log after a position. A Log must not be used concurrently, but several Logs can be opened
+// for the same file.
 type Log struct {
 	path   string
 	offset int64 // always at the beginning of a line
@@ -24,7 +24,7 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark moves the beginning of the log behind its current content.
+// Mark sets the mark to the end of the log, so that later calls ignore the current content.
 func (l *Log) Mark() error {
 	end, err := l.lines(func([]byte) error { return nil })
 	if err != nil {
@@ -61,8 +61,8 @@ func (l *Log) Requests(f Filter) ([]Request, error) {
 	return requests, err
 }
 
-// Take returns all requests since the mark like Requests, and moves the mark behind them. So repeated calls return each
-// request exactly once.
+// Take returns the same requests as Requests, and then sets the mark to the position behind them. So if Take is called
+// repeatedly, it returns each request exactly once.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request
 	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })
@@ -77,7 +77,7 @@ func (l *Log) each(f Filter, use func(Request)) error {
 	return err
 }
 
-// scan calls use for each request since the mark, and returns the position behind the last one.
+// scan calls the function use for each request since the mark, and returns the position behind the last request.
 func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
@@ -88,8 +88,8 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines calls use for each complete line, and returns the position behind the last one. A last line without a newline
-// is still being written.
+// lines calls the function use for each complete line since the mark, and returns the position behind the last complete
+// line. If the last line does not end with a newline, the API server is still writing it.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestMarkExcludesEarlierRequests(t *testing.T) {
 	if err := log.Mark(); err != nil {
 		t.Fatal(err)
 	}
-	// The line that was half written at the mark counts as after it.
+	// If a line was incomplete when the mark was set, it counts as a line after the mark.
 	add(t, log.path, write[50:]+write)
 
 	for range 2 { // Count does not move the mark.

@@ -34,7 +34,7 @@ type Request struct {
 	Received, Answered time.Time
 }
 
-// entry contains the used fields of a line of the log, an audit.k8s.io/v1 Event.
+// entry contains those fields of a log line, an audit.k8s.io/v1 Event, that this package uses.
 type entry struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
@@ -64,10 +64,10 @@ type entry struct {
 // start is the beginning of each entry.
 const start = `{"kind":"Event",`
 
-// parse parses a line. It returns false if the line is not an answered request.
+// parse parses a line. It returns false if the line is not the entry of an answered request.
 //
-// A killed API server may leave half of an entry, and its successor continues in the same line. The half entry belongs
-// to a request that was never answered.
+// If the API server is killed, the last line may be incomplete, and the next API server appends its first entry to the
+// same line. The incomplete entry belongs to a request that was never answered.
 func parse(line []byte) (request Request, ok bool, err error) {
 	if i := bytes.LastIndex(line, []byte(start)); i > 0 && !json.Valid(line) {
 		line = line[i:]

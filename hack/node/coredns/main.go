@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	// The order in which plugins process a query.
+	// The plugins process a query in this order.
 	dnsserver.Directives = []string{"reload", "bind", "health", "ready", "prometheus", "errors", "cache",
 		"loadbalance", "kubernetes", "loop", "forward"}
 	coremain.Run()

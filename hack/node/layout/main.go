@@ -3,8 +3,8 @@
 //	layout [-system] NAME:TAG FOLDER FILE[:PATH]...
 //
 // The image runs the first file. A file without PATH is put into the root folder. With -system, the image also contains
-// the shared libraries of its programs, and runs as root. Without it, the program must be static, and runs as an
-// unprivileged user. Symbolic links stay links. An existing folder is replaced.
+// the shared libraries of its programs, and runs as root. Without -system, the program must be static, and it runs as
+// an unprivileged user. Symbolic links stay links. An existing folder is replaced.
 package main
 
 import (
@@ -54,7 +54,7 @@ func write(system bool, name, folder string, files []string) error {
 		Add:        image,
 		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}},
 	})
-	// The folder gets its name when it is complete.
+	// The image is written to a temporary folder, which is renamed when it is complete.
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func write(system bool, name, folder string, files []string) error {
 	return os.Rename(part, folder)
 }
 
-// imageOf returns an image of files that runs the first file.
+// imageOf returns an image that contains the files and runs the first of them.
 func imageOf(system bool, files []string) (v1.Image, error) {
 	a := newArchive()
 	for _, file := range files {
@@ -113,7 +113,7 @@ func imageOf(system bool, files []string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// split returns the source of a file and its path in the image.
+// split splits an argument into the source of a file and its path in the image.
 func split(file string) (source, path string) {
 	source, path, ok := strings.Cut(file, ":")
 	if !ok {

@@ -38,10 +38,10 @@ func main() {
 	}
 }
 
-// permitted are the licences whose terms the notices satisfy.
+// permitted lists the licences whose terms are satisfied if the licence notices are distributed.
 var permitted = []string{"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "Unicode-DFS-2016"}
 
-// minCoverage is the minimum part of a licence file, in percent, that must be text of known licences.
+// minCoverage is the minimum percentage of a licence file that must be the text of known licences.
 const minCoverage = 75
 
 type module struct {

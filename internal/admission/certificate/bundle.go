@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// maxAuthorities is the maximum number of authorities in a bundle: the present one, and the previous or the next one.
+// maxAuthorities is the maximum number of authorities in a bundle: the current authority, and the previous or the next
+// one.
 const maxAuthorities = 2
 
 // bundlesWith returns bundles that contain the required authorities, and reports whether any bundle changed.
@@ -21,8 +22,8 @@ func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (
 	return out, changed
 }
 
-// bundleWith returns a bundle that contains the required authorities. If there is room, it keeps authorities of the
-// former bundle that have not expired. It drops data that cannot be parsed.
+// bundleWith returns a bundle that contains the required authorities. If the limit permits, the new bundle keeps those
+// authorities of the former bundle that have not expired. Data that cannot be parsed is dropped.
 func bundleWith(required []*x509.Certificate, former []byte, now time.Time) []byte {
 	wanted := slices.Clone(required)
 	for _, cert := range authorities(former) {

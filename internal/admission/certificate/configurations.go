@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kinds returns an empty object of each kind of configuration whose webhooks trust the certificate.
+// kinds returns one empty object for each kind of webhook configuration that this Keeper maintains.
 func (k *Keeper) kinds() []client.Object {
 	kinds := []client.Object{&admissionv1.ValidatingWebhookConfiguration{}}
 	if k.Mutating {
@@ -18,7 +18,8 @@ func (k *Keeper) kinds() []client.Object {
 	return kinds
 }
 
-// configurations reads the configurations, one of each kind. A configuration that does not exist is returned empty.
+// configurations reads the webhook configurations, one of each kind. For a configuration that does not exist, the
+// result contains an empty object.
 func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	configurations := k.kinds()
 	for _, configuration := range configurations {
@@ -30,13 +31,14 @@ func (k *Keeper) configurations(ctx context.Context) ([]client.Object, error) {
 	return configurations, nil
 }
 
-// webhook is a webhook of a configuration.
+// webhook is one webhook in a webhook configuration.
 type webhook struct {
 	name   string
 	client *admissionv1.WebhookClientConfig
 }
 
-// webhooksOf returns the webhooks of all configurations, in order. Their client fields point into the configurations.
+// webhooksOf returns the webhooks of all configurations, in order. Their client fields are pointers into the
+// configurations, so a change of the field changes the configuration.
 func webhooksOf(configurations []client.Object) (all []webhook) {
 	for _, configuration := range configurations {
 		switch c := configuration.(type) {
@@ -53,7 +55,8 @@ func webhooksOf(configurations []client.Object) (all []webhook) {
 	return all
 }
 
-// writeBundles writes the bundles, which are in the order of webhooksOf, into the configurations that differ.
+// writeBundles patches each configuration whose bundles differ from the given ones. The bundles must be in the order
+// that webhooksOf returns.
 func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles [][]byte) error {
 	for _, before := range seen {
 		after, ok := before.DeepCopyObject().(client.Object)
@@ -71,8 +74,8 @@ func (k *Keeper) writeBundles(ctx context.Context, seen []client.Object, bundles
 		}
 		k.Log.Info("Writing the authorities of the certificate to the webhook configuration", "configuration", k.Configuration,
 			"kind", fmt.Sprintf("%T", before))
-		// A strategic merge patch contains only the bundles, so that all other fields stay with the field manager that
-		// applied the configuration.
+		// The strategic merge patch contains only the bundles, so the field manager that applied the configuration still owns
+		// all other fields.
 		patch := client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})
 		if err := ignoreConflict(k.Writer.Patch(ctx, after, patch)); err != nil {
 			return fmt.Errorf("write the bundles of the %T %s: %w", before, k.Configuration, err)

@@ -3,7 +3,7 @@
 // ValidatingWebhookConfiguration.
 //
 // The leader creates and renews the certificate. Every replica presents the certificate in the Secret. No request fails
-// when the certificate or its authority changes: the next authority is first added to the bundle, and signs only after
-// every API server has had time to read the bundle. The previous authority stays in the bundle for API servers that
-// read it late.
+// when the certificate or its authority changes. The next authority is first added to the bundle, and signs
+// certificates only after every API server has had time to read the new bundle. The previous authority stays in the
+// bundle for API servers that are late to read the change.
 package certificate

@@ -33,11 +33,11 @@ import (
 
 // Options are the dependencies and settings of a Keeper. All fields except Lifetimes are required.
 type Options struct {
-	// Secret has the certificate. The Keeper creates it if it does not exist.
+	// Secret is the name of the Secret with the certificate. The Keeper creates the Secret if it does not exist.
 	Secret client.ObjectKey
 	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust the certificate. The installer
-	// of the webhooks creates it, possibly later. Mutating means that the MutatingWebhookConfiguration of the same name
-	// has webhooks that trust the certificate too.
+	// of the webhooks creates this object, possibly after the Keeper starts. If Mutating is true, a
+	// MutatingWebhookConfiguration of the same name also has webhooks that trust the certificate.
 	Configuration string
 	Mutating      bool
 	// Hosts are the DNS names or IP addresses by which API servers reach the webhooks.
@@ -57,29 +57,30 @@ type Keeper struct {
 	reader  client.Reader // reads from the cache
 	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
-	// first is closed when there is a certificate to present.
+	// The channel first is closed when there is a certificate to present.
 	first    chan struct{}
 	setFirst sync.Once
-	// trusted is set after the configuration was found to contain the authority of the certificate.
+	// trusted is set once the configuration is known to contain the authority of the certificate.
 	trusted atomic.Bool
-	// next is the next authority. bundledSince is the time at which all bundles were first found to contain this
-	// authority.
+	// next is the PEM data of the next authority. bundledSince is the time at which this process first saw that authority
+	// in all bundles.
 	next         string
 	bundledSince time.Time
 }
 
-// Renewal takes a few writes in a row. If another program reverts each write, there is only one write per writePeriod.
+// Renewal takes a few writes in a row. If another program reverts each write, the Keeper writes only once per
+// writePeriod.
 const (
 	writePeriod = 10 * time.Second
 	writeBurst  = 10
 )
 
-// firstWait is how long a TLS handshake waits for the first certificate. A starting process accepts connections a
-// moment before it has read the Secret. If the connection fails, the API server admits the object without asking the
-// webhook.
+// firstWait is the maximum time that a TLS handshake waits for the first certificate. A starting process accepts
+// connections shortly before it has read the Secret. If the connection fails, the API server admits the object without
+// asking the webhook.
 const firstWait = 2 * time.Second
 
-// New returns a Keeper. It does nothing until it is registered.
+// New returns a Keeper. The Keeper does nothing until it is registered.
 func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
@@ -87,9 +88,9 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o, first: make(chan struct{}), writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
-// Register adds the Keeper to a manager. Its cache contains only the Secret and the configurations. The start of the
-// process does not wait for the cache: a process without permission to read them serves no webhook, but does everything
-// else.
+// Register adds the Keeper to a manager. The cache of the Keeper contains only the Secret and the configurations. The
+// process does not wait for this cache when it starts: without permission to read these objects it serves no webhook,
+// but does everything else.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
 	var err error
@@ -120,7 +121,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 			return err
 		}
 	}
-	// A Secret that does not exist causes no event.
+	// If the Secret does not exist, its watch triggers no reconciliation, so enqueue the first request here.
 	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(k.request()[0])
 		return nil
@@ -240,9 +241,9 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 	return expiry.Lifetime{}
 }
 
-// Ready is a readiness probe. It returns nil when there is a certificate to present and the webhook configuration
-// contains its authority. Before that, API servers would refuse objects because they cannot call the webhook. Later
-// changes of the configuration are corrected by the leader and do not affect readiness.
+// Ready is a readiness probe. Ready returns nil when there is a certificate to present and the webhook configuration
+// contains the authority of this certificate. Until then, API servers cannot call the webhook, so they refuse objects.
+// The leader corrects later changes of the configuration, so they do not affect readiness.
 func (k *Keeper) Ready(r *http.Request) error {
 	if k.serving.Load() == nil {
 		return k.noCertificate()

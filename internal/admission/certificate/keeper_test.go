@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Another program may maintain the same Secret, so that each write triggers the other.
+// Another program may maintain the same Secret. Each program then reverts the write of the other.
 //
 // Rule: webhook-certificate-maintained.
 func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
@@ -55,8 +55,8 @@ func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
 	}
 }
 
-// helm --wait waits for ready pods and then applies the first class. An API server that does not trust the webhook by
-// then refuses the class.
+// helm --wait waits for ready pods and then applies the first class. If an API server does not trust the webhook at
+// that time, it refuses the class.
 //
 // Rule: webhook-certificate-maintained.
 func TestProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {
@@ -162,8 +162,8 @@ func TestBothConfigurationsGetTheirBundles(t *testing.T) {
 	}
 }
 
-// A starting process accepts connections a moment before it has read its certificate. API servers may connect at once
-// if nothing checks its readiness.
+// A starting process accepts connections a moment before it has read its certificate. If nothing checks the readiness
+// of the process, API servers may connect immediately.
 //
 // Rule: no-request-lost-in-renewal.
 func TestHandshakeWaitsForFirstCertificate(t *testing.T) {

@@ -19,10 +19,10 @@ const authorityName = "machinist-webhooks"
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
-// signed returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP
-// addresses. It returns an error if the certificate would not be valid for the hosts, because otherwise it would be
-// created again in each step.
-func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
+// signServing returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP
+// addresses. It returns an error if the certificate would not be valid for the hosts, because each step would then
+// replace the certificate again.
+func signServing(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: begin, NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: serverAuth,
@@ -54,7 +54,7 @@ func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time
 	return data, nil
 }
 
-// servingLeft returns how long, from a time, the serving certificate is valid for all hosts.
+// servingLeft returns for how long after the given time the serving certificate is valid for all hosts.
 func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Duration, error) {
 	for _, host := range hosts {
 		if ok, err := rotator.ValidCert(data[caCert], data[certKey], data[privateKey], host, &serverAuth, at); !ok {
@@ -72,7 +72,7 @@ func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Dur
 	return left, nil
 }
 
-// authorityOf returns the authority if it can sign at a time.
+// authorityOf parses an authority and its key. It returns an error if the authority cannot sign at the given time.
 func authorityOf(cert, key []byte, at time.Time) (*rotator.KeyPairArtifacts, error) {
 	if ok, err := rotator.ValidCert(cert, cert, key, authorityName, nil, at); !ok {
 		return nil, fmt.Errorf("check the certificate authority: %w", err)

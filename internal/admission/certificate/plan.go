@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The first three are the same as in the Secrets of cert-manager.
+// Keys of the Secret. The first three keys have the same names as in the Secrets of cert-manager.
 const (
 	certKey    = corev1.TLSCertKey
 	privateKey = corev1.TLSPrivateKeyKey
@@ -20,14 +20,14 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is how long an authority is in the bundle before it signs. This is much longer than API servers take to read
-// a changed configuration.
+// overlap is the time for which an authority must be in all bundles before it signs a certificate. API servers need
+// much less time than this to read a changed configuration.
 const overlap = 15 * time.Second
 
 // Lifetimes are the lifetimes of certificates.
 type Lifetimes struct {
 	// Authority and Serving are the lifetimes of an authority and of a serving certificate. Ahead is how long before its
-	// end a certificate is renewed. It must be shorter than both.
+	// expiry a certificate is renewed. It must be shorter than both.
 	Authority, Serving, Ahead time.Duration
 }
 
@@ -37,29 +37,32 @@ func DefaultLifetimes() Lifetimes {
 	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, Ahead: 30 * day}
 }
 
-// observed is the input of a plan.
+// observed is the state from which a plan is made.
 type observed struct {
 	data    map[string][]byte // of the Secret
 	bundles [][]byte          // of the webhooks
-	// bundledSince is the time from which all bundles contain the next authority, or zero if a bundle lacks it.
+	// bundledSince is the time since which all bundles contain the next authority, or zero if a bundle does not contain
+	// it.
 	bundledSince time.Time
 	now          time.Time
 }
 
-// planned is the next step: a write of the Secret, a write of the bundles, or another check after a while.
+// planned is the next step of a plan: a write of the Secret, a write of the bundles, or another check after
+// recheckAfter.
 type planned struct {
 	data         map[string][]byte
 	bundles      [][]byte
 	recheckAfter time.Duration
 }
 
-// plan decides on the next step. An authority is replaced without an overlap only if it cannot sign any more.
+// plan decides on the next step. An authority that can still sign is replaced only after all bundles have contained the
+// next authority for the duration of overlap.
 func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 	maker := &rotator.CertRotator{
 		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:],
 		ExtKeyUsages: &serverAuth,
 	}
-	// The clocks of API servers may be behind.
+	// The clocks of API servers may be behind, so certificates are already valid an hour earlier.
 	begin := o.now.Add(-time.Hour)
 
 	authority, err := authorityOf(o.data[caCert], o.data[caKey], o.now)
@@ -67,7 +70,7 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 		if authority, err = maker.CreateCACert(begin, o.now.Add(lifetimes.Authority)); err != nil {
 			return planned{}, fmt.Errorf("create a certificate authority: %w", err)
 		}
-		data, err := signed(hosts, authority, begin, o.now.Add(lifetimes.Serving))
+		data, err := signServing(hosts, authority, begin, o.now.Add(lifetimes.Serving))
 		return planned{data: data}, err
 	}
 	required := []*x509.Certificate{authority.Cert}
@@ -89,18 +92,18 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 		data[nextCACert], data[nextCAKey] = next.CertPEM, next.KeyPEM
 		return planned{data: data}, nil
 	case !o.bundledSince.IsZero() && o.now.Sub(o.bundledSince) >= overlap:
-		data, err := signed(hosts, next, begin, o.now.Add(lifetimes.Serving))
+		data, err := signServing(hosts, next, begin, o.now.Add(lifetimes.Serving))
 		return planned{data: data}, err
 	case !o.bundledSince.IsZero():
 		left = overlap - o.now.Sub(o.bundledSince)
 	default:
-		// No webhook can contain the next authority. A new webhook triggers another check.
+		// There is no webhook, so no bundle can contain the next authority. A new webhook triggers another check.
 		left = authority.Cert.NotAfter.Sub(o.now) + time.Second
 	}
 	// A serving certificate is not valid after the end of its authority.
 	serving, err := servingLeft(o.data, hosts, earliest(o.now.Add(lifetimes.Ahead), authority.Cert.NotAfter))
 	if err != nil {
-		data, err := signed(hosts, authority, begin, o.now.Add(lifetimes.Serving))
+		data, err := signServing(hosts, authority, begin, o.now.Add(lifetimes.Serving))
 		for _, key := range []string{nextCACert, nextCAKey} {
 			if value, found := o.data[key]; found && err == nil {
 				data[key] = value

@@ -13,7 +13,8 @@ var (
 	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
 )
 
-// installation is a Secret and the bundles of two webhooks. It acts as the Keeper, with its own clock.
+// installation is a Secret together with the bundles of two webhooks. It carries out plans as the Keeper does, with its
+// own clock.
 type installation struct {
 	t *testing.T
 	observed
@@ -49,8 +50,8 @@ func (i *installation) step() time.Duration {
 	return 0
 }
 
-// runSteps executes steps until none is due. After each step it checks that the bundles trust the presented
-// certificate: the present bundles, and those before the last change, because API servers read bundles late.
+// runSteps executes steps until none is due. After each step, it checks that the presented certificate is trusted by
+// the current bundles and by the bundles before the last change, because API servers are late to read changes.
 func (i *installation) runSteps() time.Duration {
 	i.t.Helper()
 	for range 10 {
@@ -113,7 +114,7 @@ func TestCertificateIsRenewedBySameAuthority(t *testing.T) {
 	}
 }
 
-// The presented certificate is trusted at all times, also when authorities are replaced.
+// The presented certificate is trusted at all times, even while an authority is being replaced.
 func TestAuthorityIsTrustedBeforeItSigns(t *testing.T) {
 	i := begin(t)
 	seen := map[string]bool{}
@@ -141,7 +142,7 @@ func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 	if again != overlap || !bytes.Equal(i.data[caCert], first) {
 		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
-	// When a bundle is cleared, the overlap starts again.
+	// If a bundle is cleared, the wait for the overlap starts again.
 	i.now = i.now.Add(overlap - time.Second)
 	i.bundles = [][]byte{i.bundles[0], nil}
 	i.step()
@@ -189,7 +190,8 @@ func TestAnotherHostRequiresAnotherCertificate(t *testing.T) {
 	}
 }
 
-// An IP address as a DNS name would never be valid, and the certificate would be created again in each step.
+// A certificate with an IP address among its DNS names would never be valid for that address, and each step would
+// replace it again.
 func TestHostMayBeAnIPAddress(t *testing.T) {
 	for _, hosts := range [][]string{{"127.0.0.1"}, {"localhost", "127.0.0.1", "2001:db8::1"}} {
 		o := observed{now: start, bundles: [][]byte{nil}}
@@ -224,8 +226,8 @@ func TestHostMayBeAnIPAddress(t *testing.T) {
 	}
 }
 
-// Without webhooks that trust the next authority, it never signs. The present authority is used until its end and is
-// then replaced.
+// Without webhooks, no API server trusts the next authority, so it must never sign. The current authority is used until
+// it expires, and is then replaced.
 func TestCertificateIsRenewedWithoutWebhooks(t *testing.T) {
 	i := begin(t)
 	i.bundles = nil

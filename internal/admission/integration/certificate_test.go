@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// webhookRefuses returns nil if the manager's webhook refuses an object that nothing else refuses.
+// webhookRefuses returns nil if the manager's webhook refuses an object that no other check refuses.
 func webhookRefuses(t *testing.T, c client.Client, ns string) error {
 	err := c.Create(t.Context(), machine(ns, "probe", reserved), client.DryRunAll)
 	if fields(err) == nil {
@@ -59,8 +59,8 @@ func newCertificate(t *testing.T, life time.Duration) (authority *rotator.KeyPai
 func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 	ctx, c, ns := t.Context(), env.Client(t), env.Namespace(t)
 	one, two := freeAddress(t), freeAddress(t)
-	configuration := manifests.ManagerWebhook(at(one))
-	installed(t, configuration)
+	configuration := manifests.ManagerWebhook(urlOf(one))
+	installWebhooks(t, configuration)
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
 	serve(t, core, false, asCore, "--webhook-bind-address="+two)
 	eventually(t, "the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
@@ -99,12 +99,12 @@ func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 			if now == nil || bytes.Equal(now, before) {
 				return errors.New("none yet")
 			}
-			return presents(now, one, two)
+			return checkPresented(now, one, two)
 		})
 		eventually(t, test.what+": the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	}
 
-	// The bundle is cleared, or deleted together with the configuration.
+	// A bundle is cleared, and later the whole configuration is deleted.
 	eventually(t, "the bundle is emptied", func() error {
 		now := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: core}}
 		must(t, "read the configuration", c.Get(ctx, client.ObjectKeyFromObject(now), now))
@@ -124,14 +124,14 @@ func TestCertificateIsRepairedAndPresentedByEveryReplica(t *testing.T) {
 	eventually(t, "the webhook that came later is asked", func() error { return webhookRefuses(t, c, ns) })
 }
 
-// With a folder that another program maintains, the certificate in it is presented, also after it is replaced. Nothing
-// is written.
+// If another program maintains the certificate in a folder, the process presents that certificate, even after the other
+// program replaces it. Nothing is written.
 //
 // Rule: webhook-certificate-maintained.
 func TestCertificateInFolderIsPresented(t *testing.T) {
 	c, ns, folder := env.Client(t), env.Namespace(t), t.TempDir()
 	address := freeAddress(t)
-	configuration := manifests.ManagerWebhook(at(address))
+	configuration := manifests.ManagerWebhook(urlOf(address))
 	var bundle []byte
 	write := func() []byte {
 		authority, cert, key := newCertificate(t, time.Hour)
@@ -144,12 +144,12 @@ func TestCertificateInFolderIsPresented(t *testing.T) {
 	}
 	first := write()
 	configuration.Webhooks[0].ClientConfig.CABundle = bundle
-	installed(t, configuration)
+	installWebhooks(t, configuration)
 	serve(t, core, true, asCore, "--webhook-bind-address="+address, "--webhook-cert-dir="+folder)
-	eventually(t, "the first is presented", func() error { return presents(first, address) })
+	eventually(t, "the first is presented", func() error { return checkPresented(first, address) })
 	eventually(t, "the webhook is asked", func() error { return webhookRefuses(t, c, ns) })
 	second := write()
-	eventually(t, "the second is presented", func() error { return presents(second, address) })
+	eventually(t, "the second is presented", func() error { return checkPresented(second, address) })
 	secret := &corev1.Secret{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: system, Name: core + "-webhook"},
 		secret); client.IgnoreNotFound(err) != nil || err == nil {

@@ -37,19 +37,19 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected is a Lease that another holder keeps for ever.
+	// protected is the name of a Lease that another holder never releases.
 	protected = "held"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// eventually calls ask until it returns no error.
-func eventually(t *testing.T, what string, ask func() error) {
+// eventually calls check until it returns no error.
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
 		func(context.Context) (bool, error) {
-			last = ask()
+			last = check()
 			return last == nil, nil
 		}); err != nil {
 		t.Fatalf("wait until %s: %v: %v", what, err, last)
@@ -63,8 +63,8 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// installed installs webhooks for the duration of the test, before any process serves them.
-func installed(t *testing.T, configurations ...client.Object) {
+// installWebhooks creates webhook configurations for the duration of the test, before any process serves the webhooks.
+func installWebhooks(t *testing.T, configurations ...client.Object) {
 	t.Helper()
 	c := env.Client(t)
 	if err := c.Create(t.Context(),
@@ -86,8 +86,8 @@ func installed(t *testing.T, configurations ...client.Object) {
 	})
 }
 
-// at returns the URL by which API servers reach an address.
-func at(address string) string {
+// urlOf returns the URL by which API servers reach a process at the given address.
+func urlOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return "https://localhost:" + port
 }
@@ -146,8 +146,8 @@ func asCore(mgr manager.Manager) admissionwebhook.Handler {
 	return admission.NewCore(mgr.GetScheme(), mgr.GetCache(), mgr.GetAPIReader())
 }
 
-// presented returns the certificate that a server presents.
-func presented(address string) ([]byte, error) {
+// presentedBy returns the certificate that the server at the address presents.
+func presentedBy(address string) ([]byte, error) {
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		return nil, err
@@ -156,10 +156,10 @@ func presented(address string) ([]byte, error) {
 	return conn.ConnectionState().PeerCertificates[0].Raw, nil
 }
 
-// presents returns nil if all servers present a certificate.
-func presents(want []byte, addresses ...string) error {
+// checkPresented returns nil if the servers at all addresses present the wanted certificate.
+func checkPresented(want []byte, addresses ...string) error {
 	for _, address := range addresses {
-		got, err := presented(address)
+		got, err := presentedBy(address)
 		if err != nil {
 			return err
 		}
@@ -201,7 +201,8 @@ func (l *listener) heard() []string {
 	return slices.Clone(l.warnings)
 }
 
-// fields returns the fields of an Invalid error of a webhook. It returns nil for any other error.
+// fields returns the names of the fields in the error if a webhook refused a request with the API error Invalid. For
+// any other error, it returns nil.
 func fields(err error) []string {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) ||

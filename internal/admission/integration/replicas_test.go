@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetOf returns a deployment as a GitOps tool applies it: without spec.replicas.
+// fleetOf returns a deployment without spec.replicas, as a GitOps tool applies it.
 func fleetOf(namespace, name string, annotations map[string]string) *v1beta1.MachineDeployment {
 	labels := map[string]string{"fleet": name}
 	return &v1beta1.MachineDeployment{
@@ -32,8 +32,8 @@ func fleetOf(namespace, name string, annotations map[string]string) *v1beta1.Mac
 // Rules: replicas-left-out-are-kept, webhook-certificate-maintained.
 func TestOmittedReplicasAreStored(t *testing.T) {
 	ctx, c, ns, address := t.Context(), env.Client(t), env.Namespace(t), freeAddress(t)
-	installed(t, manifests.ManagerWebhook(at(address)))
-	mutating := manifests.ManagerMutatingWebhook(at(address))
+	installWebhooks(t, manifests.ManagerWebhook(urlOf(address)))
+	mutating := manifests.ManagerMutatingWebhook(urlOf(address))
 	must(t, "create the mutating webhook", c.Create(ctx, mutating))
 	t.Cleanup(func() {
 		if err := c.Delete(context.Background(), mutating); err != nil {

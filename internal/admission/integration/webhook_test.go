@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// strict is a driver named sim that requires a size.
+// strict is a driver with the name sim that refuses a providerSpec without a size.
 type strict struct{ provider.Driver }
 
 func (strict) Name() string { return "sim" }
@@ -107,7 +107,7 @@ func budget(namespace, name string, maxDisrupted int32, schedules ...string) *v1
 // Rules: manager-webhook-refuses, provider-webhook-refuses, unwise-is-warned.
 func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
-	installed(t, manifests.ManagerWebhook(at(one)), manifests.ProviderWebhook("sim", at(two)))
+	installWebhooks(t, manifests.ManagerWebhook(urlOf(one)), manifests.ProviderWebhook("sim", urlOf(two)))
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
 	serve(t, sim, true, asProvider, "--webhook-bind-address="+two)
 	ns := env.Namespace(t)
@@ -194,7 +194,7 @@ func TestClientsGetErrorsAndWarnings(t *testing.T) {
 	}
 }
 
-// tryUpdate updates an existing set to the template of wanted, as a dry run.
+// tryUpdate sends a dry-run update of an existing set. The parameter wanted provides the new template.
 func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	t.Helper()
 	now := &v1beta1.MachineSet{}
@@ -203,8 +203,8 @@ func tryUpdate(t *testing.T, c client.Client, wanted client.Object) error {
 	return c.Update(t.Context(), now, client.DryRunAll)
 }
 
-// No process serves the webhooks. Everything works except the creation of objects with a new providerSpec, which only
-// the provider can validate.
+// No process serves the webhooks. Everything works except the creation of objects with a new providerSpec, because only
+// the provider can validate these.
 //
 // Rule: works-without-webhooks.
 func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
@@ -217,7 +217,7 @@ func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
 		must(t, "create", c.Create(ctx, o))
 	}
 	unserved := freeAddress(t)
-	installed(t, manifests.ManagerWebhook(at(unserved)), manifests.ProviderWebhook("sim", at(unserved)))
+	installWebhooks(t, manifests.ManagerWebhook(urlOf(unserved)), manifests.ProviderWebhook("sim", urlOf(unserved)))
 	refused := func(err error) error {
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return fmt.Errorf("got %w, want a failed call of the webhook", err)
@@ -255,7 +255,7 @@ func TestOnlyNewProviderSpecsDependOnTheWebhooks(t *testing.T) {
 		must(t, "the processes create a set", processes.Create(ctx, set(ns, "made", inline(`{}`)), client.DryRunAll))
 	}
 
-	// Nothing needs the webhook of the manager.
+	// No request depends on the webhook of the manager.
 	must(t, "create a bad machine", c.Create(ctx, machine(ns, "bad", reserved)))
 	must(t, "create a class in kube-system", c.Create(ctx, class(metav1.NamespaceSystem, "small", `{}`), client.DryRunAll))
 	must(t, "create a machine in kube-system", c.Create(ctx, machine(metav1.NamespaceSystem, "bare", inline(`{}`)),

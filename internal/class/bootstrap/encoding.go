@@ -10,15 +10,15 @@ import (
 	"unicode/utf16"
 )
 
-// maxDecompressed limits the size of decompressed user data. Every cloud limits user data to a fraction of that.
+// maxDecompressed limits the size of decompressed user data. The limit of every cloud is much lower.
 const maxDecompressed = 32 << 20
 
-// maxNesting limits how deep encodings and MIME parts may be nested.
+// maxNesting limits how deeply encodings and MIME parts may be nested.
 const maxNesting = 8
 
-// rewriteTexts passes each text of the user data to change, and returns the user data with the results in place of the
-// texts. It also finds the texts in gzip, in gzip that is encoded in base64, and in the parts of MIME multipart.
-// Encoded data without a changed text stays the same, byte for byte.
+// rewriteTexts calls a function for each text in the user data, and returns the user data with each text replaced by
+// the result of the call. It also decodes gzip, gzip in base64, and MIME multipart to find the texts in them. Encoded
+// data in which no text changes is returned unchanged, byte for byte.
 func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
@@ -47,7 +47,8 @@ func (d decoder) rewrite(data []byte) ([]byte, error) {
 	return d.change(data)
 }
 
-// rewriteEncoded rewrites the decoded form of the data, and encodes the result if it differs.
+// rewriteEncoded rewrites decoded data. If the result differs from the decoded data, rewriteEncoded encodes the result,
+// and otherwise it returns the original encoded data.
 func (d decoder) rewriteEncoded(encoded, decoded []byte, rewrite func([]byte) ([]byte, error),
 	encode func(decoded, like []byte) []byte) ([]byte, error) {
 	changed, err := rewrite(decoded)
@@ -79,8 +80,8 @@ func decompress(data []byte) ([]byte, error) {
 	return decoded, err
 }
 
-// Compress returns user data in gzip. The same data always gives the same result. Data that is gzip already is returned
-// unchanged.
+// Compress returns user data in gzip. The same data always gives the same result. Data that is already compressed with
+// gzip is returned unchanged.
 func Compress(data []byte) []byte {
 	if isGzip(data) {
 		return data
@@ -95,7 +96,7 @@ func Compress(data []byte) []byte {
 	return out.Bytes()
 }
 
-// gzipInBase64 returns the gzip data that a base64 text encodes.
+// gzipInBase64 decodes a base64 text that contains gzip data, and returns this data.
 func gzipInBase64(data []byte) (packed []byte, ok bool) {
 	text := bytes.TrimSpace(data)
 	if !bytes.HasPrefix(text, []byte("H4sI")) {
@@ -108,8 +109,8 @@ func gzipInBase64(data []byte) (packed []byte, ok bool) {
 // mimeLineLength is the length of base64 lines in MIME.
 const mimeLineLength = 76
 
-// inBase64 encodes data in base64. The result has lines if like has lines, and it ends with the same white space as
-// like.
+// inBase64 encodes data in base64. It uses the layout of another base64 text: line breaks if this text has line breaks,
+// and the same white space at the end.
 func inBase64(data, like []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	trimmed := bytes.TrimSpace(like)
@@ -129,7 +130,8 @@ func inBase64(data, like []byte) []byte {
 	return out.Bytes()
 }
 
-// isUTF16 reports whether the data starts with a byte order mark of UTF-16, or contains a placeholder in UTF-16.
+// isUTF16 reports whether the data starts with the UTF-16 byte order mark, or contains a placeholder that is encoded in
+// UTF-16.
 func isUTF16(data []byte) bool {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return true

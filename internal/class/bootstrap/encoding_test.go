@@ -29,8 +29,8 @@ func gunzip(t *testing.T, data []byte) string {
 	return string(plain)
 }
 
-// lines encodes data in base64 with the line length of MIME.
-func lines(data []byte) string {
+// mimeLines encodes data in base64 with the line length of MIME.
+func mimeLines(data []byte) string {
 	text, out := base64.StdEncoding.EncodeToString(data), ""
 	for len(text) > mimeLineLength {
 		out, text = out+text[:mimeLineLength]+"\n", text[mimeLineLength:]
@@ -38,7 +38,7 @@ func lines(data []byte) string {
 	return out + text + "\n"
 }
 
-// message returns MIME multipart data as cloud-init's make-mime writes it.
+// message returns MIME multipart data in the same format as cloud-init's command make-mime.
 func message(parts ...string) string {
 	return "Content-Type: multipart/mixed; boundary=\"===1==\"\nMIME-Version: 1.0\n\n--===1==\n" +
 		strings.Join(parts, "\n--===1==\n") + "\n--===1==--\n"
@@ -50,13 +50,13 @@ func TestRenderCompressedAndEncodedUserData(t *testing.T) {
 	long := strings.Repeat("# a line that gzip cannot make much shorter: 4f8a1c\n", 20) + secretTemplate
 	part := func(text string) string { return "Content-Type: text/cloud-config\n\n" + text }
 	inBase64 := func(data []byte) string {
-		return "Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64\n\n" + lines(data)
+		return "Content-Type: text/cloud-config\nContent-Transfer-Encoding: base64\n\n" + mimeLines(data)
 	}
 	for name, tc := range map[string]struct {
 		template string
-		// plain decodes the rendered user data to the text that the machine uses.
-		plain func(out []byte) string
-		want  string
+		// decode returns the text that a machine reads from the rendered user data.
+		decode func(out []byte) string
+		want   string
 	}{
 		"gzip": {string(packed), func(out []byte) string { return gunzip(t, out) }, rendered(secretTemplate)},
 		"gzip in base64": {base64.StdEncoding.EncodeToString(packed) + "\n", func(out []byte) string {
@@ -91,7 +91,7 @@ func TestRenderCompressedAndEncodedUserData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := tc.plain(out); got != tc.want {
+			if got := tc.decode(out); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 			again, err := Render([]byte(tc.template), values)
@@ -113,9 +113,9 @@ func TestRenderKeepsUserDataWithoutPlaceholders(t *testing.T) {
 	_ = writer.Close()
 	for name, data := range map[string]string{
 		"gzip":                     other.String(),
-		"base64":                   lines(other.Bytes()),
+		"base64":                   mimeLines(other.Bytes()),
 		"not base64":               "H4sI is the start of gzip in base64",
-		"multipart":                message("Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + lines([]byte("a"))),
+		"multipart":                message("Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + mimeLines([]byte("a"))),
 		"multipart, not base64":    message("Content-Transfer-Encoding: base64\n\nnot <base64>"),
 		"multipart without an end": strings.TrimSuffix(message("\n#a"), "--\n"),
 		"a field in YAML":          "content-type: multipart/mixed\n\n- a",

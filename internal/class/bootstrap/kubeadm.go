@@ -40,8 +40,9 @@ type taint struct {
 }
 
 // kubeadmJoinConfig returns the JoinConfiguration in JSON. It is empty if the endpoint, its CA certificate or the token
-// is missing. kubeadm finds the cluster by the ConfigMap cluster-info, which must be signed with the token. It trusts
-// the cluster if the public key of its CA has one of the hashes. The Node gets the taint machinist.dev/uninitialized.
+// is missing. kubeadm finds the cluster with the ConfigMap cluster-info, which must be signed with the token. It trusts
+// the cluster if the public key of the cluster's CA has one of the hashes. The Node gets the taint
+// machinist.dev/uninitialized.
 func (v Values) kubeadmJoinConfig() string {
 	endpoint, err := url.Parse(v.APIEndpoint)
 	hashes := publicKeyHashes(v.CABundle)
@@ -64,8 +65,8 @@ func (v Values) kubeadmJoinConfig() string {
 	return string(config)
 }
 
-// publicKeyHashes returns the hashes of the public keys of the certificates in a PEM bundle, in the form that kubeadm
-// compares.
+// publicKeyHashes returns a hash for each certificate in a PEM bundle: the hash of its public key, in the format of
+// kubeadm.
 func publicKeyHashes(bundle []byte) (hashes []string) {
 	for {
 		var block *pem.Block

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// authority returns a CA certificate in PEM, and the hash of its public key as the documentation of kubeadm describes
-// it.
+// authority returns a CA certificate in PEM and the hash of its public key. It computes the hash as described in the
+// documentation of kubeadm.
 func authority(t *testing.T) (bundle []byte, hash string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// userPrefix and the id of a bootstrap token form the user name of clients that authenticate with the token.
+// userPrefix is the prefix in the user name of clients that authenticate with a bootstrap token. The rest of the user
+// name is the id of the token.
 const userPrefix = "system:bootstrap:"
 
 var tokenIDForm = regexp.MustCompile(`^[a-z0-9]{6}$`)
 
-// TokenIDOf returns the id of the bootstrap token with which a user authenticated. ok is false if the user name is not
-// that of a bootstrap token.
+// TokenIDOf returns the id of the bootstrap token with which a user authenticated. ok is false if the user did not
+// authenticate with a bootstrap token.
 func TokenIDOf(username string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(username, userPrefix)
 	return id, ok && tokenIDForm.MatchString(id)
@@ -27,10 +28,10 @@ func TokenIDOf(username string) (id string, ok bool) {
 
 // Record describes a bootstrap token of the target cluster, without its secret half.
 type Record struct {
-	// Owner is the launch attempt that the token was created for, in the form of Attempt.String. It is empty if the token
+	// Owner is the launch attempt for which the token was created, in the form of Attempt.String. It is empty if the token
 	// does not belong to a Machine.
 	Owner string
-	// Machine is the Machine of that attempt.
+	// Machine is the Machine that the launch attempt belongs to.
 	Machine types.NamespacedName
 	// Expires is when the token expires. It is zero if the token has no valid expiration: Machinist does not create such
 	// tokens.

@@ -17,11 +17,11 @@ type piece struct {
 	isPart bool
 }
 
-// headerForm matches the header line with which a MIME message must start for cloud-init.
+// headerForm matches a header line. cloud-init accepts a MIME message only if it starts with such a line.
 var headerForm = regexp.MustCompile(`^[A-Za-z][-A-Za-z]*:[ \t]`)
 
-// splitMultipart splits MIME multipart user data into pieces. Concatenated, the pieces are the data. ok is false if the
-// data is not MIME multipart.
+// splitMultipart splits MIME multipart user data into pieces. The concatenated pieces are equal to the data. ok is
+// false if the data is not MIME multipart.
 func splitMultipart(data []byte) (pieces []piece, ok bool) {
 	if !headerForm.Match(data) {
 		return nil, false

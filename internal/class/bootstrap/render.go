@@ -45,7 +45,7 @@ type Values struct {
 	APIEndpoint string
 	// CABundle is the PEM bundle with which clients verify APIEndpoint.
 	CABundle []byte
-	// BootstrapToken has the form "id.secret". It is needed only for templates for which NeedsToken returns true.
+	// BootstrapToken has the form "id.secret". A template needs it only if NeedsToken returns true for the template.
 	BootstrapToken string
 }
 
@@ -65,7 +65,7 @@ func (v Values) byName() map[string]string {
 // match is an occurrence of a placeholder in a text.
 type match struct {
 	name string
-	// encoded is true if the placeholder is URL-encoded. escaped is true if it must not be replaced.
+	// encoded is true if the placeholder is URL-encoded. escaped is true if the placeholder must not be replaced.
 	encoded, escaped bool
 }
 
@@ -92,24 +92,26 @@ func Uses(template []byte, name string) (used bool) {
 	return used && err == nil
 }
 
-// Readable returns an error if the template cannot be decoded, and so cannot be rendered with any values.
+// Readable returns an error if the template cannot be decoded. Such a template cannot be rendered, whatever the values
+// are.
 func Readable(template []byte) error {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
 	return err
 }
 
-// Check returns an error if the template cannot be rendered with the values. It ignores the bootstrap token, so that it
-// can be called before the token is created.
+// Check returns an error if the template cannot be rendered with the values. The values need not contain a bootstrap
+// token, so Check can be called before the token is created.
 func Check(template []byte, v Values) error {
 	v.BootstrapToken = "not-created-yet"
 	_, err := Render(template, v)
 	return err
 }
 
-// Render replaces all placeholders of the template in one pass: placeholders in the values are not replaced. The value
-// of a URL-encoded placeholder is URL-encoded. An escaped placeholder loses one exclamation mark. Compressed or encoded
-// parts of the template are decoded, rendered, and encoded in the same way. Render returns an error that names the
-// placeholders without a value, or an error if the template cannot be decoded.
+// Render replaces all placeholders of the template. It does not replace placeholders that occur in the values. The
+// value of a URL-encoded placeholder is URL-encoded. If a placeholder is escaped, Render does not replace it, but
+// removes one of its exclamation marks. If a part of the template is compressed or encoded, Render decodes it, replaces
+// its placeholders, and encodes it in the same way. Render returns an error if the template cannot be decoded, or if
+// placeholders have no value. The error names these placeholders.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// candidate matches text that may be intended as a placeholder: in upper or lower case, with underscores, spaces or
-// hyphens.
+// candidate matches text between << and >> that the author may have meant as a placeholder: a name in upper or lower
+// case, which may contain underscores, spaces or hyphens.
 var candidate = regexp.MustCompile(
 	`<<[ ]*([A-Za-z][A-Za-z0-9_ -]{0,62}?)[ ]*>>|%3[Cc]%3[Cc]([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// Unknown returns the parts of the text that have the form of a placeholder but are not placeholders, sorted.
+// Unknown returns the parts of the text that look like placeholders but are not placeholders, in sorted order.
 func Unknown(text []byte) (unknown []string) {
 	for _, groups := range candidate.FindAllSubmatch(text, -1) {
 		if !placeholder.Match(groups[0]) {
@@ -22,9 +22,9 @@ func Unknown(text []byte) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// Suspicious returns the parts of the template that are probably misspelled placeholders, sorted: either upper case
-// with an underscore, as all placeholders, or similar to the name of a placeholder. Render leaves them in the user
-// data.
+// Suspicious returns the parts of the template that are probably misspelled placeholders, in sorted order. A part
+// counts as misspelled if it is in upper case with an underscore like all placeholders, or if it resembles the name of
+// a placeholder. Render leaves these parts in the user data.
 func Suspicious(template []byte) (suspicious []string) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range Unknown(text) {
@@ -42,7 +42,7 @@ func Suspicious(template []byte) (suspicious []string) {
 	return slices.Compact(suspicious)
 }
 
-// nameForm matches names in the form that the names of all placeholders have.
+// nameForm matches names that have the same form as the names of all placeholders: upper case with underscores.
 var nameForm = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
 
 func resemblesPlaceholder(name string) bool {

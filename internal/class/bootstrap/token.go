@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The namespace, type and fields of the Secrets in which Kubernetes stores bootstrap tokens. The API server's bootstrap
-// token authenticator reads these fields.
+// These are the namespace, type and fields of the Secrets in which Kubernetes stores bootstrap tokens. The API server's
+// bootstrap token authenticator reads these fields.
 const (
 	tokenNamespace = metav1.NamespaceSystem
 	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
@@ -33,7 +33,7 @@ const (
 	fieldGroups     = "auth-extra-groups"
 	fieldSigning    = "usage-bootstrap-signing"
 
-	// annotationOwner records the launch attempt of the Machine that the token was created for: "<uid>-<attempt>".
+	// annotationOwner records the launch attempt for which the token was created, in the form "<uid>-<attempt>".
 	annotationOwner = "machinist.dev/bootstrap-token-owner"
 	// annotationMachine records the namespace/name of that Machine.
 	annotationMachine = "machinist.dev/bootstrap-token-machine"
@@ -43,8 +43,8 @@ const (
 	Group = "system:bootstrappers:machinist"
 )
 
-// maxSalt limits the search for an unused token id. There are 36^6 ids, so a second collision is rare, and a tenth one
-// has another cause.
+// maxSalt limits the search for an unused token id. There are 36^6 ids, so two collisions in a row are rare, and ten
+// collisions in a row have another cause.
 const maxSalt = 10
 
 // Attempt identifies one attempt to launch a Machine.
@@ -65,8 +65,9 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// maxEarlierAttempts limits how many earlier attempts are compared. The attempt number comes from a status that other
-// clients can write. Certificate signing requests that name the token of an earlier attempt are kept for an hour.
+// maxEarlierAttempts limits the number of earlier attempts that Follows compares. A limit is needed because the attempt
+// number comes from a status that other clients can write. Kubernetes keeps a certificate signing request for about an
+// hour, so it may name the token of an earlier attempt.
 const maxEarlierAttempts = 100
 
 // Follows reports whether the id may belong to a token of an earlier attempt to launch the same Machine. It considers
@@ -84,7 +85,8 @@ func (a Attempt) Follows(id string) bool {
 	return false
 }
 
-// Token is a bootstrap token of the target cluster. It prints as its id, because half of Value is a secret.
+// Token is a bootstrap token of the target cluster. If a Token is printed, only its id appears, because half of Value
+// is a secret.
 type Token struct {
 	// Value has the form "id.secret".
 	Value   string
@@ -110,15 +112,15 @@ func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 // controller needs the Secrets of tokens, and a stale read could return an outdated credential.
 type Tokens struct {
 	Client client.Client
-	// Groups are the groups of clients that authenticate with a token, in addition to Group.
+	// Groups lists the groups of clients that authenticate with a token. Such clients also belong to Group.
 	Groups []string
 }
 
 // Terms are the properties of a new token.
 type Terms struct {
 	Expires time.Time
-	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token. kubeadm join verifies the
-	// cluster by that signature.
+	// Signing makes kube-controller-manager sign the ConfigMap cluster-info with the token. kubeadm join uses the
+	// signature to verify the cluster.
 	Signing bool
 }
 
@@ -181,8 +183,9 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend extends the token of the attempt to until if it expires before early. It returns when the token expires, and
-// zero if there is no token. The token's value does not change, so the copy on the instance stays valid.
+// Extend sets a new expiration for the token of the attempt, unless the current expiration is late enough. The
+// parameter early is the earliest acceptable expiration, and until is the new expiration. It returns the expiration of
+// the token, or zero if there is no token. The token's value does not change, so the copy on the instance stays valid.
 func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
@@ -195,7 +198,7 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	if secret.Annotations[annotationOwner] != a.String() || !secret.DeletionTimestamp.IsZero() {
 		return time.Time{}, nil
 	}
-	// A token whose expiration cannot be parsed is extended too.
+	// If the expiration cannot be parsed, the token is extended too.
 	ends, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration]))
 	if err == nil && !ends.Before(early) {
 		return ends, nil
@@ -212,8 +215,8 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	return until, nil
 }
 
-// ErrMayNotRead and ErrMayNotMake are wrapped by the errors of Tokens if the API server forbids its client to read or
-// create Secrets of tokens.
+// ErrMayNotRead and ErrMayNotMake mean that the API server forbids the client of Tokens to read or create the Secrets
+// of tokens. Errors of Tokens wrap these two errors.
 var (
 	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
 	ErrMayNotMake = errors.New("not allowed to create bootstrap tokens")
@@ -248,9 +251,9 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
-			// Ensure tries the salts in order, so if the token of one salt is missing, none was created with a later salt. (If
-			// the token of another attempt at this salt has been deleted since then, our token is not found here. Kubernetes
-			// deletes it when it expires.)
+			// Ensure tries the salts in order, so if there is no token with this salt, Ensure has created none with a later
+			// salt. There is one exception: another attempt's token had this salt and has been deleted since then. In this case,
+			// the token with the later salt is not found here, and Kubernetes deletes it when it expires.
 			return id, nil, nil
 		}
 		if apierrors.IsForbidden(err) {

@@ -27,11 +27,11 @@ import (
 
 // Options configures a Reconciler.
 type Options struct {
-	// Driver is the driver of the provider, with rate limit and metrics. The Reconciler ignores classes whose
-	// spec.provider is not its name.
+	// Driver is the driver of the provider, with rate limit and metrics. The Reconciler ignores a class if its
+	// spec.provider is not the name of the driver.
 	Driver provider.Driver
-	// Client reads MachineClasses and Machines from the cache, including this process's own writes, and writes classes.
-	// The cache has the indexes of package index for both kinds.
+	// Client writes MachineClasses, and reads MachineClasses and Machines from the cache. Each read includes this
+	// process's own writes. The cache has the indexes of package index for both kinds.
 	Client client.Client
 	// Live reads and writes the control cluster without a cache. It is used for Secrets, and for the last check before a
 	// finalizer is removed.
@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // serve protects a class that is in use, and reports in its status whether the provider can create instances from it.
-// It returns the time until the next check. Zero means that only an event triggers it.
+// It returns the time until the next check. Zero means that only an event triggers the next check.
 func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if err := r.hold(ctx, class); err != nil {
 		return 0, err
@@ -133,11 +133,12 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
 }
 
-// configMapsEvery is how often the ConfigMaps of a class are read again. There is no watch, because the provider may
-// only have permission to read single ConfigMaps.
+// configMapsEvery is the time after which the ConfigMaps of a class are read again. They are not watched, because the
+// provider may have permission to read only single ConfigMaps.
 const configMapsEvery = 5 * time.Minute
 
-// configMapsAfter returns the time until the ConfigMaps of a class must be read again, or zero if it has none.
+// configMapsAfter returns the time until the ConfigMaps of a class must be read again, or zero if the class refers to
+// no ConfigMap.
 func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	if slices.ContainsFunc(class.Spec.Values, func(v v1beta1.UserDataValue) bool {
 		return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil

@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver whose answers a test sets. It counts the calls of Capacity.
+// scripted is a driver that returns the answers that a test has set. It counts the calls of Capacity.
 type scripted struct {
 	provider.Driver
 	name string
@@ -79,7 +79,7 @@ func (s *scripted) set(change func(*scripted)) {
 	change(s)
 }
 
-// bench is a Reconciler on fake clients. The objects in the cache and those in the API server may differ.
+// bench is a Reconciler on fake clients. A test can make the cache differ from the API server.
 type bench struct {
 	*testing.T
 	*Reconciler
@@ -87,7 +87,8 @@ type bench struct {
 	events *events.FakeRecorder
 	cached client.Client
 	live   client.Client
-	// writes counts the successful writes to the cached client, through which classes are written.
+	// writes counts the successful writes of the client that reads from the cache. The Reconciler writes classes with this
+	// client.
 	writes int
 }
 
@@ -242,7 +243,8 @@ func TestTemporaryFailureIsRetriedAfterTheRequestedTime(t *testing.T) {
 	}
 }
 
-// Rule class-validated-on-change: if an image is published, or a policy is lifted, the class does not change.
+// Rule class-validated-on-change: the cloud may accept a class later, for example after an image is published or a
+// policy is removed. In these cases the class itself does not change.
 func TestRejectionByTheCloudIsRetriedSlowly(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, provider.Errorf(provider.FailedPrecondition, "there is no such image")
@@ -265,7 +267,7 @@ func TestRejectionByTheCloudIsRetriedSlowly(t *testing.T) {
 	}
 }
 
-// Rule class-validated-on-change: the driver's own rejection cannot change without a change of the class.
+// Rule class-validated-on-change: if the driver itself rejects a class, the result is the same until the class changes.
 func TestRejectionByTheDriverIsNotRetried(t *testing.T) {
 	driver := &scripted{name: "sim", validate: func(provider.Class) error {
 		return provider.InvalidField("disk.sizeGiB", "must be at least 30")

@@ -14,17 +14,19 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportEvery is the shortest time between two changes of the number of Machines for which a deletion waits.
+// reportEvery is the shortest time between two writes of the number of Machines that hold a class, unless the reason
+// changes.
 const reportEvery = 30 * time.Second
 
 // usersPage is the page size of lists without a cache.
 const usersPage = 500
 
-// holders counts the Machines that refer to a class that is being deleted, by what they mean for its deletion.
+// holders counts the Machines that refer to a class that is being deleted. It has a counter for each effect that a
+// Machine can have on the deletion.
 type holders struct {
-	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. For undecided
-	// Machines, the status does not state that no instance was requested from the cloud. All of them hold the class, which
-	// means that they prevent its deletion.
+	// staying Machines have an instance and are not being deleted. leaving Machines are being deleted. An undecided
+	// Machine may have requested an instance, because its status does not state the opposite. Machines of these three
+	// kinds hold the class, which means that they prevent its deletion.
 	staying, leaving, undecided int
 	// released Machines do not hold the class, because no instance was requested for them.
 	released int
@@ -54,16 +56,16 @@ func (h *holders) holding() int { return h.staying + h.leaving + h.undecided }
 
 // deletion is the decision about a class that is being deleted.
 type deletion struct {
-	// reason is the reason of the condition Deleting. The class serves its Machines while it is InUse.
+	// reason is the reason of the condition Deleting. The class serves its Machines while the reason is InUse.
 	reason  string
 	message string
-	// decided is after how long the reason may change without an event. Zero means never.
-	decided time.Duration
+	// recheckAfter is the time after which the reason may change without an event. Zero means that it cannot.
+	recheckAfter time.Duration
 }
 
-// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. The class
-// serves them if one of the Machines stays, because the class then stays too. Otherwise the class does not serve them,
-// because a Machine that waits for an instance would hold the class forever.
+// decideDeletion decides whether a class that is being deleted still serves the Machines that refer to it. If one of
+// the Machines has an instance and is not being deleted, the class cannot be deleted yet, and continues to serve all of
+// them. Otherwise the class stops serving, because a Machine that waits for an instance would hold the class forever.
 func decideDeletion(class *v1beta1.MachineClass, h holders, now time.Time) deletion {
 	waits := ""
 	if n := h.holding(); n > 0 {
@@ -107,10 +109,10 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
 // until the next check.
 //
-// The status reports that the class no longer serves before the last check of the Machines. A Machine that is about to
-// be launched first withdraws its release of the class in the API server, and then reads there whether the class
-// serves. So either this check finds that the Machine holds the class, or the Machine finds that the class no longer
-// serves.
+// Before release checks the Machines for the last time, it reports in the status that the class no longer serves. A
+// launch does the opposite: It first changes the status of the Machine in the API server so that the Machine holds the
+// class again, and then reads from the API server whether the class serves. Therefore, either the last check finds that
+// the Machine holds the class, or the launch finds that the class no longer serves.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -142,9 +144,9 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	}
 	known := r.state.of(client.ObjectKeyFromObject(class))
 	if left := known.reportedAt.Add(reportEvery).Sub(now); left > 0 && decision.reason == resolve.DeletionReason(class) {
-		return earlier(left, decision.decided), nil
+		return earlier(left, decision.recheckAfter), nil
 	}
-	return decision.decided, r.reportDeletion(ctx, class, decision, now)
+	return decision.recheckAfter, r.reportDeletion(ctx, class, decision, now)
 }
 
 // earlier returns the shorter of two waits. Zero means no wait.
@@ -172,8 +174,8 @@ func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineC
 }
 
 // liveHolders counts the Machines that refer to the class without using the cache. The cache may be arbitrarily old, so
-// a finalizer is never removed because of the cache alone. This costs one list each time the last holder seems to be
-// gone.
+// a finalizer is never removed because of the cache alone. Each time the cache contains no more Machines that hold the
+// class, this costs one list.
 func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// A deployment was deleted together with its class, and both were applied again: the old machines are deleted, and the
-// new ones wait for the new class.
+// A deployment was deleted together with its class, and both were applied again. The old machines are being deleted,
+// and the new machines wait for the new class.
 //
 // Rule: class-deletion-is-decided.
 func TestWaitingMachinesDoNotHoldADeletedClass(t *testing.T) {
@@ -47,7 +47,8 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	if !resolve.Serves(b.class()) {
 		t.Error("no instance would be created from the class")
 	}
-	// The last machine with an instance is deleted before the other one has requested its own: no machine stays.
+	// The only machine with an instance is deleted before the other machine has requested an instance. Then no machine has
+	// an instance.
 	b.deleteMachine("m")
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "replacement")
@@ -56,8 +57,9 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	}
 }
 
-// The status reports that a class no longer serves Machines before the Machines are checked for the last time. A launch
-// at that moment is found by the check, or itself finds the status.
+// First, the class reports in its status that it no longer serves Machines. After that, the Machines are checked for
+// the last time. If a Machine is launched at that moment, either the check finds the Machine, or the launch finds the
+// new status.
 //
 // Rule: class-deletion-is-decided.
 func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {
@@ -115,7 +117,7 @@ func withInstance(name string) *v1beta1.Machine {
 	return m
 }
 
-// releasesClass returns the condition that a launch writes if its class no longer serves.
+// releasesClass returns the condition that a launch sets if the class of the Machine no longer serves.
 func releasesClass() metav1.Condition {
 	return metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse,
 		Reason: v1beta1.ReasonClassDeleting, Message: "m"}

@@ -8,16 +8,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// differing counts the Machines of a class whose instance was created with other data than the class has now.
+// differing counts the Machines of a class whose instance was created with different data than the current data of the
+// class. The data is either the user data or the account.
 type differing struct {
-	// machines is how many Machines have an instance for which the data is known. others is how many of these differ.
-	// deployments are the deployments of those that differ.
+	// machines is the number of Machines whose instance was created with known data. others is the number of Machines
+	// whose data differs from the current data of the class. deployments are the deployments that own these differing
+	// Machines.
 	machines, others int
 	deployments      []string
 }
 
-// count counts a Machine that is not being deleted. with is the data with which its instance was created, or empty if
-// it is unknown. now is the current data of the class.
+// count counts a Machine that is not being deleted. The parameter with is the data with which the Machine's instance
+// was created, or empty if this data is unknown. The parameter now is the current data of the class.
 func (d *differing) count(m *v1beta1.Machine, with, now string) {
 	if with == "" || now == "" || !m.DeletionTimestamp.IsZero() {
 		return
@@ -35,8 +37,9 @@ func (d *differing) count(m *v1beta1.Machine, with, now string) {
 // mostDeployments is the maximum number of deployments that a message names.
 const mostDeployments = 3
 
-// restart returns the commands that replace the Machines. It is empty if none of them belongs to a deployment.
-func (d *differing) restart(namespace string) string {
+// restartCommands returns a text with the commands that replace the differing Machines. The text is empty if no such
+// Machine belongs to a deployment.
+func (d *differing) restartCommands(namespace string) string {
 	if len(d.deployments) == 0 {
 		return ""
 	}
@@ -52,7 +55,7 @@ func (d *differing) restart(namespace string) string {
 	return message
 }
 
-// account is what is known about the account that the credentials of a class open.
+// account is what is known about the cloud account to which the credentials of a class belong.
 type account struct {
 	name string
 	differing
@@ -65,7 +68,7 @@ func (a *account) count(m *v1beta1.Machine) {
 	}
 }
 
-// changed returns a message if machines are in another account, and "" otherwise.
+// changed returns a message if machines of the class were created in another account, and "" otherwise.
 func (a *account) changed(class *v1beta1.MachineClass) string {
 	if a.others == 0 || class.Spec.CredentialsRef == nil {
 		return ""

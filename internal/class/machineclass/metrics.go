@@ -46,7 +46,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead reports that this process reconciles classes.
+// lead starts the export of the metrics. It is called when this process has begun to reconcile classes.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.classes.Lead()

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// hold adds the finalizer to a class that a Machine uses. It stays until the class is deleted. If it were removed
-// earlier, it could disappear at the moment when a new Machine relies on it.
+// hold adds the finalizer to a class that a Machine uses. The finalizer stays until the class is deleted. An earlier
+// removal could happen at the moment when a new Machine begins to use the class.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
 	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return nil
@@ -24,14 +24,14 @@ func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) erro
 	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
 }
 
-// users returns how many Machines use the class, according to the cache.
+// users returns the number of Machines in the cache that use the class.
 func (r *Reconciler) users(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) (int, error) {
 	machines, err := r.machines(ctx, class, options...)
 	return len(machines), err
 }
 
-// machines lists the Machines that use the class, from the cache. The caller must not modify them.
+// machines lists the Machines in the cache that use the class. The caller must not modify them.
 func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	options ...client.ListOption) ([]v1beta1.Machine, error) {
 	machines := &v1beta1.MachineList{}

@@ -28,7 +28,7 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := k.Live.Get(ctx, req.NamespacedName, secret); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			// The classes that refer to a Secret which the provider may not read report that.
+			// If the provider may not read a Secret, the classes that refer to the Secret report this in their status.
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read the metadata of Secret %s: %w", req, err)
@@ -95,7 +95,8 @@ func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) 
 	}
 }
 
-// users reports whether a class or a Machine refers to a Secret, and whether one of this provider does.
+// users describes which objects refer to a Secret. any means that a class or a Machine of any provider refers to it,
+// and own means that a class or a Machine of this provider refers to it.
 type users struct{ any, own bool }
 
 // usersOf returns the users of a Secret, from a cache.
@@ -121,8 +122,8 @@ func usersOf(ctx context.Context, cache client.Reader, secret client.Object, pro
 	return u, nil
 }
 
-// inlineSecrets returns the names of the Secrets to which a Machine with an inline specification refers. The Secrets of
-// a class are protected because of the class.
+// inlineSecrets returns the names of the Secrets to which a Machine with an inline specification refers. The Secrets to
+// which a class refers are protected by the class itself.
 func inlineSecrets(o client.Object) (names []string) {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

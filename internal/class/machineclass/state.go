@@ -16,10 +16,11 @@ type state struct {
 
 // classState is what is remembered about one class.
 type classState struct {
-	// fingerprint identifies the inputs from which validation was computed.
+	// fingerprint identifies the inputs of the last validation.
 	fingerprint string
 	validation  validation
-	// failures is the number of consecutive temporary failures. retryAt is when to try again; zero means never.
+	// failures is the number of consecutive temporary failures. retryAt is the time of the next attempt. Zero means that
+	// there is none.
 	failures int
 	retryAt  time.Time
 	// reportedAt is when the number of Machines that hold the class was last written.

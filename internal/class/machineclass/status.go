@@ -18,13 +18,13 @@ import (
 type transition int
 
 const (
-	// same means no change, or that a new class is valid.
+	// same means that the validation did not change, or that it is the first one and the class is valid.
 	same transition = iota
 	better
 	worse
 )
 
-// statusOf returns the status that follows from a validation. It is equal to the old status if nothing has changed.
+// statusOf returns the new status of a class after a validation. It is equal to the old status if nothing has changed.
 func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1.MachineClassStatus, transition) {
 	status := *class.Status.DeepCopy()
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
@@ -45,7 +45,8 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			change = better
 		}
 	case v.code != "" && strings.HasPrefix(old.Message, string(v.code)+":"):
-		// The same failure again: a difference in its text, such as the ID of a request, is not worth a write.
+		// The failure is the same as before. Do not write the status only because the text differs, for example in the ID of
+		// a request.
 		ready.Message = old.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, ready)
@@ -78,8 +79,8 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	return status, change
 }
 
-// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. Such a class is
-// not Ready, even if it still serves.
+// statusInDeletion returns the status of a class that is being deleted, and whether its reason is new. A class that is
+// being deleted is not Ready, even if it still serves its Machines.
 func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (status v1beta1.MachineClassStatus,
 	isNew bool) {
 	status = *class.Status.DeepCopy()
@@ -96,8 +97,8 @@ func statusInDeletion(class *v1beta1.MachineClass, d deletion, now time.Time) (s
 	return status, isNew
 }
 
-// joinBlocked returns the reason and the message for what prevents machines from joining. Both are empty if there is no
-// finding. The reason is the reason of the first finding.
+// joinBlocked returns the reason and the message of the condition JoinBlocked for the findings. The reason is the
+// reason of the first finding, and the message contains all findings. Both are empty if there is no finding.
 func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	var messages []string
 	for _, f := range findings {
@@ -106,7 +107,7 @@ func joinBlocked(findings []preflight.Finding) (reason, message string) {
 	return reason, strings.Join(messages, " ")
 }
 
-// warn sets a condition that a class has only while there is a message for it.
+// warn sets a condition of a class if there is a message, and removes the condition otherwise.
 func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
 	if message != "" {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,

@@ -14,10 +14,11 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// observeAfter is how long changes of Machines are collected before the conditions that count Machines are written.
+// observeAfter is the time for which changes of Machines are collected. After this time, the conditions that contain
+// numbers of Machines are written.
 const observeAfter = 10 * time.Second
 
-// userData is what is known about a class's user data.
+// userData contains what the Reconciler knows about the user data of a class.
 type userData struct {
 	hash string
 	// suspicious are texts that look like misspelt placeholders. setsVersion is true if the user data contains the
@@ -25,7 +26,8 @@ type userData struct {
 	suspicious  []string
 	setsVersion bool
 	differing
-	// deviating contains, for each kind of deviation, the first Machine by name whose Node deviates.
+	// deviating contains the name of one Machine for each kind of deviation. It is the first Machine in alphabetical order
+	// whose Node deviates in this way.
 	deviating map[v1beta1.NodeDeviation]string
 }
 
@@ -47,8 +49,8 @@ func (u *userData) count(m *v1beta1.Machine) {
 	}
 }
 
-// deviationsOf returns how the Node of a Machine deviates from the user data. It returns none if the Machine is being
-// deleted.
+// deviationsOf returns the ways in which the Node of a Machine deviates from the user data. The result is empty if the
+// Machine is being deleted.
 func deviationsOf(m *v1beta1.Machine) []v1beta1.NodeDeviation {
 	if m.Status.NodeTemplate == nil || !m.DeletionTimestamp.IsZero() {
 		return nil
@@ -63,8 +65,8 @@ func (u *userData) report(class *v1beta1.MachineClass, conditions *[]metav1.Cond
 	warn(class, conditions, now, v1beta1.ConditionUserDataChanged, v1beta1.ReasonMachinesDiffer, u.changed(class))
 }
 
-// warning returns what is probably wrong with the user data. It is empty if there is no problem. The reason is that of
-// the worst problem.
+// warning returns what is probably wrong with the user data. It is empty if there is no problem. The reason is the
+// reason of the worst problem.
 func (u *userData) warning() (reason, message string) {
 	var messages []string
 	add := func(why, text string) {
@@ -107,10 +109,10 @@ func (u *userData) changed(class *v1beta1.MachineClass) string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d machines were created from other user data than Secret %s has now, and are not changed.",
-		u.others, u.machines, class.Spec.UserDataRef.Name) + u.restart(class.Namespace)
+		u.others, u.machines, class.Spec.UserDataRef.Name) + u.restartCommands(class.Namespace)
 }
 
-// countedOf returns the data of a Machine that its class counts for user data and account.
+// countedOf returns the parts of a Machine's status that affect what its class reports about user data and the account.
 func countedOf(o client.Object) string {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok || m.Status.Instance == nil {

@@ -141,7 +141,7 @@ func TestMachinesWithOtherUserDataAreCounted(t *testing.T) {
 	}
 }
 
-// The hash is public. It must not be long enough to confirm a guess about the template.
+// The hash is public. It must be so short that it cannot be used to test guesses of a secret in the template.
 //
 // Rule: changed-user-data-is-told.
 func TestHashOfUserDataIsShort(t *testing.T) {
@@ -217,7 +217,7 @@ func TestFirstDeviatingNodeIsAWarningOfTheClass(t *testing.T) {
 	}
 }
 
-// Only changes of what the class counts trigger the class, not each write of a machine.
+// A write of a machine triggers its class only if it changes something that affects the status of the class.
 //
 // Rules: changed-user-data-is-told, broken-promise-of-user-data-is-told.
 func TestChangesOfAMachineThatTriggerItsClass(t *testing.T) {

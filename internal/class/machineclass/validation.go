@@ -21,18 +21,18 @@ import (
 
 // validation is what is known about a class.
 type validation struct {
-	// reason and message are for the condition Ready, which is True only for the reason Valid.
+	// reason and message are used in the condition Ready. The condition is True only if the reason is Valid.
 	reason  string
 	message string
 	// code is the code of the driver's error.
 	code provider.Code
-	// capacity is the answer of the provider. It is nil if the provider was not called or returned an error.
+	// capacity is the capacity that the provider returned. It is nil if the provider was not called or returned an error.
 	capacity *provider.Capacity
-	// userData is what is known about the user data. It is nil if the user data could not be read.
+	// userData describes the user data. It is nil if the user data could not be read.
 	userData *userData
-	// account is what is known about the account of the credentials. It is nil if they could not be read.
+	// account describes the cloud account of the credentials. It is nil if the credentials could not be read.
 	account *account
-	// joins is what prevents machines from joining.
+	// joins contains the findings about problems that prevent machines from joining.
 	joins []preflight.Finding
 }
 
@@ -41,7 +41,7 @@ func valid(c provider.Capacity) validation {
 }
 
 // validate returns the validation of a class. It calls the cloud only if the answer may have changed. It also returns
-// the time until the next call, or zero if only a change of the class or a Secret can lead to another result.
+// the time until the next call. Zero means that the result stays the same until the class or a Secret changes.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 		return missing(err)
 	}
 	if inputs.Credentials = credentials; !credentials.Empty() {
-		// The specification alone was accepted, so the driver refuses the credentials.
+		// The driver accepted the specification without the credentials, so it refuses the credentials.
 		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
 		}
@@ -114,7 +114,8 @@ func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v
 		// If the driver does not know the capacity, the hints in the class apply.
 		return valid(capacity), false
 	case code.Terminal():
-		// The driver accepted the specification, so the cloud refuses it. An administrator may fix the cause in the cloud.
+		// The driver accepted the specification in Validate, so this error comes from the cloud. An administrator may fix the
+		// cause in the cloud.
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
@@ -141,8 +142,8 @@ func missing(err error) (validation, time.Duration, error) {
 	return validation{}, 0, err
 }
 
-// fingerprintOf returns a hash of all inputs that can change the provider's answer. It is only stored in memory. The
-// hash keeps secrets out of the state.
+// fingerprintOf returns a hash of all inputs that can change the provider's answer. The hash is stored only in memory.
+// It is used so that the state does not contain secrets.
 func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 	h := sha256.New()
 	part := func(data []byte) {
@@ -161,8 +162,8 @@ func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
 
 // backoff returns how long to wait after a number of consecutive failures (at least 1). The wait grows exponentially.
 // It is up to a quarter longer, so that classes that failed at the same time are not retried at the same time. It is
-// never shorter than the cloud requested. The wait after refused credentials is longer, because a change of their
-// Secret ends it.
+// never shorter than the cloud requested. After the cloud has refused the credentials, the wait is longer, because a
+// change of the Secret ends the wait early.
 func backoff(code provider.Code, failures int, retryAfter time.Duration, seed string) time.Duration {
 	first, most := time.Second, 5*time.Minute
 	switch code {

@@ -32,10 +32,10 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Wiring returns what triggers the reconciliation of a class, and that of a Secret.
+// Wiring returns the controllers of classes and of their Secrets, with the events that trigger them.
 //
-// The objects of an event are read from a cache that does not wait for this process's own writes, because such waits
-// would delay all events.
+// The event handlers read other objects from the given cache. Unlike other reads, these reads do not wait for this
+// process's own writes, because such waits would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := mapper{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
@@ -63,8 +63,8 @@ type mapper struct {
 	provider string
 }
 
-// classChanged accepts changes that users make, and the removal of the finalizer by another client. A status that the
-// previous process wrote, and that a stale cache shows only now, counts as the write of another client (see
+// classChanged accepts changes that users make, and the removal of the finalizer by another client. If the previous
+// process wrote a status and a stale cache receives it only now, this write counts as a write of another client (see
 // wiring.OwnWrites).
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
@@ -76,9 +76,9 @@ func classChanged() predicate.Predicate {
 	}}
 }
 
-// gather is how long the deletions of Machines are collected, so that a class with thousands of Machines is not checked
-// for each.
-const gather = time.Second
+// gatherDelay is the time for which deletions of Machines are collected before their class is checked. Without it, a
+// class with thousands of Machines would be checked after each deletion.
+const gatherDelay = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -88,7 +88,8 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //   - the class is being deleted, and a Machine is deleted, or begins or ceases to hold the class;
 //   - the Node or the user data of a Machine changes what the class reports.
 //
-// All other events of Machines cost at most a read from the cache.
+// The handler does not trigger a class for any other event of a Machine. Handling such an event needs at most one read
+// from the cache.
 func (c mapper) machineEvents() handler.EventHandler {
 	created := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
@@ -99,7 +100,7 @@ func (c mapper) machineEvents() handler.EventHandler {
 	}
 	deleted := func(ctx context.Context, o client.Object, q queue) {
 		if class, key := c.classOf(ctx, o); class != nil && !class.DeletionTimestamp.IsZero() {
-			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
+			q.AddAfter(reconcile.Request{NamespacedName: key}, gatherDelay)
 		}
 	}
 	changed := func(ctx context.Context, o client.Object, q queue) {
@@ -129,7 +130,8 @@ func (c mapper) machineEvents() handler.EventHandler {
 	}
 }
 
-// holderKind returns what a Machine means for the deletion of its class.
+// holderKind returns holders that count only the given Machine. The result shows how the Machine affects the deletion
+// of its class.
 func holderKind(o client.Object) (h holders) {
 	if m, ok := o.(*v1beta1.Machine); ok {
 		h.count(m)
@@ -176,8 +178,8 @@ func (c mapper) classesOfSecret(ctx context.Context, secret client.Object) []rec
 	return requests
 }
 
-// wrongFinalizer triggers a Secret if its finalizer does not match the classes and Machines in the cache. Most Secrets
-// of a cluster are not used by Machinist. They must not cause requests.
+// wrongFinalizer triggers a Secret if it has the finalizer without a reason, or lacks the finalizer although a class or
+// Machine in the cache refers to it. Most Secrets of a cluster are not used by Machinist, and must not cause requests.
 func (c mapper) wrongFinalizer(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
@@ -198,7 +200,7 @@ func (c mapper) referring(ctx context.Context, secret client.Object) []v1beta1.M
 	return classes
 }
 
-// secretsOfClass triggers the Secrets to which a class refers, and those to which it referred before.
+// secretsOfClass triggers the Secrets to which a class refers, and the Secrets to which it referred before the event.
 func secretsOfClass() handler.EventHandler {
 	enqueue := func(q queue, o client.Object, names []string) {
 		for _, name := range names {
@@ -223,8 +225,9 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets of a Machine with an inline specification. It triggers them if they lack the
-// finalizer when the Machine is created, or if nothing else refers to them when the Machine is deleted.
+// secretsOfMachine triggers the Secrets of a Machine with an inline specification. When the Machine is created, it
+// triggers the Secrets that lack the finalizer. When the Machine is deleted, it triggers the Secrets to which no other
+// object refers.
 func (c mapper) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {
@@ -248,7 +251,7 @@ func (c mapper) secretsOfMachine() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			enqueue(ctx, q, e.Object, inlineSecrets(e.Object), gather)
+			enqueue(ctx, q, e.Object, inlineSecrets(e.Object), gatherDelay)
 		},
 	}
 }

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world runs the controllers of one provider on the in-memory API server. The provider has the name of the test's
-// namespace.
+// world runs the controllers of one provider on the in-memory API server. The name of the provider is the name of the
+// test's namespace.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -172,7 +172,7 @@ func (w *world) secretProtected(name string) bool {
 	return protected(secret)
 }
 
-// eventsOf waits until there is an event with the reason, and returns how many there are. Repeated events count.
+// eventsOf waits until there is an event with the reason, and returns the number of such events. Repeated events count.
 func (w *world) eventsOf(reason string) (count int) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &eventsv1.EventList{}, "an event "+reason, func(l *eventsv1.EventList) (bool, string) {

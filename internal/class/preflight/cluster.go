@@ -36,7 +36,7 @@ func (c Cluster) Control(ctx context.Context) ([]Finding, error) {
 
 // Target checks the target cluster. Use it together with Join.
 func (c Cluster) Target(ctx context.Context) ([]Finding, error) {
-	return c.all(ctx, c.controlPlane, c.signed, c.clusterInfo, c.network, c.webhooks)
+	return c.all(ctx, c.controlPlane, c.unsignedRequests, c.clusterInfo, c.network, c.webhooks)
 }
 
 func (c Cluster) all(ctx context.Context,
@@ -57,8 +57,8 @@ func (c Cluster) version(context.Context) ([]Finding, error) {
 	return supported(info.GitVersion), nil
 }
 
-// collisions finds API groups of other systems that have kinds with the same names. For a short name such as
-// "machines", kubectl may choose the other group.
+// collisions finds API groups of other systems that have kinds with the same names. If a user gives kubectl a short
+// name such as "machines", it may choose the kind of the other group.
 func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	_, lists, err := c.Discovery.ServerGroupsAndResources()
 	if err != nil && len(lists) == 0 {
@@ -93,7 +93,8 @@ func (c Cluster) collisions(context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// controlPlane checks the flags of the control plane if its pods show them, as in clusters that kubeadm created.
+// controlPlane checks the flags of the control plane. It can read the flags only if the control plane runs in pods, as
+// in clusters that kubeadm created.
 func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 	pods := &corev1.PodList{}
 	err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"tier": "control-plane"})
@@ -109,7 +110,7 @@ func (c Cluster) controlPlane(ctx context.Context) ([]Finding, error) {
 				found = append(found, bootstrapTokensDisabled())
 			}
 		case "kube-controller-manager":
-			if !signs(flags) {
+			if !signsCertificates(flags) {
 				found = append(found, noSigner("kube-controller-manager has no key to sign kubelet certificates, or its "+
 					"controller csrsigning is disabled."))
 			}
@@ -143,8 +144,8 @@ func flagsOf(pod *corev1.Pod) map[string]string {
 	return flags
 }
 
-// signs reports whether a kube-controller-manager with these flags signs kubelet certificates.
-func signs(flags map[string]string) bool {
+// signsCertificates reports whether a kube-controller-manager with these flags signs kubelet certificates.
+func signsCertificates(flags map[string]string) bool {
 	controllers, chosen := flags["controllers"]
 	names := strings.Split(controllers, ",")
 	on := !chosen || slices.Contains(names, "*") || slices.Contains(names, "csrsigning") ||
@@ -153,11 +154,12 @@ func signs(flags map[string]string) bool {
 	return on && !off && (flags["cluster-signing-cert-file"] != "" || flags["cluster-signing-kubelet-client-cert-file"] != "")
 }
 
-// unsignedFor is how long after its approval a request may lack a certificate before this counts as a missing signer.
+// unsignedFor is the time in which a request must get its certificate after its approval. After this time, the check
+// reports that there is no signer.
 const unsignedFor = time.Minute
 
-// signed finds requests of kubelets that were approved and not signed.
-func (c Cluster) signed(ctx context.Context) ([]Finding, error) {
+// unsignedRequests finds requests of kubelets that were approved but not signed.
+func (c Cluster) unsignedRequests(ctx context.Context) ([]Finding, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(ctx, requests); err != nil {
 		return nil, fmt.Errorf("read the CertificateSigningRequests: %w", err)
@@ -178,7 +180,7 @@ func (c Cluster) signed(ctx context.Context) ([]Finding, error) {
 	return nil, nil
 }
 
-// clusterInfo checks whether the ConfigMap exists with which kubeadm join begins.
+// clusterInfo checks whether the ConfigMap cluster-info exists. kubeadm join reads it first.
 func (c Cluster) clusterInfo(ctx context.Context) ([]Finding, error) {
 	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "cluster-info"}, &corev1.ConfigMap{})
 	if apierrors.IsNotFound(err) {
@@ -214,7 +216,7 @@ func (c Cluster) network(ctx context.Context) ([]Finding, error) {
 	if len(names) > 1 {
 		return []Finding{{Reason: TwoNetworkPlugins, Warning: true,
 			Message: fmt.Sprintf("The cluster has DaemonSets of %d network plugins: %s.", len(names), strings.Join(names, ", ")),
-			Fix:     "Remove all but one. Otherwise it depends on the names of their configuration files which of them a new node uses."}}, nil
+			Fix:     "Remove all but one. Otherwise, the names of their configuration files determine which of them a new node uses."}}, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
@@ -261,7 +263,7 @@ func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	}
 	var found []Finding
 	for _, w := range all {
-		if w.service == nil || w.policy != nil && *w.policy == admissionregistrationv1.Ignore || !concerns(w.rules) {
+		if w.service == nil || w.policy != nil && *w.policy == admissionregistrationv1.Ignore || !matchesMachinist(w.rules) {
 			continue
 		}
 		endpoints := &discoveryv1.EndpointSliceList{}
@@ -280,8 +282,8 @@ func (c Cluster) webhooks(ctx context.Context) ([]Finding, error) {
 	return found, nil
 }
 
-// concerns reports whether the rules match Machinist's kinds, Nodes, or CertificateSigningRequests.
-func concerns(rules []admissionregistrationv1.RuleWithOperations) bool {
+// matchesMachinist reports whether the rules match Machinist's kinds, Nodes, or CertificateSigningRequests.
+func matchesMachinist(rules []admissionregistrationv1.RuleWithOperations) bool {
 	of := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "*")
 	}

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kubeadm returns what the checks see of a cluster that kubeadm created.
+// kubeadm returns the objects of a kubeadm cluster that the checks read.
 func kubeadm() []client.Object {
 	pod := func(component string, command ...string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component,

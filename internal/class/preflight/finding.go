@@ -1,9 +1,9 @@
-// Package preflight checks whether machines can become Nodes of a cluster, before the first machine has tried. It finds
-// missing permissions, a control plane that does not sign certificates, and an API server address that instances cannot
-// reach.
+// Package preflight checks whether machines can become Nodes of a cluster, before the first machine tries to join. It
+// finds missing permissions, a control plane that does not sign certificates, and an API server address that instances
+// cannot reach.
 //
-// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster) and,
-// on request, tries to join without a machine (Probe).
+// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster). On
+// request, it also performs the steps of a kubelet that joins, without a machine (Probe).
 package preflight
 
 import "machinist.dev/machinist/api/v1beta1"
@@ -18,14 +18,14 @@ type Finding struct {
 	Fix string `json:"fix"`
 	// Warning is true if machines may be able to join despite the problem.
 	Warning bool `json:"warning,omitempty"`
-	// Guess is true if only machines that do not join prove the problem.
+	// Guess is true if the check cannot be certain. Only machines that fail to join prove that the problem exists.
 	Guess bool `json:"-"`
 }
 
 // Text returns message and fix.
 func (f Finding) Text() string { return f.Message + " " + f.Fix }
 
-// These are the values of Finding.Reason. Those that a class may show are reasons of its condition JoinBlocked.
+// These are the values of Finding.Reason. The condition JoinBlocked of a class uses the values of the first group too.
 const (
 	TokensMayNotRequest  = v1beta1.ReasonTokensMayNotRequest
 	EndpointNotReachable = v1beta1.ReasonEndpointNotReachable

@@ -25,10 +25,10 @@ import (
 const (
 	// dialTimeout is the time limit of the connection to the endpoint.
 	dialTimeout = 5 * time.Second
-	// mostSkew is the largest allowed difference of clocks. Certificates are valid from five minutes before they are
-	// signed.
+	// mostSkew is the largest difference between two clocks that the check accepts. Small differences are harmless,
+	// because a certificate is valid from five minutes before the time at which it is signed.
 	mostSkew = time.Minute
-	// expiresSoon is how long before its expiry a certificate authority is reported.
+	// expiresSoon is the remaining lifetime below which a certificate authority is reported.
 	expiresSoon = 30 * 24 * time.Hour
 	// oldestMinor is the oldest minor version of Kubernetes 1 that Machinist supports. newestMinor is the newest minor
 	// version with which Machinist was tested.
@@ -39,7 +39,8 @@ const (
 type Join struct {
 	// Target is a client of the target cluster without a cache.
 	Target client.Client
-	// Endpoint is the URL of the API server in user data. CABundle is the PEM bundle that verifies it.
+	// Endpoint is the URL of the API server in user data. CABundle is the PEM bundle that verifies the certificate of the
+	// API server.
 	Endpoint string
 	CABundle []byte
 	// Service is the address of the API server inside the cluster. It is empty if it is unknown.
@@ -109,8 +110,8 @@ func (j Join) authority() []Finding {
 		Fix: "Renew the certificate authority and the kubeconfig files of the processes."}}
 }
 
-// endpoint checks the API server address in user data, and connects to it as a kubelet would. A failed connection from
-// here is only a guess about instances, which are elsewhere.
+// endpoint checks the API server address in user data, and connects to it as a kubelet would. If the connection fails,
+// the finding is only a guess, because instances and this process may be in different networks.
 func (j Join) endpoint(ctx context.Context) []Finding {
 	u, err := url.Parse(j.Endpoint)
 	if err != nil || u.Host == "" {

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// every is the time between two checks while they find nothing, everyWrong while they find a problem, and everyGuess
-	// while a guess is neither proven nor refuted.
+	// These are the times between two checks: every while there is no problem, everyWrong while there is a problem, and
+	// everyGuess while a guess is neither proven nor refuted.
 	every, everyWrong, everyGuess = 10 * time.Minute, 30 * time.Second, time.Minute
 )
 
-// Verdict is what the machines prove about a guess.
+// Verdict states whether the machines of the cluster prove or refute a guess.
 type Verdict int
 
 const (
-	// Open: no machine has joined, and no machine has waited for long.
+	// Open: no machine has joined, and no machine has waited for a long time.
 	Open Verdict = iota
-	// Proven: a machine has waited for its Node for long, and no machine has joined.
+	// Proven: a machine has waited for its Node for a long time, and no machine has joined.
 	Proven
 	// Refuted: a machine has joined.
 	Refuted
 )
 
-// Monitor makes the checks periodically while the process is the leader, and stores the problems that they find. It
-// does not store warnings. A nil Monitor has no findings.
+// Monitor makes the checks periodically while the process is the leader. It stores the problems that the checks find.
+// It does not store warnings. A nil Monitor has no findings.
 type Monitor struct {
-	// Check makes the checks. The Monitor logs its error and uses its findings.
+	// Check makes the checks. If Check returns an error, the Monitor logs the error and still uses the findings.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns what the machines prove about a guess.
+	// Judge returns whether the machines of the cluster prove or refute a guess.
 	Judge func(context.Context) Verdict
 	// Changed is called after the findings have changed.
 	Changed func(context.Context)

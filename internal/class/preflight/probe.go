@@ -36,9 +36,10 @@ const (
 	probeNode = "machinist-preflight"
 )
 
-// Probe tries what a machine does to join, without a machine. It creates a bootstrap token, requests a kubelet
+// Probe performs the steps of a machine that joins, without a machine. It creates a bootstrap token, requests a kubelet
 // certificate with it, approves the request with the caller's permissions, waits for the certificate, and deletes the
-// token and the request. No Node registers. caller is the caller's client; api is the configuration of the API server.
+// token and the request. It does not register a Node. The parameter caller is a client with the permissions of the
+// caller, and api is the configuration of the API server.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},
@@ -103,7 +104,8 @@ func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time
 	return nil, nil
 }
 
-// probeRequest returns the request of a kubelet that joins. Its key is discarded, so the certificate cannot be used.
+// probeRequest returns the request of a kubelet that joins. The private key is discarded, so the certificate cannot be
+// used.
 func probeRequest() (*certificatesv1.CertificateSigningRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 
 // Change is one field that differs.
 type Change struct {
-	// Path is the path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
+	// Path is the path of the field, for example spec.template.spec.version or spec.template.metadata.labels[app].
 	Path string `json:"path"`
-	// From and To are the values as JSON. A value is absent if the field is not set.
+	// From is the old value and To is the new value, both as JSON. A value is nil if the field is not set.
 	From json.RawMessage `json:"from,omitempty"`
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between returns the differences between two values of one type, sorted by path. All paths start with the given path.
-// A list counts as one value.
+// Between compares two values of the same type, and returns the differences, sorted by path. All returned paths start
+// with the argument path. A list is compared as a whole, not item by item.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -35,7 +35,8 @@ func Between(path string, from, to any) ([]Change, error) {
 	return changes, nil
 }
 
-// generic returns a value in the types of decoded JSON.
+// generic encodes a value as JSON and decodes the JSON again. The result consists only of maps, slices, strings,
+// numbers and booleans.
 func generic(value any) (any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -72,7 +73,8 @@ func walk(path string, a, b any, changes *[]Change) {
 	*changes = append(*changes, Change{Path: path, From: encode(a), To: encode(b)})
 }
 
-// join appends a key to a path. A key that is not the name of a field, such as the key of a label, is put in brackets.
+// join appends a key to a path. A key that is not the name of a field, for example the key of a label, is enclosed in
+// brackets.
 func join(path, key string) string {
 	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") ||
 		strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
@@ -103,7 +105,8 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, unquoted(c.From), unquoted(c.To))
 }
 
-// unquoted returns a value without the quotes of a string, unless the string is empty or has spaces at its ends.
+// unquoted formats a JSON value for display. It removes the quotes around a string, unless the string is empty or
+// starts or ends with a space.
 func unquoted(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && text == strings.TrimSpace(text) {

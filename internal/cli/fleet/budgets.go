@@ -20,18 +20,21 @@ import (
 type Budget struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Selected is the number of selected machines. Disrupted is how many of them are disrupted.
+	// Selected is the number of machines that the budget selects. Disrupted is the number of selected machines that are
+	// disrupted.
 	Selected  int32 `json:"selected"`
 	Disrupted int32 `json:"disrupted"`
-	// Allowed is how many machines may be disrupted. It is absent while the budget is not in force.
+	// Allowed is the number of machines that may still be disrupted. Allowed is nil while the budget is not in force.
 	Allowed *int32 `json:"allowed,omitempty"`
-	// Reasons are the reasons for disruptions to which the budget applies. If there are none, it applies to all.
+	// Reasons lists the kinds of disruptions that the budget limits. If Reasons is empty, the budget limits all
+	// disruptions.
 	Reasons []v1beta1.DisruptionReason `json:"reasons,omitempty"`
-	// NextChange is when a window opens or closes.
+	// NextChange is the time at which the next window of the budget opens or closes.
 	NextChange *time.Time `json:"nextChange,omitempty"`
-	// Paused is set for the budget of machinist pause --fleet.
+	// Paused is set if the budget was created by "machinist pause --fleet".
 	Paused *Pause `json:"paused,omitempty"`
-	// Reason, Explanation and Message are set if the budget is invalid or was not processed yet.
+	// Reason and Explanation are set if the budget is invalid or has not been processed yet. Message is set if the budget
+	// is invalid.
 	Reason      string `json:"reason,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 	Message     string `json:"message,omitempty"`
@@ -70,7 +73,8 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	return view
 }
 
-// PauseOf returns the pause of a fleet from its budget. done is what was done to the fleet.
+// PauseOf describes the pause of a fleet. The argument b is the budget that pauses the fleet, and done is the value of
+// the field Done.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}
@@ -87,7 +91,7 @@ func (s Status) writeBudgets(w *strings.Builder, style printer.Style) {
 	s.writeTable(w, []string{"DISRUPTION BUDGET", "SELECTED", "DISRUPTED", "ALLOWED", "NOTE"}, rows, namespaces)
 }
 
-// AllowedText returns how many machines may be disrupted, or a dash while the budget is not in force.
+// AllowedText returns the number of machines that may still be disrupted, or a dash while the budget is not in force.
 func (b Budget) AllowedText() string {
 	if b.Allowed == nil {
 		return "-"
@@ -95,10 +99,11 @@ func (b Budget) AllowedText() string {
 	return fmt.Sprint(*b.Allowed)
 }
 
-// Note returns the text in the column NOTE without colours.
+// Note returns the text for the column NOTE, without colors.
 func (b Budget) Note() string { return b.note(printer.Style{}) }
 
-// note returns the text in the column NOTE: problems of the budget, its pause, its reasons and its next change.
+// note returns the text for the column NOTE, which describes the problems, the pause, the reasons and the next change
+// of the budget.
 func (b Budget) note(style printer.Style) string {
 	var notes []string
 	if b.Reason != "" {

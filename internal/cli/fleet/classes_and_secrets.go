@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// notReady returns the state of a fleet with machines that are not Ready: Scaling if all of them are becoming Nodes and
-// nothing prevents that, and otherwise NotReady.
+// notReady returns the state of a fleet in which some machines are not Ready. The state is Scaling if each of these
+// machines is starting without a problem. Otherwise the state is NotReady.
 func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
@@ -32,7 +32,7 @@ func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	return "Scaling"
 }
 
-// sourcesOf returns the problems of classes and Secrets.
+// sourcesOf returns the classes and Secrets that have a problem.
 func sourcesOf(f Facts) []Source {
 	sources := []Source{}
 	for i := range f.Classes {
@@ -46,7 +46,7 @@ func sourcesOf(f Facts) []Source {
 		ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
 		switch {
 		case class.DeletionTimestamp != nil:
-			s.Reason, s.Since = deleting, timeOf(*class.DeletionTimestamp)
+			s.Reason, s.Since = reasonDeleting, timeOf(*class.DeletionTimestamp)
 			s.Explanation = "The provider has not reported yet what the deletion waits for."
 			if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionDeleting); c != nil {
 				s.Explanation = c.Message
@@ -62,13 +62,13 @@ func sourcesOf(f Facts) []Source {
 	for i := range f.Secrets {
 		secret := &f.Secrets[i]
 		sources = append(sources, Source{
-			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: deleting,
+			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: reasonDeleting,
 			Since:       timeOf(*secret.DeletionTimestamp),
-			Explanation: "The Secret is deleted when no class and no machine needs it. New machines cannot use it after that.",
+			Explanation: "The Secret is deleted when no class and no machine needs it. After that, new machines can no longer use the Secret.",
 		})
 	}
 	return sources
 }
 
-// deleting is the reason of a class or Secret that is being deleted.
-const deleting = "Deleting"
+// reasonDeleting is the value of the field Reason for a class or Secret that is being deleted.
+const reasonDeleting = "Deleting"

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are what was read from one namespace, or from all namespaces.
+// Facts are the objects and reports that a command has read, from one namespace or from all namespaces.
 type Facts struct {
 	Now time.Time
-	// Namespace is the namespace that was read. It is empty for all namespaces.
+	// Namespace is the namespace that was read, or empty if all namespaces were read.
 	Namespace   string
 	Deployments []v1beta1.MachineDeployment
 	Sets        []v1beta1.MachineSet
@@ -26,17 +26,18 @@ type Facts struct {
 	Checks      []v1beta1.MachineHealthCheck
 	Classes     []v1beta1.MachineClass
 	Budgets     []v1beta1.MachineDisruptionBudget
-	// Secrets are the Secrets that Machinist uses and that are being deleted.
+	// Secrets are the Secrets that a class refers to and that are being deleted.
 	Secrets []metav1.PartialObjectMetadata
-	// Orphans are the reports of the provider processes about instances without a Machine, limited to the namespace.
+	// Orphans are the reports of the provider processes about instances without a Machine. They list only instances that
+	// belong to the namespace.
 	Orphans []OrphanReport
 	// Processes are the processes that serve the objects.
 	Processes []why.Process
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// inventoryAt is the inventory at the time of the facts.
+// inventoryAt is an inventory of the facts, and the time at which the facts were read.
 type inventoryAt struct {
 	inventory.Inventory
 	now time.Time
@@ -46,8 +47,8 @@ func inventoryOf(f Facts) inventoryAt {
 	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
 }
 
-// Only returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes and
-// Secrets that apply to its machines.
+// Only reduces the facts to one deployment with its sets and machines, and to the health checks, budgets, classes and
+// Secrets that apply to these machines.
 func Only(f Facts, deployment string) Facts {
 	inv := inventoryOf(f)
 	only := f
@@ -85,7 +86,7 @@ func Only(f Facts, deployment string) Facts {
 	return only
 }
 
-// classesOf returns the classes of machines, and the Secrets that these classes refer to.
+// classesOf returns the classes that the machines use, and the Secrets that these classes refer to.
 func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass,
 	secrets []metav1.PartialObjectMetadata) {
 	used := map[string]bool{}

@@ -10,25 +10,26 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Machine is one machine in a list.
+// Machine is the view of one machine, for lists.
 type Machine struct {
 	Namespace string
 	Name      string
-	// Set and Deployment are the names of the owners, or empty if there are none.
+	// Set and Deployment are the names of the owners. They are empty if the machine has no such owner.
 	Set        string
 	Deployment string
-	// State is the phase. Ready is the status of the condition Ready.
+	// State is the phase of the machine. Ready is true if the condition Ready is True.
 	State string
 	Ready bool
 	// Node is the name of the Node, Zone is the zone of the instance, and Version is the version of the kubelet.
 	Node    string
 	Zone    string
 	Version string
-	// ProviderID names the instance in its cloud.
+	// ProviderID identifies the instance in its cloud.
 	ProviderID string
 	Created    time.Time
-	// Reason is what the machine waits for, Explanation explains it in a sentence, Message is the message of the
-	// controller, and Since is the time at which the wait began. All four are empty if the machine waits for nothing.
+	// Reason is the reason why the machine waits, as one word. Explanation is a sentence about the reason. Message is the
+	// message of the controller. Since is the time at which the wait began. All four fields are empty if the machine is
+	// not waiting.
 	Reason      string
 	Explanation string
 	Message     string
@@ -37,10 +38,10 @@ type Machine struct {
 	Deleting bool
 }
 
-// Settled reports whether the machine runs, matches its specification, and waits for nothing.
+// Settled reports whether the machine runs, matches its specification, and is not waiting for anything.
 func (m Machine) Settled() bool { return m.Reason == "" }
 
-// MachineOf returns the view of a machine.
+// MachineOf computes the view of a machine.
 func MachineOf(m *v1beta1.Machine) Machine {
 	x := Machine{Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(), State: string(m.Status.Phase),
 		Ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),

@@ -16,31 +16,32 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// Orphans are the instances without a Machine that the provider processes found in their clouds.
+// Orphans is a list of instances without a Machine, which the provider processes have found in their clouds.
 type Orphans struct {
 	// Now is the time at which the reports were read.
 	Now time.Time `json:"now"`
-	// Namespace is the namespace of the former machines of the shown instances. It is empty for all namespaces.
+	// If Namespace is not empty, the view shows only instances whose former machine was in this namespace.
 	Namespace string `json:"namespace,omitempty"`
-	// Reports has one report for each provider, sorted by name.
+	// Reports has one report for each provider process, sorted by the name of the provider.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere is the number of instances of other namespaces.
+	// Elsewhere is the number of instances that are not shown because their former machine was in another namespace.
 	Elsewhere int `json:"elsewhere"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// Undescribed is the number of instances, of all namespaces, that Total counts and Entries does not list.
+	// Undescribed is the number of instances that Total includes but Entries omits, because the length of a report is
+	// limited. Instances of all namespaces are counted.
 	Undescribed int `json:"undescribed,omitempty"`
 	// Process is the process that writes the report.
 	Process why.Process `json:"process"`
 }
 
-// OrphansOf computes the view from the reports of the providers. processes has the process of each report by
-// ledger.Key.
+// OrphansOf computes the view from the reports of the provider processes. The argument processes maps the ledger.Key of
+// each report to the process that wrote the report.
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {
@@ -60,8 +61,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// withForceDeleted adds to the entries of a page what force-deleted Machines may have left, unless a check has found
-// it.
+// withForceDeleted adds the instances of force-deleted Machines to the entries of a page, because these instances may
+// still exist. It skips instances that a check of the cloud has already found.
 func withForceDeleted(page ledger.Page) ledger.Page {
 	found := map[string]bool{}
 	for _, e := range page.Entries {
@@ -78,7 +79,8 @@ func withForceDeleted(page ledger.Page) ledger.Page {
 	return page
 }
 
-// Outcome explains the outcome of a provider's check for one instance. period is the time between two checks.
+// Outcome explains what the latest check of a provider decided about one instance. The argument period is the time
+// between two checks.
 func Outcome(outcome string, period time.Duration) string {
 	switch orphans.Outcome(outcome) {
 	case orphans.Delete:
@@ -105,8 +107,8 @@ func Outcome(outcome string, period time.Duration) string {
 	return outcome
 }
 
-// EntryName returns the name of an entry: the provider ID or, for parts without an instance, the last segments of their
-// names.
+// EntryName returns the provider ID of an entry. If only parts of an instance are left, such as a disk, EntryName
+// returns the last segment of the name of each part.
 func EntryName(e ledger.Entry) string {
 	switch {
 	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):
@@ -121,7 +123,7 @@ func EntryName(e ledger.Entry) string {
 	return "no instance, only " + strings.Join(short, " ")
 }
 
-// Text writes the orphans as text.
+// Text writes the view as text.
 func (o Orphans) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(o.Reports) == 0 {
@@ -143,10 +145,10 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// Interval is the time between two checks of the provider.
+// Interval returns the time between two checks of the provider.
 func (r OrphanReport) Interval() time.Duration { return time.Duration(r.Period) * time.Second }
 
-// Checks returns a clause about the provider process: how often it checks its cloud, or that it does not run.
+// Checks describes the provider process in a clause: either how often it checks its cloud, or that it is not running.
 func (r OrphanReport) Checks(now time.Time) string {
 	every := "the process checks every " + duration.HumanDuration(r.Interval())
 	switch {

@@ -8,19 +8,20 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Pauses are the results of pausing or resuming the fleets of namespaces.
+// Pauses is the result of a command that pauses or resumes the fleets of one or more namespaces.
 type Pauses struct {
-	// Kind is PauseResult.
+	// Kind is always PauseResult.
 	Kind       string  `json:"kind"`
 	Namespaces []Pause `json:"namespaces"`
 }
 
-// Pause is the result of pausing or resuming the fleet of a namespace.
+// Pause describes how the fleet of one namespace was paused or resumed.
 type Pause struct {
 	Namespace string `json:"namespace"`
-	// Done is "paused", "already paused" or "resumed".
+	// Done is what the command did: "paused", "already paused" or "resumed".
 	Done string `json:"done"`
-	// Since is when the fleet was paused, By is the user who paused it, and Reason is why.
+	// Since is the time at which the fleet was paused, By is the user who paused it, and Reason is the reason that the
+	// user gave.
 	Since  string `json:"since"`
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -40,7 +41,7 @@ func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 	return err
 }
 
-// prefixed returns a user's text with a prefix, or an empty string if there is no text.
+// prefixed adds a prefix to a text that a user wrote. If the text is empty, the result is empty too.
 func prefixed(prefix, text string) string {
 	if text = printer.Clean(text); text == "" {
 		return ""

@@ -20,46 +20,47 @@ import (
 type Status struct {
 	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the namespace that was read. It is empty for all namespaces.
+	// Namespace is the namespace that was read, or empty if all namespaces were read.
 	Namespace string `json:"namespace,omitempty"`
-	// Deployments are the deployments, and Sets are the standalone sets.
+	// Deployments are all deployments. Sets are the sets that no deployment owns.
 	Deployments []Scaled `json:"deployments"`
 	Sets        []Scaled `json:"sets"`
-	// Loose are the machines without a set, by name.
+	// Loose are the machines that no set owns, sorted by name.
 	Loose []Loose `json:"machinesWithoutSet"`
-	// Freezes are the deployments and sets that are frozen.
+	// Freezes contains an entry for each deployment or set that is frozen.
 	Freezes []Freeze `json:"freezes"`
 	// HealthChecks are all health checks.
 	HealthChecks []HealthCheck `json:"healthChecks"`
 	// Budgets are the disruption budgets.
 	Budgets []Budget `json:"disruptionBudgets"`
-	// Sources are the classes and Secrets from which no machine can be created, or which are being deleted.
+	// Sources are the classes and Secrets with a problem, for example because they are being deleted.
 	Sources []Source `json:"classesAndSecrets"`
-	// Orphans are the instances without a Machine whose tags name a Machine of the namespace.
+	// Orphans are the instances that have no Machine, and whose tags contain the name of a Machine in the namespace.
 	Orphans []Orphan `json:"instancesWithoutMachine"`
-	// Edited are the machines that differ from the template of their set.
+	// Edited are the machines whose specification differs from the template of their set.
 	Edited []Edited `json:"editedMachines"`
-	// Waiting is what machines wait for.
+	// Waiting groups the waiting machines by the reason why they wait.
 	Waiting []why.Group `json:"waiting"`
-	// RecentFailures are failures of machines of the deployments, newest first. The machines may have recovered or be
-	// gone.
+	// RecentFailures are the latest failures of machines that deployments own, newest first. The machines may have
+	// recovered or been deleted since.
 	RecentFailures []why.Failure `json:"recentFailures"`
-	// Machines is the number of machines. Settled is how many of them run, are up to date and wait for nothing.
+	// Machines is the number of machines. Settled is the number of machines that run, are up to date and are not waiting.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
-	// ToReplace is the number of machines that are marked for replacement. A budget may delay that.
+	// ToReplace is the number of machines that are marked for replacement. A budget may delay their replacement.
 	ToReplace int `json:"toReplace,omitempty"`
-	// Processes are the processes that serve the objects, as their Leases show them.
+	// Processes are the processes that serve the objects. Their state is taken from their Leases.
 	Processes []why.Process `json:"processes"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Scaled is a deployment or a standalone set.
+// Scaled is the status of a deployment, or of a set that no deployment owns.
 type Scaled struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Desired is replicas. The other numbers count machines. Machines that are being deleted count only in Deleting.
+	// Desired is the value of spec.replicas. The other fields are numbers of machines. Deleting is the number of machines
+	// that are being deleted. Updated, Ready, Updating and Failed do not include these machines.
 	Desired   int32 `json:"desired"`
 	Updated   int   `json:"updated"`
 	Ready     int   `json:"ready"`
@@ -69,18 +70,18 @@ type Scaled struct {
 	Deleting  int   `json:"deleting"`
 	// Strategy is the rollout strategy of a deployment.
 	Strategy string `json:"strategy,omitempty"`
-	// Rollout is a rollout.State or NotReady for a deployment. For a set, it is AsDeclared, Frozen, ReplicaFailure,
-	// Scaling or NotReady.
+	// Rollout is the state. The state of a deployment is a rollout.State or NotReady. The state of a set is AsDeclared,
+	// Frozen, ReplicaFailure, Scaling or NotReady.
 	Rollout string `json:"rollout"`
-	// Reason and Message are taken from the condition that reports Rollout.
+	// Reason and Message are taken from the condition that determines Rollout.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// asDeclared is the Rollout of a set that is as specified.
+// asDeclared is the value of Rollout for a set that matches its specification.
 const asDeclared = "AsDeclared"
 
-// Loose is a machine without a set.
+// Loose is a machine that no set owns.
 type Loose struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
@@ -89,7 +90,7 @@ type Loose struct {
 	PreservedUntil string `json:"preservedUntil,omitempty"`
 }
 
-// Freeze is a deployment or set that is frozen.
+// Freeze describes a deployment or set that is frozen, and why.
 type Freeze struct {
 	Namespace   string     `json:"namespace"`
 	Object      string     `json:"object"`
@@ -112,7 +113,8 @@ type Source struct {
 type Edited struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Field is the first field that differs. Is is its value, and Set is the value in the template.
+	// Field is the first field that differs. The field Is contains the value in the machine, and the field Set contains
+	// the value in the template.
 	Field string `json:"field"`
 	Is    string `json:"is"`
 	Set   string `json:"set"`
@@ -126,15 +128,17 @@ type HealthCheck struct {
 	Healthy   int32  `json:"healthy"`
 	// Unhealthy are the names of the unhealthy machines.
 	Unhealthy []string `json:"unhealthy,omitempty"`
-	// RemediationsAllowed is how many more machines may become unhealthy before the check stops requesting replacements.
+	// RemediationsAllowed is the number of machines that may still become unhealthy before the health check stops
+	// requesting replacements.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
-	// Reason, Explanation and Since are set if the check currently requests no replacements.
+	// Reason and Explanation are set if the health check currently does not request replacements. Since is the time at
+	// which the requests stopped.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// StatusOf computes the status from what was read.
+// StatusOf computes the status from the facts.
 func StatusOf(f Facts) Status {
 	inv := inventoryOf(f)
 	s := Status{
@@ -197,7 +201,7 @@ func StatusOf(f Facts) Status {
 	return s
 }
 
-// count adds machines to the numbers of a deployment or set.
+// count adds the given machines to the numbers in s. The function updated reports whether a machine is up to date.
 func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machine) bool) {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil {
@@ -233,7 +237,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	state := progress.State
 	s.Reason, s.Message = progress.Reason, progress.Message
 	if live := len(inv.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
-		// There is nothing to roll out, but machines may still be missing, surplus or not Ready.
+		// The rollout is complete, but there may still be too few or too many machines, or machines that are not Ready.
 		state = rollout.Complete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
@@ -249,7 +253,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	return s
 }
 
-// CurrentSet returns the set whose revision is the current revision of the deployment, or nil.
+// CurrentSet returns the set that has the current revision of the deployment, or nil if no set has it.
 func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
 	for _, set := range sets {
 		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" &&
@@ -281,7 +285,7 @@ func setOf(set *v1beta1.MachineSet, inv inventoryAt) Scaled {
 	return s
 }
 
-// addFreeze adds an object to the freezes if it is frozen.
+// addFreeze adds an object to s.Freezes if the object is frozen.
 func (s *Status) addFreeze(o interface {
 	metav1.Object
 	GetConditions() []metav1.Condition

@@ -9,17 +9,17 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// Orphan is an instance without a Machine, or the remaining parts of one.
+// Orphan is an instance without a Machine, or the remaining parts of such an instance.
 type Orphan struct {
-	// Namespace and Machine are taken from the tags of the instance.
+	// Namespace and Machine identify the former Machine. They are taken from the tags of the instance.
 	Namespace string `json:"namespace"`
 	Machine   string `json:"machine"`
 	Provider  string `json:"provider"`
-	// Instance is the provider ID, or the names of the parts.
+	// Instance is the provider ID of the instance, or the names of its remaining parts.
 	Instance string `json:"instance"`
-	// FirstSeen is when the provider process first found the instance.
+	// FirstSeen is the time at which the provider process first found the instance.
 	FirstSeen time.Time `json:"firstSeen"`
-	// Outcome is the outcome of the last check. Explanation explains it.
+	// Outcome is what the latest check decided about the instance. Explanation describes the outcome as text.
 	Outcome     string `json:"outcome"`
 	Explanation string `json:"explanation"`
 }

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the status as text. It has a table for each kind of problem, so the status of a healthy fleet is short.
+// Text writes the status as text. Each kind of problem has its own table, which is omitted if it is empty. Therefore
+// the status of a healthy fleet is short.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
@@ -43,7 +44,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// writeTable writes a table. Its first column is the namespace if all namespaces were read.
+// writeTable writes a table. If all namespaces were read, the table starts with a column for the namespace.
 func (s Status) writeTable(w *strings.Builder, head []string, rows [][]string, namespaces []string) {
 	if len(rows) == 0 {
 		return
@@ -87,15 +88,16 @@ func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style
 	s.writeTable(w, head, rows, namespaces)
 }
 
-// because returns the reason if it is more specific than the state.
-func because(x Scaled) string {
+// specificReason returns the reason of x if the reason is more specific than the state. Otherwise it returns an empty
+// string.
+func specificReason(x Scaled) string {
 	if x.Rollout == string(rollout.Failed) || x.Rollout == "ReplicaFailure" {
 		return x.Reason
 	}
 	return ""
 }
 
-// paint colours a state.
+// paint colors a state according to its tone.
 func paint(state string, style printer.Style) string {
 	switch ToneOf(state) {
 	case Good:
@@ -165,7 +167,7 @@ func (s Status) writeSources(w *strings.Builder, style printer.Style) {
 			age = printer.Age(s.Now, *x.Since)
 		}
 		reason := style.Bad(x.Reason)
-		if x.Reason == deleting {
+		if x.Reason == reasonDeleting {
 			reason = style.Warn(x.Reason)
 		}
 		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces,
@@ -185,8 +187,8 @@ func (s Status) writeEdited(w *strings.Builder) {
 	s.writeTable(w, []string{"EDITED MACHINE", "FIELD", "VALUE", "VALUE IN TEMPLATE"}, rows, namespaces)
 }
 
-// writeWaiting has no column for the namespace, because the machines of a group may be in several. Their names include
-// it.
+// writeWaiting writes the table of waiting machines. The table has no column for the namespace, because the machines of
+// one row may be in several namespaces. Instead, the names of the machines include the namespace.
 func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 	if len(s.Waiting) == 0 {
 		return
@@ -206,7 +208,7 @@ func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "NAMES", "MEANING"}, rows)
 }
 
-// maxFailures is how many recent failures are shown without -o wide.
+// maxFailures is the maximum number of recent failures that are shown without -o wide.
 const maxFailures = 5
 
 func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
@@ -270,8 +272,8 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 	}
 }
 
-// changing reports whether a deployment or set is not as specified. This may be the case although its machines wait for
-// nothing, because a budget or a pause can delay their replacement.
+// changing reports whether any deployment or set does not match its specification yet. This is possible even if no
+// machine is waiting, because a budget or a pause can delay the replacement of machines.
 func (s Status) changing() bool {
 	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })

@@ -2,21 +2,22 @@ package fleet
 
 import "machinist.dev/machinist/internal/cli/rollout"
 
-// Tone classifies a state as good or bad. Terminals show it as a colour, and pages as a colour and an icon.
+// Tone classifies a state, for example as good or bad. On a terminal, the tone determines the color of the state. On a
+// web page, it determines the color and the icon.
 type Tone string
 
 // Tones of states.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"
-	// Moving is the tone of a state that normally ends automatically.
+	// Moving is the tone of a temporary state, which normally ends without action by a user.
 	Moving Tone = "moving"
 	Bad    Tone = "bad"
 	// Neutral is the tone of a state that is neither good nor bad, and of an empty state.
 	Neutral Tone = "neutral"
 )
 
-// ToneOf returns the tone of a state of a deployment, set or machine.
+// ToneOf returns the tone for the state of a deployment, set or machine.
 func ToneOf(state string) Tone {
 	switch state {
 	case "Running", "Available", "Complete", "AsDeclared":
@@ -32,14 +33,15 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because returns why a deployment or set is in its state: the reason, if it is more specific than the state, and the
-// message of the condition. It returns an empty string for a frozen object, because the freezes list it.
+// Because explains why a deployment or set is in its state. It returns the message of the condition, preceded by the
+// reason if the reason is more specific than the state. For a frozen object it returns an empty string, because the
+// table of frozen objects contains the explanation.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""
 	}
 	text := ""
-	for _, more := range []string{because(x), x.Message} {
+	for _, more := range []string{specificReason(x), x.Message} {
 		switch {
 		case more == "":
 		case text == "":

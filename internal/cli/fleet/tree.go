@@ -14,34 +14,34 @@ import (
 type Tree struct {
 	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Namespace is the namespace that was read. It is empty for all namespaces.
+	// Namespace is the namespace that was read, or empty if all namespaces were read.
 	Namespace string `json:"namespace,omitempty"`
-	// Items are the objects without an owner in the tree.
+	// Items are the roots of the tree: the objects that no other object in the tree owns.
 	Items []Branch `json:"items"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Branch is an object and the objects that it owns.
+// Branch is an object with the objects that it owns.
 type Branch struct {
 	// Kind is MachineDeployment, MachineSet or Machine.
 	Kind      string    `json:"kind"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	// State is the phase of a machine, the Rollout of a deployment or standalone set, and Current or Old for a set of a
-	// deployment.
+	// State depends on the kind. For a machine, State is the phase. For a deployment, or a set that no deployment owns,
+	// State is Scaled.Rollout. For a set that a deployment owns, State is Current or Old.
 	State string `json:"state,omitempty"`
-	// Revision is the revision of a set, or of the current set of a deployment. It is 0 if there is none.
+	// Revision is the revision of a set, or the current revision of a deployment. It is 0 if there is no revision.
 	Revision int64 `json:"revision,omitempty"`
-	// Desired is the replicas of a deployment or set. Ready is the number of its Ready machines. For a machine, Ready is 1
-	// or 0.
+	// Desired is the value of spec.replicas of a deployment or set, and Ready is the number of its Ready machines. For a
+	// machine, Ready is 1 if the machine is Ready, and otherwise 0.
 	Desired *int32 `json:"desired,omitempty"`
 	Ready   int    `json:"ready"`
 	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
-	// Reason is what a machine waits for, Explanation explains it in a sentence, and Since is the time at which the wait
-	// began. All three are empty if the machine waits for nothing.
+	// Reason is the reason why a machine waits, as one word. Explanation is a sentence about the reason. Since is the time
+	// at which the wait began. All three fields are empty if the machine is not waiting.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`
@@ -49,8 +49,9 @@ type Branch struct {
 	Children []Branch `json:"children,omitempty"`
 }
 
-// TreeOf computes the tree from what was read. kind and name select one object with its owners and the objects that it
-// owns. If both are empty, the tree has all objects. TreeOf returns false if the object does not exist.
+// TreeOf computes the tree from the facts. If kind and name are empty, the tree contains all objects. Otherwise they
+// select one object, and the tree contains only this object, its owners and the objects that it owns. If the selected
+// object does not exist, TreeOf returns false.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	inv := inventoryOf(f)
 	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}
@@ -89,8 +90,7 @@ func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	return t, len(t.Items) > 0
 }
 
-// selectBranches returns the branches that contain an object. They have no other objects than its owners and what it
-// owns.
+// selectBranches reduces a tree to the object with the given kind and name, its owners, and the objects that it owns.
 func selectBranches(all []Branch, kind, name string) []Branch {
 	var picked []Branch
 	for _, b := range all {
@@ -130,7 +130,7 @@ func machineBranch(m *v1beta1.Machine) Branch {
 	return b
 }
 
-// ready returns the text in the column READY.
+// ready returns the text for the column READY.
 func (b Branch) ready() string {
 	switch {
 	case b.Desired != nil:

@@ -1,5 +1,5 @@
-// Package installation lists the versions of Machinist in a cluster, of its kinds, its processes and the command
-// itself, and warns about versions that do not work together.
+// Package installation lists the versions of the parts of Machinist: the kinds and processes in a cluster, and the
+// command itself. It warns about versions that do not work together.
 package installation
 
 import (
@@ -12,8 +12,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Labels by which the parts of an installation are found. The charts set them on everything that they install, and each
-// process sets them on its Lease.
+// These labels identify the parts of an installation. The charts set the labels on all objects that they install, and
+// each process sets the labels on its Lease.
 const (
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	LabelName    = "app.kubernetes.io/name"
@@ -25,37 +25,39 @@ const (
 // Versions are the versions of all parts of an installation.
 type Versions struct {
 	Client Client `json:"client"`
-	// Kinds are nil if only the version of the client is wanted, or if they cannot be read.
+	// Kinds is nil if the user requested only the version of the client, or if the CustomResourceDefinitions cannot be
+	// read.
 	Kinds     []Kind    `json:"kinds"`
 	Processes []Process `json:"processes"`
-	// Warnings are sentences about versions that do not work together, and what to do.
+	// Warnings describes which versions do not work together, and what to do.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Client is the command itself.
+// Client describes the running command.
 type Client struct {
-	// Version is the release. Build is the release with the commit and the version of Go.
+	// Version is the release of the command. Build also contains the commit and the version of Go.
 	Version string `json:"version"`
 	Build   string `json:"build"`
 	// API is the API version that the command uses.
 	API string `json:"api"`
 }
 
-// Kind is a CustomResourceDefinition.
+// Kind describes the versions of a CustomResourceDefinition.
 type Kind struct {
 	Name string `json:"name"`
-	// Release is the release of the chart or manifest that installed the kind. It is empty if the kind has no such label.
+	// Release is the release of the chart or manifest that installed the CustomResourceDefinition. It is taken from a
+	// label, and is empty if the label is missing.
 	Release string `json:"release,omitempty"`
-	// Served are the API versions that clients may use, Storage is the version in which objects are written, and Stored
-	// are the versions in which objects may be stored.
+	// Served lists the API versions that clients may use. Storage is the version in which the API server writes objects.
+	// Stored lists the versions in which existing objects may still be stored.
 	Served  []string `json:"served"`
 	Storage string   `json:"storage"`
 	Stored  []string `json:"stored"`
 }
 
-// KindOf returns the versions of a CustomResourceDefinition.
+// KindOf extracts the versions from a CustomResourceDefinition.
 func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	k := Kind{Name: crd.Spec.Names.Kind, Release: crd.Labels[LabelVersion], Stored: crd.Status.StoredVersions}
 	for _, v := range crd.Spec.Versions {
@@ -69,24 +71,26 @@ func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	return k
 }
 
-// Process stands for all replicas of one program in one version.
+// Process describes all replicas of a program that have the same version.
 type Process struct {
 	Program   string `json:"program"`
 	Namespace string `json:"namespace"`
-	// Version is empty if it is not known. VersionFrom is its source: "lease" if the process reported it on its Lease,
-	// "image" for the tag of the image, and "label" for the label that the chart sets.
+	// Version is the version of the program, or empty if the version is unknown. VersionFrom is the source of the version:
+	// "lease" if the process reported the version on its Lease, "image" if it is the tag of the image, and "label" if it
+	// is the label that the chart sets.
 	Version     string `json:"version,omitempty"`
 	VersionFrom string `json:"versionFrom,omitempty"`
 	Image       string `json:"image,omitempty"`
-	// Pods is the number of pods, and Ready the number of Ready pods. Both are 0 for a process outside of the cluster.
+	// Pods is the number of pods, and Ready is the number of Ready pods. If the process runs outside of the cluster, both
+	// are 0.
 	Pods  int `json:"pods"`
 	Ready int `json:"ready"`
-	// Leader is the pod or host that holds the Lease, or empty if none of these replicas holds it.
+	// Leader is the name of the pod or host that holds the Lease. It is empty if none of these replicas holds the Lease.
 	Leader string `json:"leader,omitempty"`
 }
 
-// ProcessesOf returns the processes of pods, and of Leases that no pod holds. All leases must belong to processes that
-// run.
+// ProcessesOf returns the processes that run in the given pods, and the processes whose Lease is not held by any of
+// these pods. The caller must pass only Leases of running processes.
 func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	var all []Process
 	leading := map[string]bool{}
@@ -123,7 +127,7 @@ func ProcessesOf(pods []corev1.Pod, leases []coordinationv1.Lease) []Process {
 	return all
 }
 
-// processOf returns the process of one pod.
+// processOf describes the process that runs in a pod.
 func processOf(pod *corev1.Pod) Process {
 	p := Process{Program: pod.Labels[LabelName], Namespace: pod.Namespace, Pods: 1}
 	if len(pod.Spec.Containers) > 0 {
@@ -146,7 +150,7 @@ func processOf(pod *corev1.Pod) Process {
 	return p
 }
 
-// merge joins the processes of pods that run the same program in the same version.
+// merge combines the entries of pods that run the same program in the same version.
 func merge(pods []Process) []Process {
 	var all []Process
 	for _, p := range pods {
@@ -166,13 +170,14 @@ func merge(pods []Process) []Process {
 	return all
 }
 
-// sameVersion reports whether two pods with the same image have the same version. The version that the leader reports
-// counts for all of them.
+// sameVersion reports whether two pods with the same image have the same version. If one of them is the leader and has
+// reported its version, this version is assumed for both pods.
 func sameVersion(a, b Process) bool {
 	return a.Version == b.Version || a.VersionFrom == "lease" || b.VersionFrom == "lease"
 }
 
-// tagOf returns the tag of an image. It is empty for a digest, and for the tag "latest".
+// tagOf returns the tag of an image. If the image has only a digest, or the tag "latest", tagOf returns an empty
+// string.
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
@@ -182,7 +187,7 @@ func tagOf(image string) string {
 	return tag
 }
 
-// holder returns the host in the identity of a Lease's holder. For a pod, it is the name of the pod.
+// holder returns the host name of the process that holds a Lease. For a process in a pod, this is the name of the pod.
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -194,7 +199,7 @@ func holder(lease *coordinationv1.Lease) string {
 	return identity
 }
 
-// programOf returns the program that a Lease belongs to.
+// programOf returns the name of the program that a Lease belongs to.
 func programOf(lease *coordinationv1.Lease) string {
 	return cmp.Or(lease.Labels[LabelName], lease.Name)
 }

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// manager is the process that must be upgraded before the providers.
+// manager is the name of the process that must be upgraded before the provider processes.
 const manager = "machinist-manager"
 
-// required are the kinds that every installation needs.
+// required lists the kinds that every installation needs.
 var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck",
 	"MachineDisruptionBudget"}
 
@@ -53,7 +53,7 @@ func (v *Versions) checkKinds() {
 			strings.Join(missing, ", "))
 	}
 	if len(unserved) > 0 {
-		v.warn("The cluster does not serve %s in the API version %s, which this command uses. Use a command with the release of the CustomResourceDefinitions.",
+		v.warn("The cluster does not serve %s in the API version %s, which this command uses. Use a machinist command that has the same release as the CustomResourceDefinitions.",
 			strings.Join(unserved, ", "), api)
 	}
 	if len(releases) > 1 {
@@ -105,7 +105,7 @@ func (v *Versions) checkProcesses() {
 		}
 	}
 	if oldestManager != "" && newer(oldestManager, v.Client.Version) {
-		v.warn("This command has the version %s, but the manager has %s. Upgrade this command, because it does not show new features.",
+		v.warn("This command has the version %s, but the manager has %s. Upgrade this command, because an older command does not show new features.",
 			v.Client.Version, oldestManager)
 	}
 }
@@ -114,13 +114,13 @@ func (v *Versions) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-// newer reports whether version a is newer than version b. It returns false if one of them cannot be compared, such as
-// the version of a development build.
+// newer reports whether version a is newer than version b. If a or b is not a semantic version, which is the case for
+// development builds, newer returns false.
 func newer(a, b string) bool {
 	parsedA, errA := version.ParseSemantic(a)
 	parsedB, errB := version.ParseSemantic(b)
 	return errA == nil && errB == nil && parsedB.LessThan(parsedA)
 }
 
-// same reports whether two versions are equal, with or without the "v".
+// same reports whether two versions are equal, ignoring the prefix "v".
 func same(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }

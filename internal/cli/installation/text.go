@@ -57,5 +57,5 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 	return err
 }
 
-// orDash returns a text without control characters, or a dash if it is empty.
+// orDash removes control characters from a text. If the text is empty, orDash returns a dash.
 func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }

@@ -11,17 +11,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Inventory has sets and machines by the UIDs of the controllers in their owner references. Machines are sorted by
-// name.
+// Inventory maps the UID of each controlling owner to the sets or machines that it owns. Machines are sorted by name.
 type Inventory struct {
 	sets     map[types.UID][]*v1beta1.MachineSet
 	machines map[types.UID][]*v1beta1.Machine
-	// LooseSets and LooseMachines have no owner in the inventory.
+	// LooseSets and LooseMachines are the sets and machines whose owner is not in the inventory.
 	LooseSets     []*v1beta1.MachineSet
 	LooseMachines []*v1beta1.Machine
 }
 
-// Join returns the inventory of the given objects. It has pointers to them.
+// Join returns an inventory of the given objects. The inventory points to the objects instead of copying them.
 func Join(deployments []v1beta1.MachineDeployment, sets []v1beta1.MachineSet, machines []v1beta1.Machine) Inventory {
 	known := map[types.UID]bool{}
 	for i := range deployments {
@@ -41,7 +40,7 @@ func Join(deployments []v1beta1.MachineDeployment, sets []v1beta1.MachineSet, ma
 	return inv
 }
 
-// object is a pointer to a T.
+// object is a type constraint: a pointer to T that has metadata.
 type object[T any] interface {
 	*T
 	metav1.Object
@@ -65,7 +64,7 @@ func sortByName[T any, P object[T]](objects []P) {
 	})
 }
 
-// Sets returns the sets of a deployment, in the order in which Join got them.
+// Sets returns the sets of a deployment, in the order in which they were passed to Join.
 func (i Inventory) Sets(d *v1beta1.MachineDeployment) []*v1beta1.MachineSet { return i.sets[d.UID] }
 
 // Machines returns the machines of a set.
@@ -80,7 +79,7 @@ func (i Inventory) AllMachines(d *v1beta1.MachineDeployment) []*v1beta1.Machine 
 	return all
 }
 
-// OwnedSets returns all sets that belong to a deployment.
+// OwnedSets returns all sets that a deployment owns.
 func (i Inventory) OwnedSets() []*v1beta1.MachineSet {
 	var all []*v1beta1.MachineSet
 	for _, sets := range i.sets {

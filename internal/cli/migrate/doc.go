@@ -1,3 +1,3 @@
-// Package migrate computes what a Migration would do, how far it is, and which command continues it. The package is
-// pure: its input is objects that the caller has read.
+// Package migrate computes the plan of a Migration, its progress, and the commands that continue it. All functions are
+// pure: they compute their results only from objects that the caller has read.
 package migrate

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet returns a migration of 12 machines that a migrator has processed.
+// fleet returns a Migration of a fleet with 12 machines. A migrator has processed the Migration.
 func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	m := &v1beta1.Migration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "old-fleet", Generation: 1,
@@ -36,8 +36,8 @@ func fleet(change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return m
 }
 
-// began returns a migration of the stage Adopt in a phase.
-func began(phase v1beta1.MigrationPhase, change func(*v1beta1.Migration)) *v1beta1.Migration {
+// inPhase returns a Migration that has the stage Adopt and the given phase.
+func inPhase(phase v1beta1.MigrationPhase, change func(*v1beta1.Migration)) *v1beta1.Migration {
 	return fleet(func(m *v1beta1.Migration) {
 		m.Spec.Stage, m.Spec.PlanHash, m.Status.Phase = v1beta1.MigrationAdopt, m.Status.PlanHash, phase
 		m.Status.Machines.Copied = 12
@@ -62,8 +62,8 @@ func set(m *v1beta1.Migration, kind string, status metav1.ConditionStatus, reaso
 		Message: message, ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))})
 }
 
-// found adds a blocker, losses and notes.
-func found(m *v1beta1.Migration) {
+// addFindings adds a blocker, losses and notes to the plan of m.
+func addFindings(m *v1beta1.Migration) {
 	m.Status.Findings = []v1beta1.MigrationFinding{
 		{Level: "Blocker", Code: "FromEnvironment", Count: 1, Message: "MachineDeployment/web " +
 			"spec.template.spec.providerSpec.value.cloudProviderSpec.clientSecret: The value is taken from the environment of the " +
@@ -76,7 +76,8 @@ func found(m *v1beta1.Migration) {
 	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "FromEnvironment is a Blocker.")
 }
 
-// pages returns the pages of that plan. The ConfigMaps are in the wrong order, and their texts are cut at any place.
+// pages returns the pages of a plan that contains the findings of addFindings. The ConfigMaps are deliberately in the
+// wrong order, and their texts are split in the middle of lines.
 func pages(t testing.TB) Pages {
 	t.Helper()
 	page := func(name, findings, manifests string) corev1.ConfigMap {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// guideFleet is the fleet of the guide.
+// guideFleet changes a Migration to the one that the guide uses as its example.
 func guideFleet(m *v1beta1.Migration) {
 	m.Namespace, m.Spec.SourceNamespace = "kube-system", ""
 	m.Status.Machines = v1beta1.MigrationCounts{Total: 3, Old: 3}
@@ -39,7 +39,7 @@ func TestGuideShowsOutputOfCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adopted := began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
+	adopted := inPhase(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
 		guideFleet(m)
 		m.Spec.Accept = []string{"UserData"}
 		m.Status.Machines.Copied, m.Status.Machines.Adopted = 3, 3

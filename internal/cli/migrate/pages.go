@@ -14,31 +14,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Keys of the ConfigMaps that a migrator writes in addition to a Migration.
+// A migrator writes ConfigMaps with details that do not fit into the status of a Migration. These are their keys.
 const (
-	// findingsKey has a line for each place of a finding: level, code, object and path, message.
+	// findingsKey is the key of a text about the findings. The text has one line for each object and field that a finding
+	// affects. A line consists of the level, the code, the object, the path and the message.
 	findingsKey = "findings.txt"
-	// manifestsKey has the converted classes, deployments and sets as YAML documents.
+	// manifestsKey is the key of a text that contains the converted classes, deployments and sets as YAML documents.
 	manifestsKey = "manifests.yaml"
 )
 
 // Pages are the parts of a plan that do not fit into a status.
 type Pages struct {
-	// Findings are all findings, in the order in which the migrator wrote them.
+	// Findings contains an entry for each line that the migrator wrote about findings, in the same order.
 	Findings []Detail
-	// Manifests are the converted objects, in the order in which the migrator wrote them.
+	// Manifests contains the converted objects, in the order in which the migrator wrote them.
 	Manifests []Manifest
 }
 
-// Detail is one place of a finding.
+// Detail is one object and field that a finding affects.
 type Detail struct {
 	Level, Code string
-	// Text has the object, the path in it and the message.
+	// Text contains the object, the path of the field, and the message.
 	Text string
 }
 
-// ReadPages reads the ConfigMaps of a migration. The name of each ends with its number. Joined in the order of these
-// numbers, the values of a key are one text that was too long for a ConfigMap.
+// ReadPages parses the ConfigMaps of a migration. The migrator splits a text that is too long for one ConfigMap, and
+// numbers the ConfigMaps at the end of their names. ReadPages sorts them by number and joins the values of each key.
 func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b corev1.ConfigMap) int {
@@ -65,7 +66,7 @@ func ReadPages(maps []corev1.ConfigMap) (Pages, error) {
 	return pages, nil
 }
 
-// number returns the number at the end of a name, or 0.
+// number returns the number at the end of a name, or 0 if there is none.
 func number(name string) int {
 	n, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	if err != nil {

@@ -18,29 +18,29 @@ const (
 	note    = "Note"
 )
 
-// maxFindings is the maximum number of codes in a status.
+// maxFindings is the maximum number of findings in the status of a Migration.
 const maxFindings = 100
 
-// Plan is the plan of a migrator for the fleet of another system.
+// Plan is the plan that a migrator has computed for the fleet of another system.
 type Plan struct {
 	Migration *v1beta1.Migration
 	Findings  []Finding
 	// Classes, Deployments and Sets are the names of the converted objects.
 	Classes, Deployments, Sets []string
-	// Pages are the parts of the plan that do not fit into the status. If they could not be read, Unread is a sentence
-	// about the reason.
+	// Pages are the parts of the plan that do not fit into the status. If Pages could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// All is true if every place of a finding is shown.
+	// All is true if Text lists every object and field that a finding affects, instead of only examples.
 	All bool
-	// Beginning is true if the command also starts the migration after showing the plan, unless something blocks it.
+	// Beginning is true if the command shows the plan and then starts the migration, unless something blocks the
+	// migration.
 	Beginning bool
 }
 
-// Finding is a blocker, loss or note, with all its places.
+// Finding is a blocker, loss or note. Details contains a text for each object and field that the finding affects.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted is true if the user accepted the loss.
+	// Accepted is true if the finding is a loss that the user has accepted.
 	Accepted bool
 	Details  []string
 }
@@ -52,7 +52,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// Unless the status is full, it has all codes. A code that only the pages have then belongs to another plan.
+	// If the status has fewer than maxFindings findings, it contains all codes of the plan. In this case, a code that
+	// occurs only in the pages belongs to another plan, and is ignored.
 	full := len(p.Findings) >= maxFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })
@@ -83,8 +84,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 	return p
 }
 
-// Planned reports whether the plan of a Migration is known and belongs to its current specification. After the stage
-// Plan, it is always the plan that the user agreed to.
+// Planned reports whether the status has a plan for the current specification of the Migration. In all stages after
+// Plan, Planned returns true, because the user has already agreed to the plan.
 func Planned(m *v1beta1.Migration) bool {
 	if m.Spec.Stage != v1beta1.MigrationPlan {
 		return true
@@ -97,13 +98,13 @@ func Planned(m *v1beta1.Migration) bool {
 	return c.Reason != v1beta1.ReasonPlanUnknown && (m.Status.PlanHash != "" || c.Reason == v1beta1.ReasonBlocked)
 }
 
-// Blockers returns the codes of the blockers.
+// Blockers returns the sorted codes of all blockers.
 func (p Plan) Blockers() []string { return p.codes(func(f Finding) bool { return f.Level == blocker }) }
 
-// Losses returns the codes of the losses.
+// Losses returns the sorted codes of all losses.
 func (p Plan) Losses() []string { return p.codes(func(f Finding) bool { return f.Level == loss }) }
 
-// Open returns the codes of the losses that are not accepted.
+// Open returns the sorted codes of the losses that the user has not accepted.
 func (p Plan) Open() []string {
 	return p.codes(func(f Finding) bool { return f.Level == loss && !f.Accepted })
 }
@@ -118,8 +119,8 @@ func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns a copy of the plan in which the losses with the given codes are accepted too. It returns an error for
-// a code that is not the code of a loss.
+// Accept returns a copy of the plan in which the losses with the given codes are accepted. If a code is not the code of
+// a loss, Accept returns an error.
 func (p Plan) Accept(codes []string) (Plan, error) {
 	losses := p.Losses()
 	for _, code := range codes {
@@ -142,7 +143,8 @@ func (p Plan) Accept(codes []string) (Plan, error) {
 	return p, nil
 }
 
-// Err returns what prevents the start of the migration, or nil if nothing does or if it has started.
+// Err describes what prevents the start of the migration. If nothing prevents the start, or if the migration has
+// already started, Err returns nil.
 func (p Plan) Err() error {
 	if phase := p.Migration.Status.Phase; phase != "" && phase != v1beta1.MigrationPlanning {
 		return nil
@@ -165,5 +167,5 @@ func (p Plan) Err() error {
 	return fmt.Errorf("migration %q cannot start: %w", p.Migration.Name, errors.New(strings.Join(obstacles, "; ")))
 }
 
-// Reference returns the arguments that name a Migration in a command.
+// Reference returns the command-line arguments that identify a Migration.
 func Reference(m *v1beta1.Migration) string { return m.Name + " -n " + m.Namespace }

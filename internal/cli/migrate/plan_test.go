@@ -15,10 +15,10 @@ import (
 
 func TestPlanText(t *testing.T) {
 	lossesOnly := func(m *v1beta1.Migration) {
-		found(m)
+		addFindings(m)
 		m.Status.Findings = m.Status.Findings[1:]
 	}
-	blocked, open, accepted := fleet(found), fleet(lossesOnly), fleet(func(m *v1beta1.Migration) {
+	blocked, open, accepted := fleet(addFindings), fleet(lossesOnly), fleet(func(m *v1beta1.Migration) {
 		lossesOnly(m)
 		m.Spec.Accept = []string{"NoUserData", "UnknownField"}
 	})
@@ -37,7 +37,7 @@ func TestPlanText(t *testing.T) {
 		"accepted":  {PlanOf(accepted, Pages{}), printer.Style{}},
 		"beginning": {beginning, printer.Style{}},
 		"clean":     {PlanOf(fleet(nil), Pages{}), printer.Style{}},
-		"begun":     {PlanOf(began(v1beta1.MigrationCopying, nil), Pages{}), printer.Style{}},
+		"begun":     {PlanOf(inPhase(v1beta1.MigrationCopying, nil), Pages{}), printer.Style{}},
 	} {
 		golden(t, "plan-"+name, func(w *strings.Builder) error { return test.plan.Text(w, test.style) })
 	}
@@ -49,21 +49,21 @@ func TestPlanErr(t *testing.T) {
 		want string
 	}{
 		"nothing found": {fleet(nil), ""},
-		"blocker and losses": {fleet(found), `migration "old-fleet" cannot start: fix the Blockers: FromEnvironment; accept ` +
+		"blocker and losses": {fleet(addFindings), `migration "old-fleet" cannot start: fix the Blockers: FromEnvironment; accept ` +
 			`the losses: machinist migrate run old-fleet -n prod --accept NoUserData,UnknownField`},
 		"one accepted": {fleet(func(m *v1beta1.Migration) {
-			found(m)
+			addFindings(m)
 			m.Status.Findings, m.Spec.Accept = m.Status.Findings[1:], []string{"NoUserData"}
 		}), `migration "old-fleet" cannot start: accept the losses: machinist migrate run old-fleet -n prod --accept UnknownField`},
 		"notes only": {fleet(func(m *v1beta1.Migration) {
-			found(m)
+			addFindings(m)
 			m.Status.Findings = m.Status.Findings[3:]
 			set(m, v1beta1.ConditionPlanned, metav1.ConditionTrue, v1beta1.ReasonPlanReady, "")
 		}), ""},
 		"blocked by no finding": {fleet(func(m *v1beta1.Migration) {
 			set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "another Migration is older.")
 		}), `migration "old-fleet" cannot start: another Migration is older.`},
-		"begun": {began(v1beta1.MigrationFencing, found), ""},
+		"begun": {inPhase(v1beta1.MigrationFencing, addFindings), ""},
 	} {
 		got := ""
 		if err := PlanOf(test.m, Pages{}).Err(); err != nil {
@@ -76,7 +76,7 @@ func TestPlanErr(t *testing.T) {
 }
 
 func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
-	plan := PlanOf(fleet(found), Pages{})
+	plan := PlanOf(fleet(addFindings), Pages{})
 	for code, want := range map[string]string{
 		"NoUserData":      "",
 		"FromEnvironment": `--accept "FromEnvironment": this is a Blocker, which cannot be accepted`,
@@ -97,7 +97,8 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	}
 }
 
-// The length of the status is limited, and the length of the pages is not. The pages may also belong to another plan.
+// The number of findings in the status is limited. The number of findings in the pages is not limited. If the status is
+// not full, findings that occur only in the pages belong to another plan.
 func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {
 	m := fleet(nil)
 	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}
@@ -121,7 +122,7 @@ func TestPlanned(t *testing.T) {
 	}{
 		"planned": {func(*v1beta1.Migration) {}, true},
 		"blocked": {func(m *v1beta1.Migration) {
-			found(m)
+			addFindings(m)
 			m.Status.PlanHash = ""
 		}, true},
 		"never":        {func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }, false},

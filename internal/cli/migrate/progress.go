@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// phases describes what happens in each phase.
+// phases maps each phase to a description of what happens in it.
 var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationPlanning:   "the migrator reads the old system and changes nothing",
 	v1beta1.MigrationFencing:    "the migrator stops the old controllers, and protects their objects from other clients",
@@ -29,7 +29,7 @@ var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationAborted:    "the old system manages the fleet again",
 }
 
-// phaseOf returns the phase, which is Planning for a migration that no migrator has processed.
+// phaseOf returns the phase of a migration. If no migrator has processed the migration yet, the phase is Planning.
 func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	if m.Status.Phase == "" {
 		return v1beta1.MigrationPlanning
@@ -40,7 +40,7 @@ func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 // Observed reports whether a migrator has processed the current specification.
 func Observed(m *v1beta1.Migration) bool { return m.Status.ObservedGeneration >= m.Generation }
 
-// Line returns the progress of a migration as one line of text.
+// Line describes the progress of a migration in one line of text.
 func Line(m *v1beta1.Migration) string {
 	if !Observed(m) {
 		return fmt.Sprintf("Waiting for the migrator of provider %s to process migration %q", m.Spec.Provider, m.Name)
@@ -50,10 +50,11 @@ func Line(m *v1beta1.Migration) string {
 	if n := numbers(m); n != "" {
 		line += " (" + n + ")"
 	}
-	return line + because(m)
+	return line + waitMessage(m)
 }
 
-// numbers returns how many machines a phase has processed. It is empty if the phase does not process single machines.
+// numbers describes how many machines the current phase has processed. If the phase does not process machines one by
+// one, numbers returns an empty string.
 func numbers(m *v1beta1.Migration) string {
 	c := m.Status.Machines
 	switch phaseOf(m) {
@@ -69,10 +70,10 @@ func numbers(m *v1beta1.Migration) string {
 	return ""
 }
 
-// because returns what the current phase waits for, from the message of its condition.
-func because(m *v1beta1.Migration) string {
+// waitMessage describes what the current phase waits for. The description is the message of a condition.
+func waitMessage(m *v1beta1.Migration) string {
 	kind := v1beta1.ConditionAdopted
-	// Without the fence, the migrator does nothing else.
+	// Until the old controllers are stopped, the migrator does nothing else.
 	fenced := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionFenced)
 	switch phase := phaseOf(m); {
 	case phase == v1beta1.MigrationPlanning:
@@ -92,7 +93,8 @@ func because(m *v1beta1.Migration) string {
 	return ". Now: " + printer.Clean(c.Message)
 }
 
-// Picture returns the progress of a migration as lines for a terminal with a number of columns.
+// Picture returns lines that show the progress of a migration on a terminal. The argument columns is the width of the
+// terminal.
 func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	const bar = 20
 	lines := []string{printer.Fit(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}
@@ -114,8 +116,8 @@ func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	return append(lines, printer.Fit(Line(m), columns))
 }
 
-// Troubles returns the problems of a migration that has started. It returns none if the migrator has not processed the
-// current specification, because the status is then about an earlier one.
+// Troubles returns the problems of a migration that has started. While the migrator has not processed the current
+// specification, Troubles returns nil, because the status describes an earlier specification.
 func Troubles(m *v1beta1.Migration) []string {
 	if !Observed(m) || m.Status.Phase.Ended() {
 		return nil
@@ -145,7 +147,8 @@ func Troubles(m *v1beta1.Migration) []string {
 	return troubles
 }
 
-// blocking returns the condition that prevents a migration from doing what its stage allows, or nil.
+// blocking returns the condition that reports why the migration cannot advance to the stage in its specification. If
+// nothing blocks the migration, blocking returns nil.
 func blocking(m *v1beta1.Migration) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
 	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != v1beta1.ReasonBlocked || !Observed(m) ||

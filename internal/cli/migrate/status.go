@@ -16,18 +16,18 @@ import (
 
 // Status is the status of a migration.
 type Status struct {
-	// Kind is MigrationStatus.
+	// Kind is always MigrationStatus.
 	Kind string `json:"kind"`
 	// Now is the time at which the Migration was read.
 	Now       time.Time `json:"now"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
-	// Source and SourceNamespace describe the fleet that is migrated to Provider.
+	// Source and SourceNamespace identify the old fleet. Provider is the provider to which the fleet is migrated.
 	Source          string `json:"source"`
 	SourceNamespace string `json:"sourceNamespace"`
 	Provider        string `json:"provider"`
-	// Stage is how far the migration may go, and Phase is what it is doing. Phase is empty until a migrator has processed
-	// the Migration.
+	// Stage is the last stage that the user permits, and Phase is what the migration is currently doing. Phase is empty
+	// until a migrator has processed the Migration.
 	Stage v1beta1.MigrationStage `json:"stage"`
 	Phase v1beta1.MigrationPhase `json:"phase,omitempty"`
 	// Observed is true if a migrator has processed the current specification.
@@ -36,23 +36,26 @@ type Status struct {
 	Deleted  *time.Time              `json:"deleted,omitempty"`
 	PlanHash string                  `json:"planHash,omitempty"`
 	Machines v1beta1.MigrationCounts `json:"machines"`
-	// Blockers, and Losses that are not accepted, are the codes of what prevents the start.
+	// Blockers are the codes of the blockers, and Losses are the codes of the losses that the user has not accepted. Both
+	// prevent the start of the migration.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
 	// Stopped are the workloads that the migration scaled to 0.
 	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Troubles   []string                  `json:"troubles,omitempty"`
-	// Migrator is the process of the migrator. It is nil if the migration has ended, or if the Leases were not read.
+	// Migrator is the state of the migrator's process. Migrator is nil if the migration has ended, or if the Leases were
+	// not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next describes what happens next. Commands are the commands that continue the migration.
+	// Next describes what happens next. Commands lists the commands with which the user can continue or abort the
+	// migration.
 	Next     string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Command is a command that continues a migration.
+// Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
 	// Does describes what the command does.
@@ -61,14 +64,15 @@ type Command struct {
 
 // List is a list of migrations.
 type List struct {
-	// Kind is MigrationStatuses.
+	// Kind is always MigrationStatuses.
 	Kind string `json:"kind"`
-	// Namespace is the namespace that was read. It is empty for all namespaces.
+	// Namespace is the namespace that was read, or empty if all namespaces were read.
 	Namespace string   `json:"namespace,omitempty"`
 	Items     []Status `json:"items"`
 }
 
-// StatusOf returns the status of a migration. migrator is the process of its migrator, or nil if it is not known.
+// StatusOf computes the status of a migration. The argument migrator is the state of the migrator's process, or nil if
+// the state is unknown.
 func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status {
 	plan := PlanOf(m, Pages{})
 	s := Status{
@@ -89,7 +93,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	return s
 }
 
-// ListOf returns a list of migrations, sorted by name. Migrations that have ended are at its end.
+// ListOf sorts migrations by name, and puts migrations that have ended at the end of the list.
 func ListOf(namespace string, items []Status) List {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b Status) int {
@@ -104,7 +108,7 @@ func ListOf(namespace string, items []Status) List {
 	return List{Kind: "MigrationStatuses", Namespace: namespace, Items: items}
 }
 
-// next returns what happens next, and the commands that continue the migration.
+// next describes what happens next, and returns the commands with which the user can continue or abort the migration.
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {
 		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Does: does}
@@ -129,7 +133,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 		}
 		return "The migration waits until you fix the Blockers and accept the losses.", append(commands, abort)
 	case blocking(m) != nil:
-		return "The migration waits, because the plan is not the one that you agreed to. If the plan does not change back, abort, and create another Migration.",
+		return "The migration waits, because the plan is not the one that you agreed to. If the plan does not change back, abort the migration and create another Migration.",
 			[]Command{run("plan", " --all", "shows the current plan"), abort}
 	case m.Spec.Stage == v1beta1.MigrationCommit:
 		return "The migration commits automatically when all instances are adopted. Until then, you can abort it.",
@@ -153,8 +157,8 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 		run("run", accept, does)}
 }
 
-// absent returns that no migrator runs, or an empty string if one runs, if that is not known, or if the migration has
-// ended.
+// absent returns a warning if the migrator is not running. It returns an empty string if the migrator is running, if
+// its state is unknown, or if the migration has ended.
 func (s Status) absent() string {
 	if s.Migrator == nil || s.Phase.Ended() {
 		return ""
@@ -162,8 +166,8 @@ func (s Status) absent() string {
 	return Absent(*s.Migrator)
 }
 
-// Absent returns that a migrator does not run, and what to do. It returns an empty string if the migrator runs, or if
-// that is not known.
+// Absent returns a warning if the migrator is not running, and advises what to do. It returns an empty string if the
+// migrator is running or if its state is unknown.
 func Absent(p why.Process) string {
 	const do = "Install the migrator with the value migrator.enabled=true of the chart machinist-provider."
 	switch {
@@ -176,7 +180,7 @@ func Absent(p why.Process) string {
 	return ""
 }
 
-// condition returns a condition of the migration, or nil.
+// condition returns the condition with the given type, or nil if the migration does not have it.
 func (s Status) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, kind)
 }

@@ -21,52 +21,52 @@ func stuck(m *v1beta1.Migration) {
 
 func committed(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationCommit }
 
-// scenes returns migrations in all phases.
+// scenes maps the name of each test case to a Migration.
 func scenes() map[string]*v1beta1.Migration {
 	return map[string]*v1beta1.Migration{
 		"unobserved": fleet(func(m *v1beta1.Migration) { m.Status = v1beta1.MigrationStatus{} }),
 		"planned":    fleet(nil),
-		"blocked":    fleet(found),
+		"blocked":    fleet(addFindings),
 		"losses": fleet(func(m *v1beta1.Migration) {
-			found(m)
+			addFindings(m)
 			m.Status.Findings = m.Status.Findings[1:]
 		}),
-		"another-plan": began(v1beta1.MigrationSettling, func(m *v1beta1.Migration) {
+		"another-plan": inPhase(v1beta1.MigrationSettling, func(m *v1beta1.Migration) {
 			m.Spec.PlanHash = "0000000000000000"
 			set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "The plan is another one.")
 		}),
-		"begun-too-early": began(v1beta1.MigrationPlanning, found),
-		"fencing": began(v1beta1.MigrationFencing, func(m *v1beta1.Migration) {
+		"begun-too-early": inPhase(v1beta1.MigrationPlanning, addFindings),
+		"fencing": inPhase(v1beta1.MigrationFencing, func(m *v1beta1.Migration) {
 			set(m, v1beta1.ConditionFenced, metav1.ConditionFalse, v1beta1.ReasonStoppingOldControllers,
 				"1 pod of deployment kube-system/machine-controller is left.")
 		}),
-		"copying": began(v1beta1.MigrationCopying, func(m *v1beta1.Migration) { m.Status.Machines.Copied = 3 }),
-		"stuck":   began(v1beta1.MigrationAdopting, stuck),
-		"fence-broken": began(v1beta1.MigrationAdopting, func(m *v1beta1.Migration) {
+		"copying": inPhase(v1beta1.MigrationCopying, func(m *v1beta1.Migration) { m.Status.Machines.Copied = 3 }),
+		"stuck":   inPhase(v1beta1.MigrationAdopting, stuck),
+		"fence-broken": inPhase(v1beta1.MigrationAdopting, func(m *v1beta1.Migration) {
 			set(m, v1beta1.ConditionFenced, metav1.ConditionFalse, v1beta1.ReasonStoppingOldControllers,
 				"The deployment kube-system/machine-controller was scaled to 1.")
 		}),
-		"adopted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
+		"adopted": inPhase(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
 			m.Status.Machines.Adopted = 12
 			set(m, v1beta1.ConditionAdopted, metav1.ConditionTrue, v1beta1.ReasonMigrated, "")
 		}),
-		"will-commit": began(v1beta1.MigrationAdopting, committed),
-		"committing":  began(v1beta1.MigrationCommitting, committed),
-		"removing": began(v1beta1.MigrationRemoving, func(m *v1beta1.Migration) {
+		"will-commit": inPhase(v1beta1.MigrationAdopting, committed),
+		"committing":  inPhase(v1beta1.MigrationCommitting, committed),
+		"removing": inPhase(v1beta1.MigrationRemoving, func(m *v1beta1.Migration) {
 			committed(m)
 			m.Status.Machines.Old = 4
 		}),
-		"cleaning": began(v1beta1.MigrationCleaning, committed),
-		"completed": began(v1beta1.MigrationCompleted, func(m *v1beta1.Migration) {
+		"cleaning": inPhase(v1beta1.MigrationCleaning, committed),
+		"completed": inPhase(v1beta1.MigrationCompleted, func(m *v1beta1.Migration) {
 			committed(m)
 			m.Status.Machines = v1beta1.MigrationCounts{Total: 12, Copied: 12, Adopted: 12}
 		}),
-		"aborting": began(v1beta1.MigrationAborting, func(m *v1beta1.Migration) {
+		"aborting": inPhase(v1beta1.MigrationAborting, func(m *v1beta1.Migration) {
 			m.Spec.Stage, m.Status.Machines.Adopted = v1beta1.MigrationAbort, 2
 			set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonAborted, "Waiting for 2 instances.")
 		}),
-		"aborted": began(v1beta1.MigrationAborted, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort }),
-		"deleted": began(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
+		"aborted": inPhase(v1beta1.MigrationAborted, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort }),
+		"deleted": inPhase(v1beta1.MigrationAdopted, func(m *v1beta1.Migration) {
 			m.DeletionTimestamp = &metav1.Time{Time: now}
 		}),
 	}
@@ -125,9 +125,9 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// Troubles of an earlier specification do not count for the new one.
+// Problems with an earlier specification are not reported for the current specification.
 func TestTroublesIgnoreAnEarlierSpecification(t *testing.T) {
-	m := began(v1beta1.MigrationPlanning, found)
+	m := inPhase(v1beta1.MigrationPlanning, addFindings)
 	if got := Troubles(m); len(got) != 1 {
 		t.Errorf("got %v, want one trouble", got)
 	}

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// shortNames maps names of systems to the API group of their machines. The first API of Kubermatic has two groups, so
-// it has no short name.
+// shortNames maps the short name of each old system to the API group of its machines. The first API of Kubermatic has
+// no short name, because it has two API groups.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
 	"cluster-api": provider.SourceClusterK8s,
@@ -17,7 +17,7 @@ var shortNames = map[string]string{
 	"openshift":   provider.SourceOpenShift,
 }
 
-// Systems returns the API groups and names that Source accepts.
+// Systems returns all API groups and short names that the function Source accepts.
 func Systems() []string {
 	systems := provider.Sources()
 	for name := range shortNames {
@@ -27,7 +27,7 @@ func Systems() []string {
 	return systems
 }
 
-// Source returns the API group of a system. system is the group itself, or the name of the system.
+// Source returns the API group of an old system. The argument system is either the API group or a short name.
 func Source(system string) (string, error) {
 	if slices.Contains(provider.Sources(), system) {
 		return system, nil

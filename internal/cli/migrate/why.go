@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Explain returns what a migration waits for, and what an administrator can do.
+// Explain describes what a migration waits for, and what an administrator can do.
 func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 	about := "migration/" + m.Name
 	var findings []why.Finding

@@ -9,22 +9,23 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Effect is the effect of a change of one field.
+// Effect classifies what happens to the machines when one field of a deployment changes.
 type Effect string
 
 const (
-	// EffectRolls means that the change creates a new revision.
+	// EffectRolls means that the change starts a rollout of a new revision.
 	EffectRolls Effect = "NewRevision"
 	// EffectInPlace means that the change is applied to existing machines and their Nodes.
 	EffectInPlace Effect = "InPlace"
-	// EffectNone means that the change does not change any existing machine.
+	// EffectNone means that the change does not affect any existing machine.
 	EffectNone Effect = "Deployment"
 )
 
 const template = "spec.template."
 
-// effectOf returns the effect of a change at a path. The code of the controller decides whether a field creates a new
-// revision: effectOf compares the old template with a copy in which only that field is new.
+// effectOf returns the effect of changing the field at the given path. To find out whether the change creates a new
+// revision, effectOf copies the old template, sets only this field to its new value, and compares the two templates
+// with the code of the controller.
 func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
 	switch field, ok := strings.CutPrefix(path, template+"spec."); {
 	case path == "spec.rolloutAfter":
@@ -45,7 +46,7 @@ func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect
 	return EffectNone, nil
 }
 
-// withField returns a copy of spec with one field taken from other.
+// withField returns a copy of spec in which one field has the value that it has in other.
 func withField(spec, other *v1beta1.MachineSpec, field string) (*v1beta1.MachineSpec, error) {
 	fields := func(of *v1beta1.MachineSpec) (out map[string]json.RawMessage, err error) {
 		text, err := json.Marshal(of)

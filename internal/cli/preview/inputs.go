@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// addInputNotes adds notes about machines that were created from other user data, or in another account, than their
-// class has now. The deployment does not show that, because only the content of a Secret has changed.
+// addInputNotes adds a note if the user data or the account of the class has changed since some of the machines were
+// created. This is not visible in the deployment, because only the content of a Secret has changed.
 func (p *Plan) addInputNotes(f Fleet) {
 	count := func(now string, with func(*v1beta1.InstanceStatus) string) (differing int) {
 		for _, m := range f.Machines {

@@ -1,6 +1,7 @@
-// Package preview computes what a change of a MachineDeployment would do to its machines, without doing it. It
-// simulates the decisions of the controllers with their own code, wave after wave. In the simulation everything
-// succeeds and takes no time: created machines become available, and deleted machines are gone.
+// Package preview computes how a change of a MachineDeployment would affect its machines, without making the change. It
+// runs the code that the controllers use for their decisions, on a simulated fleet, wave after wave. In the simulation
+// every operation succeeds and takes no time: created machines become available at once, and deleted machines disappear
+// at once.
 package preview
 
 import (
@@ -19,33 +20,34 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Fleet is a deployment before and after a change, with its sets and machines.
+// Fleet is the input of the preview: a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before is the deployment before the change, or nil if it does not exist.
+	// Before is the deployment before the change, or nil if the deployment does not exist yet.
 	Before *v1beta1.MachineDeployment
 	// After is the deployment after the change.
 	After *v1beta1.MachineDeployment
 	// Sets are the sets of the deployment, and Machines are the machines of these sets.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
-	// Disruptions describes how far the budgets of the namespace are used. It is nil if that is unknown.
+	// Disruptions describes how many disruptions the budgets in the namespace still allow. It is nil if the budgets are
+	// unknown.
 	Disruptions *disruption.View
-	// Warnings are the warnings of the API server and its webhooks about After.
+	// Warnings are the warnings that the API server and its webhooks returned for After.
 	Warnings []string
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
-	// Class is the state of the class that After names.
+	// Class is what is known about the class that After refers to.
 	Class ClassKnown
-	// UserDataHash is the hash of the user data that the class has now, and Account is the account that its credentials
-	// belong to. They are empty if they are not known.
+	// UserDataHash is the hash of the current user data of the class. Account is the account that the credentials of the
+	// class belong to. Each of these fields is empty if the value is unknown.
 	UserDataHash, Account string
 	Now                   time.Time
 }
 
-// ClassKnown is the known state of a class.
+// ClassKnown describes what is known about a class.
 type ClassKnown int
 
-// The known states of a class. ClassGoing means that the class is being deleted.
+// These are the possible values of ClassKnown. ClassGoing means that the class is being deleted.
 const (
 	ClassUnknown ClassKnown = iota
 	ClassExists
@@ -53,16 +55,16 @@ const (
 	ClassGoing
 )
 
-// maxWaves limits the number of waves. It suffices for the largest fleet that the API admits, if each machine is
-// created in one wave and deleted in another.
+// maxWaves is the maximum number of waves. It is high enough for the largest fleet that the API permits, even if each
+// machine is created in one wave and deleted in another wave.
 const maxWaves = 250000
 
-// Make computes what the change would do.
+// Make computes the plan: what would happen to the machines of the fleet.
 func Make(f Fleet) (*Plan, error) {
 	p := &Plan{
 		Kind: "RolloutPlan", Namespace: f.After.Namespace, Name: f.After.Name, New: f.Before == nil,
 		Strategy: string(f.After.Spec.Strategy.TypeOrDefault()), Replicas: f.After.ReplicasOrDefault(),
-		// In JSON, an empty list is [] and not null.
+		// The lists must not be nil, so that an empty list is [] in JSON instead of null.
 		Changes: []Change{}, Waves: []Wave{}, Blockers: []Blocker{}, Notes: []string{},
 		Machines: Machines{Deleted: []string{}, Updated: []string{}, Unchanged: []string{}, Propagated: []string{}},
 	}
@@ -95,10 +97,10 @@ func Make(f Fleet) (*Plan, error) {
 	return p, nil
 }
 
-// simulate runs the simulation until nothing more happens. It records a blocker that only a user or time can end, and
-// then continues as if the blocker had ended.
+// simulate runs the simulation until the controllers do nothing more. If a blocker stops the controllers, simulate
+// records the blocker, and continues as if the blocker had been removed.
 func (p *Plan) simulate(w *simulation) error {
-	once := p.once()
+	once := p.startCondition()
 	for {
 		wave, err := w.decide()
 		if err != nil {
@@ -135,23 +137,24 @@ func (p *Plan) simulate(w *simulation) error {
 		default:
 			return nil
 		}
-		once = p.once()
+		once = p.startCondition()
 	}
 }
 
-// once returns what must happen before the current waves, in words that follow "once".
-func (p *Plan) once() string {
+// startCondition describes what must happen before the next waves can start. The text continues a sentence that starts
+// with "once".
+func (p *Plan) startCondition() string {
 	var all []string
 	for _, b := range p.Blockers {
-		if b.once != "" {
-			all = append(all, b.once)
+		if b.endCondition != "" {
+			all = append(all, b.endCondition)
 		}
 	}
 	return strings.Join(all, " and ")
 }
 
 func (p *Plan) addBlocker(reason, once, message string) {
-	p.Blockers = append(p.Blockers, Blocker{Reason: reason, Message: message, once: once})
+	p.Blockers = append(p.Blockers, Blocker{Reason: reason, Message: message, endCondition: once})
 }
 
 func (p *Plan) addFreeze(d *v1beta1.MachineDeployment) {
@@ -164,7 +167,7 @@ func (p *Plan) addFreeze(d *v1beta1.MachineDeployment) {
 		"The deployment is frozen: no machine is created or replaced until the freeze ends. "+message)
 }
 
-// endFreeze ends a freeze.
+// endFreeze removes the freeze from the deployment and its sets.
 func (p *simulation) endFreeze() {
 	delete(p.deployment.Labels, v1beta1.LabelFreeze)
 	for _, set := range p.sets {
@@ -172,7 +175,7 @@ func (p *simulation) endFreeze() {
 	}
 }
 
-// addKnownBlockers adds the blockers that are known before the simulation.
+// addKnownBlockers adds the blockers that can be found without the simulation.
 func (p *Plan) addKnownBlockers(f Fleet) {
 	if f.Before != nil && !f.Before.DeletionTimestamp.IsZero() {
 		p.addBlocker("Deleting", "", "The deployment is being deleted, so the change is not rolled out.")
@@ -192,7 +195,7 @@ func (p *Plan) addKnownBlockers(f Fleet) {
 	}
 }
 
-// compare adds the changes of the deployment with their effects.
+// compare adds the fields of the deployment that differ, with the effect of each change.
 func (p *Plan) compare(f Fleet) error {
 	changes, err := change.Between("spec", f.Before.Spec, f.After.Spec)
 	if err != nil {
@@ -215,7 +218,8 @@ func (p *Plan) compare(f Fleet) error {
 	return nil
 }
 
-// freezeOnly returns the labels of a deployment that affect its machines. The only such label is the freeze.
+// freezeOnly returns only the labels of a deployment that affect its machines. There is only one such label, the freeze
+// label.
 func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	if value, ok := d.Labels[v1beta1.LabelFreeze]; ok {
 		return map[string]string{v1beta1.LabelFreeze: value}
@@ -223,8 +227,8 @@ func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	return map[string]string{}
 }
 
-// addBudgets adds a note for each disruption budget that applies to the rollout, and a blocker for each budget that
-// allows no disruption now.
+// addBudgets adds a note for each disruption budget that applies to the rollout. If a budget currently allows no
+// disruption, addBudgets adds a blocker.
 func (p *Plan) addBudgets(f Fleet) {
 	if f.Disruptions == nil {
 		return
@@ -256,8 +260,8 @@ func (p *Plan) addBudgets(f Fleet) {
 	}
 }
 
-// addResults adds the result for each existing machine, the highest number of machines and the lowest number of
-// available ones.
+// addResults adds to the plan what happens to each existing machine, the highest number of machines, and the lowest
+// number of available machines.
 func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
@@ -271,7 +275,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 			p.Machines.Created += n
 		}
 		for _, name := range wave.Delete {
-			if strings.HasPrefix(name, previewed) {
+			if strings.HasPrefix(name, simulatedPrefix) {
 				p.Machines.Transient++
 			}
 		}
@@ -288,7 +292,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 		oldOwner := metav1.GetControllerOfNoCopy(m)
 		switch {
 		case !m.DeletionTimestamp.IsZero():
-			continue // The machine was deleted before the change.
+			continue // The machine was already being deleted before the change.
 		case w.released[m.Name]:
 			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
 		case !exists && oldOwner != nil:
@@ -307,7 +311,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	for _, list := range [][]string{p.Machines.Deleted, p.Machines.Updated, p.Machines.Unchanged, p.Machines.Propagated} {
 		slices.Sort(list)
 	}
-	p.Rolls = rolls(f, w)
+	p.Rolls = isRollout(f, w)
 	p.addMachineBlockers(blocked)
 	p.Notes = append(p.Notes, p.notes(f)...)
 	if w.last.Waiting != "" {
@@ -315,8 +319,9 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	}
 }
 
-// rolls reports whether machines move from one revision to another, by replacement or hand-over.
-func rolls(f Fleet, w *simulation) bool {
+// isRollout reports whether machines of one revision are replaced by machines of another revision, or handed over to
+// it.
+func isRollout(f Fleet, w *simulation) bool {
 	if w.last.Current < 0 {
 		return false
 	}
@@ -338,7 +343,7 @@ func names(machines []*v1beta1.Machine) []string {
 	return out
 }
 
-// addMachineBlockers adds blockers for paused machines and for machines with lifecycle hooks.
+// addMachineBlockers adds a blocker if machines are paused, and another blocker if machines have lifecycle hooks.
 func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	var paused, hooked []string
 	for name, m := range machines {
@@ -353,16 +358,16 @@ func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	slices.Sort(paused)
 	slices.Sort(hooked)
 	if len(paused) > 0 {
-		p.addBlocker("MachinePaused", "", fmt.Sprintf("Machines that are neither deleted nor changed until their pause ends: %s.",
+		p.addBlocker("MachinePaused", "", fmt.Sprintf("These machines are neither deleted nor changed until their pause ends: %s.",
 			firstNames(paused, 5)))
 	}
 	if len(hooked) > 0 {
-		p.addBlocker("LifecycleHook", "", fmt.Sprintf("Machines that are deleted only after their lifecycle hooks are removed: %s.",
+		p.addBlocker("LifecycleHook", "", fmt.Sprintf("These machines are deleted only after their lifecycle hooks are removed: %s.",
 			firstNames(hooked, 5)))
 	}
 }
 
-// notes returns what the preview does not include.
+// notes returns sentences about effects that the preview cannot compute.
 func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes,

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet returns a deployment with n healthy machines.
+// fleet returns a Fleet whose deployment has n healthy machines.
 func fleet(n int32) Fleet {
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1,
@@ -63,15 +63,15 @@ func fleet(n int32) Fleet {
 	return f
 }
 
-// with returns the fleet with a change of the deployment.
-func (f Fleet) with(change func(*v1beta1.MachineDeployment)) Fleet {
+// withChange sets f.After to a copy of f.Before to which the function change was applied.
+func (f Fleet) withChange(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.After = f.Before.DeepCopy()
 	change(f.After)
 	return f
 }
 
-// was returns the fleet with another deployment before the change.
-func (f Fleet) was(change func(*v1beta1.MachineDeployment)) Fleet {
+// withBefore applies the function change to f.Before, which is the deployment before the previewed change.
+func (f Fleet) withBefore(change func(*v1beta1.MachineDeployment)) Fleet {
 	f.Before = f.Before.DeepCopy()
 	change(f.Before)
 	return f
@@ -102,8 +102,8 @@ func all(changes ...func(*v1beta1.MachineDeployment)) func(*v1beta1.MachineDeplo
 	}
 }
 
-// budgeted returns the fleet with two budgets and an exempt machine.
-func budgeted(f Fleet) Fleet {
+// withBudgets adds two disruption budgets to a fleet, and exempts one machine from disruptions.
+func withBudgets(f Fleet) Fleet {
 	f.Machines[1].Annotations = map[string]string{v1beta1.AnnotationDoNotDisrupt: "2026-03-02T00:00:00Z"}
 	var budgets []*disruption.Budget
 	for name, limit := range map[string]string{"fleet": "40%", "stop": "0"} {
@@ -133,7 +133,7 @@ func TestPlans(t *testing.T) {
 	blocked.Machines[0].Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
 	blocked.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com",
 		Owner: "backup"}}
-	missing := fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
+	missing := fleet(2).withChange(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
 	missing.Class = ClassMissing
 	sick := fleet(3)
 	sick.Machines[2].Status.Phase = v1beta1.MachineFailed
@@ -142,37 +142,36 @@ func TestPlans(t *testing.T) {
 	sick.Machines[2].Status.Conditions[1].Status = metav1.ConditionFalse
 	for name, f := range map[string]Fleet{
 		"new":                 fresh,
-		"nothing":             fleet(3).with(func(*v1beta1.MachineDeployment) {}),
-		"rolling":             fleet(3).with(newVersion),
-		"budgets":             budgeted(fleet(5).with(newVersion)),
-		"rolling-unavailable": fleet(5).with(all(newVersion, rolling(0, 2))),
-		"rolling-many":        fleet(40).with(newVersion),
-		"rolling-scaled-up":   fleet(3).with(all(newVersion, replicas(5))),
-		"rolling-sick":        sick.with(newVersion),
-		"scaled-up":           fleet(2).with(replicas(5)),
-		"scaled-down":         fleet(4).with(replicas(1)),
-		"emptied":             fleet(3).with(replicas(0)),
-		"recreate":            fleet(3).was(strategy(v1beta1.StrategyRecreate)).with(newVersion),
-		"on-delete":           fleet(3).was(strategy(v1beta1.StrategyOnDelete)).with(newVersion),
-		"in-place":            fleet(3).was(strategy(v1beta1.StrategyInPlace)).with(newVersion),
-		"in-place-restart": fleet(2).was(strategy(v1beta1.StrategyInPlace)).with(func(d *v1beta1.MachineDeployment) {
-			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(-time.Minute)}
-		}),
-		"labels": fleet(3).with(func(d *v1beta1.MachineDeployment) {
+		"nothing":             fleet(3).withChange(func(*v1beta1.MachineDeployment) {}),
+		"rolling":             fleet(3).withChange(newVersion),
+		"budgets":             withBudgets(fleet(5).withChange(newVersion)),
+		"rolling-unavailable": fleet(5).withChange(all(newVersion, rolling(0, 2))),
+		"rolling-many":        fleet(40).withChange(newVersion),
+		"rolling-scaled-up":   fleet(3).withChange(all(newVersion, replicas(5))),
+		"rolling-sick":        sick.withChange(newVersion),
+		"scaled-up":           fleet(2).withChange(replicas(5)),
+		"scaled-down":         fleet(4).withChange(replicas(1)),
+		"emptied":             fleet(3).withChange(replicas(0)),
+		"recreate":            fleet(3).withBefore(strategy(v1beta1.StrategyRecreate)).withChange(newVersion),
+		"on-delete":           fleet(3).withBefore(strategy(v1beta1.StrategyOnDelete)).withChange(newVersion),
+		"in-place":            fleet(3).withBefore(strategy(v1beta1.StrategyInPlace)).withChange(newVersion),
+		"in-place-restart": fleet(2).withBefore(strategy(v1beta1.StrategyInPlace)).withChange(
+			func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(-time.Minute)} }),
+		"labels": fleet(3).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "front"}
 			d.Spec.Template.ObjectMeta.Labels["team"] = "blue"
 		}),
-		"deployment-only": fleet(3).with(func(d *v1beta1.MachineDeployment) {
+		"deployment-only": fleet(3).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.ProgressDeadline = &metav1.Duration{Duration: time.Hour}
 		}),
-		"paused":          fleet(2).was(pause).with(newVersion),
-		"paused-scaled":   fleet(2).was(pause).with(all(newVersion, replicas(3))),
-		"frozen-by-label": fleet(2).was(freeze).with(newVersion),
-		"frozen":          fleet(2).was(frozen).with(newVersion),
-		"scheduled": fleet(2).with(func(d *v1beta1.MachineDeployment) {
+		"paused":          fleet(2).withBefore(pause).withChange(newVersion),
+		"paused-scaled":   fleet(2).withBefore(pause).withChange(all(newVersion, replicas(3))),
+		"frozen-by-label": fleet(2).withBefore(freeze).withChange(newVersion),
+		"frozen":          fleet(2).withBefore(frozen).withChange(newVersion),
+		"scheduled": fleet(2).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)}
 		}),
-		"held":          blocked.with(newVersion),
+		"held":          blocked.withChange(newVersion),
 		"class-missing": missing,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +202,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// checkBounds checks that a plan keeps the limits that the API promises.
+// checkBounds checks that a plan does not exceed the limits that the API documentation promises.
 func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	t.Helper()
 	was := int32(len(f.Machines))
@@ -249,7 +248,7 @@ func golden(t *testing.T, name, got string) {
 func TestMachineThatDoesNotMatchIsReleasedAndReplaced(t *testing.T) {
 	f := fleet(2)
 	f.Machines[0].Labels["app"] = "another"
-	p, err := Make(f.with(replicas(3)))
+	p, err := Make(f.withChange(replicas(3)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,8 +258,8 @@ func TestMachineThatDoesNotMatchIsReleasedAndReplaced(t *testing.T) {
 }
 
 func TestJSONHasNoNullLists(t *testing.T) {
-	for name, f := range map[string]Fleet{"nothing": fleet(1).with(func(*v1beta1.MachineDeployment) {}),
-		"rolling": fleet(1).with(newVersion)} {
+	for name, f := range map[string]Fleet{"nothing": fleet(1).withChange(func(*v1beta1.MachineDeployment) {}),
+		"rolling": fleet(1).withChange(newVersion)} {
 		p, err := Make(f)
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +276,7 @@ func TestJSONHasNoNullLists(t *testing.T) {
 
 // A preview must be fast even for a large fleet that replaces one machine at a time.
 func BenchmarkPlan(b *testing.B) {
-	f := fleet(300).with(newVersion)
+	f := fleet(300).withChange(newVersion)
 	for b.Loop() {
 		if _, err := Make(f); err != nil {
 			b.Fatal(err)

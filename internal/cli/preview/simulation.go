@@ -20,21 +20,22 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// simulation simulates the controllers of a deployment. The decisions come from the code of the controllers, and the
-// simulated world carries them out without failures.
+// simulation simulates a deployment and its controllers. The code of the controllers makes the decisions. The
+// simulation then carries the decisions out on simulated machines, without failures.
 type simulation struct {
 	deployment *v1beta1.MachineDeployment
 	now        time.Time
 	sets       []*v1beta1.MachineSet
 	machines   map[types.UID][]*v1beta1.Machine // by set
-	// created is the number of machines that were created so far.
+	// created is the number of machines that the simulation has created so far.
 	created int
-	// last is the preview of the last pass.
+	// last is the result of the latest pass of the deployment controller.
 	last machinedeployment.Previewed
-	// idle are sets that had nothing to do in the last pass, and for which nothing has changed since.
+	// idle contains the UIDs of the sets that need no further pass. Their controller did nothing in the latest pass, and
+	// nothing that affects them has changed since.
 	idle map[types.UID]bool
-	// propagated are machines that get a change in place. released are machines that their sets release because their
-	// labels do not match any more.
+	// propagated contains the machines to which a change is applied in place. released contains the machines that their
+	// set releases, because their labels no longer match the selector.
 	propagated, released map[string]bool
 }
 
@@ -56,13 +57,13 @@ func newSimulation(f Fleet) *simulation {
 	return p
 }
 
-// maxPasses limits the number of passes in one wave. A hand-over takes four passes for each set.
+// maxPasses is the maximum number of passes in one wave. For comparison, a hand-over takes four passes for each set.
 const maxPasses = 1000
 
 var errEndless = errors.New("preview the rollout: it does not end after the maximum number of steps")
 
-// decide runs passes of the controllers until they wait for machines. It returns what they did, or nil if they did
-// nothing.
+// decide runs passes of the simulated controllers until the controllers wait for machines. It returns their decisions
+// as a wave, or nil if there are none.
 func (p *simulation) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
 	for range maxPasses {
@@ -95,7 +96,8 @@ func (p *simulation) decide() (*Wave, error) {
 	return nil, errEndless
 }
 
-// scale applies the sets that a pass wants, and reports whether anything changed.
+// scale replaces the simulated sets with the sets that the deployment controller has decided on. It reports whether any
+// set has changed.
 func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(p.sets))
 	for _, set := range p.sets {
@@ -117,15 +119,15 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	}
 	p.sets = sets
 	if acted {
-		clear(p.idle) // During a hand-over, the controllers of sets read each other's sets.
+		clear(p.idle) // During a hand-over, the controller of one set also reads the other set.
 	}
 	return acted
 }
 
-// act runs one pass of the controller of a set, and reports whether it did anything.
+// act simulates one reconciliation of a set, adds its actions to the wave, and reports whether there were any actions.
 func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set),
-		Expecting: p.expecting(set), Surge: int(p.last.MaxSurge),
+		Expecting: p.isReceiver(set), Surge: int(p.last.MaxSurge),
 		MaxInFlight: p.maxInFlight(), Now: p.now}
 	plan := machineset.Decide(s)
 	for _, m := range slices.Concat(plan.Delete, plan.Remediate) {
@@ -174,10 +176,10 @@ func (p *simulation) replace(set types.UID, m *v1beta1.Machine) {
 	}
 }
 
-// create returns a new machine of the set, without an instance.
+// create returns a new machine of the given set. The machine has no instance yet.
 func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	p.created++
-	name := fmt.Sprintf("%s%d", previewed, p.created)
+	name := fmt.Sprintf("%s%d", simulatedPrefix, p.created)
 	labels := maps.Clone(set.Spec.Template.ObjectMeta.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -193,10 +195,12 @@ func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	}
 }
 
-// previewed is the prefix of the names of machines that do not exist. No real machine can have such a name.
-const previewed = "future/"
+// simulatedPrefix is the prefix of the names of simulated machines. The name of a real machine cannot start with this
+// prefix.
+const simulatedPrefix = "future/"
 
-// receiverOf returns the set to which the given set must hand over machines, or nil if no set is ready for that.
+// receiverOf returns the set to which the given set must hand over machines. If no set is ready to receive machines,
+// receiverOf returns nil.
 func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	order, ok := handover.OrderOf(set.Annotations)
 	for _, to := range p.sets {
@@ -207,15 +211,15 @@ func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	return nil
 }
 
-// expecting reports whether another set hands over machines to the given set.
-func (p *simulation) expecting(set *v1beta1.MachineSet) bool {
+// isReceiver reports whether another set is handing over machines to the given set.
+func (p *simulation) isReceiver(set *v1beta1.MachineSet) bool {
 	return slices.ContainsFunc(p.sets, func(from *v1beta1.MachineSet) bool {
 		to := p.receiverOf(from)
 		return to != nil && to.UID == set.UID
 	})
 }
 
-// maxInFlight returns how many failed machines are replaced at a time.
+// maxInFlight returns the maximum number of failed machines that are replaced at the same time.
 func (p *simulation) maxInFlight() int {
 	limit := p.deployment.Spec.Remediation.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(p.deployment.ReplicasOrDefault()), true)
@@ -225,7 +229,7 @@ func (p *simulation) maxInFlight() int {
 	return n
 }
 
-// count sets the numbers of machines in a wave. They are counted before the world carries out the decisions.
+// count stores the numbers of machines in a wave. The caller must call count before the decisions are carried out.
 func (p *simulation) count(w *Wave) {
 	for _, machines := range p.machines {
 		for _, m := range machines {
@@ -248,14 +252,15 @@ func (p *simulation) available(m *v1beta1.Machine) bool {
 		!ready.LastTransitionTime.After(p.latestReadyTime())
 }
 
-// latestReadyTime returns the time since which a machine must be Ready to be available now.
+// latestReadyTime returns the time that is minReadySeconds ago. A machine is available now if it has been Ready since
+// this time.
 func (p *simulation) latestReadyTime() time.Time {
 	return p.now.Add(-time.Duration(p.deployment.Spec.MinReadySeconds) * time.Second)
 }
 
-// carryOut lets the world carry out the decisions: deleted machines are gone, and created or changed machines run and
-// are available. Failed and unhealthy machines stay as they are. carryOut reports whether anything changed. No time
-// passes.
+// carryOut completes the operations of a wave: it removes the machines that are being deleted, and makes created or
+// changed machines available. It does not change failed and unhealthy machines, or the simulated time. carryOut reports
+// whether anything has changed.
 func (p *simulation) carryOut() (acted bool) {
 	for uid, machines := range p.machines {
 		var rest []*v1beta1.Machine
@@ -266,7 +271,7 @@ func (p *simulation) carryOut() (acted bool) {
 				continue
 			case m.Status.Phase == v1beta1.MachineFailed, m.Status.Phase == v1beta1.MachineUnhealthy, p.available(m):
 			default:
-				m, acted = p.running(m), true
+				m, acted = p.makeRunning(m), true
 			}
 			rest = append(rest, m)
 		}
@@ -278,8 +283,8 @@ func (p *simulation) carryOut() (acted bool) {
 	return acted
 }
 
-// running returns a copy of the machine that runs and is available.
-func (p *simulation) running(m *v1beta1.Machine) *v1beta1.Machine {
+// makeRunning returns a copy of a machine. The copy is Running and available.
+func (p *simulation) makeRunning(m *v1beta1.Machine) *v1beta1.Machine {
 	m = m.DeepCopy()
 	m.Status.Phase = v1beta1.MachineRunning
 	if m.Spec.ProviderID == "" {

@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Plan is the effect of a change of a deployment on its machines.
+// Plan describes how a change of a deployment would affect its machines.
 type Plan struct {
-	// Kind is RolloutPlan.
+	// Kind is always RolloutPlan.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -22,76 +22,79 @@ type Plan struct {
 	New      bool   `json:"new"`
 	Strategy string `json:"strategy"`
 	Replicas int32  `json:"replicas"`
-	// Changes are the fields of the deployment that differ.
+	// Changes are the fields of the deployment that would change.
 	Changes []Change `json:"changes"`
-	// Rolls is true if machines of one revision would be replaced by machines of another, or handed over to it.
+	// Rolls is true if machines of one revision would be replaced by machines of another revision, or handed over to it.
 	Rolls bool `json:"rolls"`
 	// Machines describes what would happen to each machine.
 	Machines Machines `json:"machines"`
-	// Waves are the steps of the change. Each starts when the previous one is done.
+	// Waves are the steps of the change. A wave starts when the previous wave is complete.
 	Waves []Wave `json:"waves"`
-	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
+	// MaxSurge and MaxUnavailable are the limits of the rollout. Percentages are converted to numbers of machines.
 	MaxSurge       int32 `json:"maxSurge"`
 	MaxUnavailable int32 `json:"maxUnavailable"`
-	// Peak is the highest number of machines at a time, including those that are being deleted. Least is the lowest number
-	// of available machines.
+	// Peak is the highest number of machines that exist at the same time, including machines that are being deleted. Least
+	// is the lowest number of available machines.
 	Peak  int32 `json:"peakMachines"`
 	Least int32 `json:"leastAvailable"`
-	// Blockers are what would prevent the change. The waves assume that each of them ends.
+	// Blockers are obstacles that would stop the change. The waves are computed as if all blockers had been removed.
 	Blockers []Blocker `json:"blockers"`
-	// Notes are warnings, and what the preview does not include.
+	// Notes are warnings, and sentences about effects that the preview cannot compute.
 	Notes []string `json:"notes"`
 }
 
-// Change is a field that differs, with the effect of the change.
+// Change is a field of the deployment that would change, with the effect of the change.
 type Change struct {
 	change.Change
 	// Effect is NewRevision, InPlace or Deployment.
 	Effect Effect `json:"effect"`
 }
 
-// Machines are the names of machines by what would happen to them.
+// Machines groups the machines by what would happen to them.
 type Machines struct {
-	// Created is the number of machines that would be created. Transient is how many of them would be deleted again before
-	// the end. A set of the old revision creates such machines if replicas is raised during the rollout, or if one of its
-	// machines fails.
+	// Created is the number of machines that would be created. Transient is the number of created machines that would be
+	// deleted again before the end of the rollout. A set of the old revision creates such machines if replicas is raised
+	// during the rollout, or if one of its machines fails.
 	Created   int32 `json:"created"`
 	Transient int32 `json:"transient"`
-	// Deleted would be deleted, because they are replaced or surplus.
+	// Deleted are the machines that would be deleted, because they are replaced or because there are too many machines.
 	Deleted []string `json:"deleted"`
-	// Updated would be handed over to the new revision, and changed in place if their provider supports that.
+	// Updated are the machines that would be handed over to the new revision. They are changed in place if their provider
+	// supports the change.
 	Updated []string `json:"updatedInPlace"`
-	// Unchanged would stay.
+	// Unchanged are the machines that would neither be deleted nor handed over.
 	Unchanged []string `json:"unchanged"`
-	// Propagated are those of Unchanged that get, in place, a change that creates no new revision.
+	// Propagated are the machines in Unchanged to which a change is applied in place, because the change creates no new
+	// revision.
 	Propagated []string `json:"propagated"`
 }
 
-// Wave is what happens at the same time.
+// Wave is a group of operations that happen at the same time.
 type Wave struct {
-	// Once describes what must happen before the wave, in words that follow "once".
+	// Once describes what must happen before the wave can start. The text continues a sentence that starts with "once".
 	Once string `json:"once,omitempty"`
-	// Create is how many machines each set would create.
+	// Create maps the name of a set to the number of machines that it would create.
 	Create map[string]int32 `json:"create,omitempty"`
-	// Delete and Update are names of machines. The names of machines that this rollout creates begin with future/.
+	// Delete and Update are the names of the machines that would be deleted or updated in place. The name of a machine
+	// that the rollout itself would create starts with future/.
 	Delete []string `json:"delete,omitempty"`
 	Update []string `json:"updateInPlace,omitempty"`
-	// Existing is the number of all machines during the wave, Live the number of those that are not being deleted, and
-	// Available the number of those that are available.
+	// Existing is the number of machines during the wave. Live is the number of machines that are not being deleted.
+	// Available is the number of machines that are available.
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why are the reasons of the controller.
+	// Why contains the reasons that the controller reports for its decisions.
 	Why []string `json:"why,omitempty"`
 }
 
-// Blocker is something that would prevent a change.
+// Blocker is an obstacle that would stop the change.
 type Blocker struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// once describes when the blocker has ended, in words that follow "once". It is empty if the waves do not depend on
-	// the blocker.
-	once string
+	// endCondition describes what ends the blocker. The text continues a sentence that starts with "once". If the waves do
+	// not depend on the blocker, endCondition is empty.
+	endCondition string
 }
 
 // Text writes the plan as text.
@@ -133,7 +136,7 @@ func (p *Plan) changes(out *strings.Builder, s printer.Style) {
 	}
 }
 
-// Summary returns the result in one or two sentences.
+// Summary describes the plan in one or two sentences.
 func (p *Plan) Summary() string {
 	if !p.New && len(p.Changes) == 0 {
 		return "Nothing would change."
@@ -159,7 +162,7 @@ func (p *Plan) Summary() string {
 	if len(parts) == 0 {
 		parts, rest = append(parts, "No machine would be created, replaced or deleted."), ""
 	}
-	add(m.Transient, "During the rollout, %s of the old revision would also be created, and replaced as well.")
+	add(m.Transient, "During the rollout, %s of the old revision would also be created, and later replaced.")
 	add(int32(len(m.Propagated)), "The change would be applied in place to %s and their Nodes.")
 	if rest != "" {
 		add(int32(len(m.Unchanged)), rest)
@@ -167,24 +170,27 @@ func (p *Plan) Summary() string {
 	return strings.Join(parts, " ")
 }
 
-// Row is one wave, or several consecutive waves that create, delete and update the same numbers of machines.
+// Row is a row of the table of waves. It describes one wave, or several consecutive waves that create, delete and
+// update the same numbers of machines.
 type Row struct {
-	// Number is the number of the wave. For several waves, it has the first and the last, such as "2-5".
+	// Number is the number of the wave. If the row describes several waves, Number is a range such as "2-5".
 	Number string
-	// Once describes what must happen before the row, if that differs from the previous row.
+	// Once describes what must happen before these waves can start. It is empty if the text is the same as in the previous
+	// row.
 	Once string
-	// Several is true if the row stands for several waves.
+	// Several is true if the row describes several waves.
 	Several bool
-	// Created, OneDeletes and OneUpdates are the numbers of machines that each wave creates, deletes and updates.
+	// Each of the waves creates Created machines, deletes OneDeletes machines, and updates OneUpdates machines.
 	Created, OneDeletes, OneUpdates int
-	// Deleted and Updated are the names of the machines of all waves of the row.
+	// Deleted and Updated are the names of the machines that all of these waves together delete or update.
 	Deleted, Updated []string
-	// Existing is the highest number of machines in the row, and Available the lowest number of available ones.
+	// Existing is the highest number of machines in any of these waves. Available is the lowest number of available
+	// machines.
 	Existing, Available int32
 }
 
-// Rows returns the waves as rows. Consecutive waves that create, delete and update the same numbers of machines are one
-// row.
+// Rows returns the rows of the table of waves. It combines consecutive waves that create, delete and update the same
+// numbers of machines into one row.
 func (p *Plan) Rows() []Row {
 	var rows []Row
 	once := ""
@@ -213,7 +219,8 @@ func (p *Plan) Rows() []Row {
 	return rows
 }
 
-// Creates returns how many machines each wave of the row creates, or "-" for none.
+// Creates returns the text for the number of machines that each wave creates. If the waves create no machines, the text
+// is "-".
 func (r Row) Creates() string {
 	if r.Created == 0 {
 		return "-"
@@ -221,10 +228,12 @@ func (r Row) Creates() string {
 	return fmt.Sprint(r.Created) + r.each()
 }
 
-// Deletes returns how many machines each wave deletes, with the names of at most limit machines.
+// Deletes returns the text for the machines that each wave deletes: their number, and the names of at most limit
+// machines.
 func (r Row) Deletes(limit int) string { return r.named(r.OneDeletes, r.Deleted, limit) }
 
-// Updates returns how many machines each wave updates in place, with the names of at most limit machines.
+// Updates returns the text for the machines that each wave updates in place: their number, and the names of at most
+// limit machines.
 func (r Row) Updates(limit int) string { return r.named(r.OneUpdates, r.Updated, limit) }
 
 func (r Row) named(n int, names []string, limit int) string {
@@ -270,10 +279,12 @@ func sameNumbers(a, b Wave) bool {
 		len(a.Update) == len(b.Update)
 }
 
-// firstNames joins the first names, and adds the number of the others. Machines that the rollout creates have no names
-// yet.
+// firstNames joins the names of at most limit machines, followed by the number of other machines. Machines that the
+// rollout itself creates are only counted, because their names are not known yet.
 func firstNames(names []string, limit int) string {
-	existing := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, previewed) })
+	existing := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		return strings.HasPrefix(n, simulatedPrefix)
+	})
 	list := existing[:min(len(existing), limit)]
 	if more := len(existing) - len(list); more > 0 {
 		list = append(list[:len(list):len(list)], fmt.Sprintf("%d more", more))

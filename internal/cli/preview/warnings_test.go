@@ -22,15 +22,17 @@ func TestPlanReportsUnsupportedVersion(t *testing.T) {
 		warning        string
 		blocker, noted string
 	}{
-		"a change of the version": {fleet(3).with(newVersion), skew,
+		"a change of the version": {fleet(3).withChange(newVersion), skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
 		"a new deployment": {Fleet{After: fleet(3).After, Now: now, Class: ClassExists}, skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
-		"a rollout that waits already": {fleet(3).was(waiting).with(func(*v1beta1.MachineDeployment) {}), skew,
+		"a rollout that waits already": {fleet(3).withBefore(waiting).withChange(func(*v1beta1.MachineDeployment) {}), skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
-		"another change": {fleet(3).with(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" }),
-			skew, "", "Warning: " + skew},
-		"another warning": {fleet(3).with(newVersion), "spec.selector: overlaps", "", "Warning: spec.selector: overlaps"},
+		"another change": {fleet(3).withChange(func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.Spec.ClassRef.Name = "large"
+		}), skew, "", "Warning: " + skew},
+		"another warning": {fleet(3).withChange(newVersion), "spec.selector: overlaps", "",
+			"Warning: spec.selector: overlaps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.fleet.Warnings = []string{test.warning}

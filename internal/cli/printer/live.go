@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Fit cuts a text without colours to a number of columns. If the number is less than 1, there is no limit.
+// Fit shortens a text so that it fits into the given number of columns. The text must not contain color codes. If
+// columns is less than 1, the text is not shortened.
 func Fit(text string, columns int) string {
 	if columns < 1 || Visible(text) <= columns {
 		return text
@@ -15,20 +16,22 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live shows changing content. On a terminal it draws over the previous picture, and elsewhere it writes a line for
-// each change. Live is safe for concurrent use.
+// Live shows content that changes. On a terminal, Live overwrites the previous picture. If the output is not a
+// terminal, Live writes a line for each change. Live is safe for concurrent use.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
 
 	mu sync.Mutex
-	// drawn is the number of lines of the picture on the terminal. last is the last text that was drawn or written.
+	// drawn is the number of lines in the picture that the terminal currently shows. The field last contains the text that
+	// was drawn or written last.
 	drawn int
 	last  string
 }
 
-// Draw replaces the previous picture by another one. Without a terminal, Draw writes the line instead, unless it equals
-// the previous one. The lines of the picture must not be wider than the terminal, because they could not be erased.
+// Draw replaces the previous picture with another picture. If the output is not a terminal, Draw writes the argument
+// line instead, unless it equals the previous line. No line of the picture may be wider than the terminal, because Draw
+// cannot erase lines that wrap.
 func (l *Live) Draw(picture []string, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +50,7 @@ func (l *Live) Draw(picture []string, line string) {
 	l.paint(text, len(picture))
 }
 
-// Printf writes a permanent line above the picture.
+// Printf writes a line above the picture. The line stays when the picture is replaced.
 func (l *Live) Printf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +62,7 @@ func (l *Live) Printf(format string, args ...any) {
 	}
 }
 
-// Erase removes the picture, so that other lines can be written in its place.
+// Erase removes the picture from the terminal, so that other text can be written there.
 func (l *Live) Erase() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +81,7 @@ func (l *Live) erase() {
 	l.drawn = 0
 }
 
-// Bar returns a bar of a number of columns that shows n of total.
+// Bar returns a progress bar that shows the fraction n/total. Its width is the given number of columns.
 func Bar(s Style, n, total int32, columns int) string {
 	full, empty := "█", "░"
 	if s.Plain {

@@ -1,5 +1,5 @@
-// Package printer writes the text output of commands: colours, tables, ages, and untrusted text without control
-// characters. Colours never carry information that the text does not have.
+// Package printer formats the text output of commands: colors, tables and ages. It also removes control characters from
+// untrusted text. Output without colors contains the same information as output with colors.
 package printer
 
 import (
@@ -13,27 +13,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Style is the style of text output.
+// Style determines how text output looks.
 type Style struct {
-	// Colour turns colours on. Wide shows all columns.
+	// If Colour is true, text may have colors. If Wide is true, tables have all columns.
 	Colour, Wide bool
-	// Plain limits bars and branches to ASCII characters.
+	// If Plain is true, bars and trees are drawn with ASCII characters only.
 	Plain bool
 }
 
-// Good colours a text green if colours are on.
+// Good returns the text in green if colors are enabled.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Bad colours a text red if colours are on.
+// Bad returns the text in red if colors are enabled.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Warn colours a text yellow if colours are on.
+// Warn returns the text in yellow if colors are enabled.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
-// Faint dims a text if colours are on.
+// Faint returns the text dimmed if colors are enabled.
 func (s Style) Faint(text string) string { return s.paint("2", text) }
 
-// Strong makes a text bold if colours are on.
+// Strong returns the text in bold if colors are enabled.
 func (s Style) Strong(text string) string { return s.paint("1", text) }
 
 func (s Style) paint(code, text string) string {
@@ -43,7 +43,8 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Table writes rows in columns like kubectl, with three spaces between columns. Colours do not count as width.
+// Table writes a table in the style of kubectl, with three spaces between the columns. Color codes do not affect the
+// width of a column.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	all := append([][]string{head}, rows...)
 	widths := make([]int, len(head))
@@ -69,12 +70,11 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// Visible returns the number of columns that a text takes on a terminal.
+// Visible returns the number of columns that a text occupies on a terminal. Color codes occupy no columns.
 func Visible(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
-// Clean returns untrusted text, such as the message of a condition, as one line that is safe for a terminal. It
-// replaces line ends by spaces, and removes characters that would move the cursor, colour the screen or change the
-// direction of writing.
+// Clean makes untrusted text, such as the message of a condition, safe for a terminal. It replaces line ends with
+// spaces. It removes characters that would move the cursor, change colors, or change the direction of the text.
 func Clean(text string) string {
 	cleaned := strings.Map(func(r rune) rune {
 		switch {
@@ -88,8 +88,8 @@ func Clean(text string) string {
 	return strings.Join(strings.Fields(cleaned), " ")
 }
 
-// Age returns the time since then in the format of kubectl. It returns an empty string if then is zero, and 0s if then
-// is in the future because a clock is behind.
+// Age returns the duration between the times then and now, in the format of kubectl. For a zero time, Age returns an
+// empty string. If then is later than now because a clock is behind, Age returns 0s.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

@@ -18,9 +18,9 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// History has the revisions of a deployment.
+// History lists the revisions of a deployment.
 type History struct {
-	// Kind is RolloutHistory.
+	// Kind is always RolloutHistory.
 	Kind      string     `json:"kind"`
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
@@ -32,28 +32,30 @@ type History struct {
 // Revision is one revision of a deployment.
 type Revision struct {
 	Revision int64 `json:"revision"`
-	// Current is true if the revision has the current template of the deployment.
+	// Current is true if the template of the revision equals the current template of the deployment.
 	Current bool `json:"current"`
-	// Set is the name of the MachineSet.
+	// Set is the name of the MachineSet that has this revision.
 	Set string `json:"set"`
-	// Class is the name of the class. For a template with an inline providerSpec, Provider is the name of the provider.
+	// Class is the name of the class in the template. If the template has an inline providerSpec instead of a class,
+	// Provider is the name of the provider.
 	Class    string `json:"class,omitempty"`
 	Provider string `json:"provider,omitempty"`
 	Version  string `json:"version,omitempty"`
-	// Hash is the template hash in the labels of the machines.
+	// Hash is the hash of the template, which is also in the labels of the machines.
 	Hash string `json:"hash,omitempty"`
-	// Replicas is the desired number of machines, and Machines is the actual number.
+	// Replicas is the desired number of machines, and Machines is the actual number of machines.
 	Replicas int32 `json:"replicas"`
 	Machines int32 `json:"machines"`
-	// Created is when the set was created.
+	// Created is the time at which the set was created.
 	Created metav1.Time `json:"created"`
-	// RolloutAfter is the value of spec.rolloutAfter that started the revision, if it was a restart.
+	// RolloutAfter is set if the revision was created by a restart. It is the value of spec.rolloutAfter that requested
+	// the restart.
 	RolloutAfter string `json:"rolloutAfter,omitempty"`
 	// ChangeCause is the annotation kubernetes.io/change-cause.
 	ChangeCause string `json:"changeCause,omitempty"`
 }
 
-// HistoryOf returns the history of a deployment. The sets must belong to it.
+// HistoryOf returns the history of a deployment. The argument sets must contain the sets that the deployment owns.
 func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
 	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}
 	ordered, current := machinedeployment.Revisions(d, sets, now)
@@ -71,7 +73,8 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// The controller does not react to an annotation of the deployment, so the set may not have the annotation yet.
+			// Prefer the annotation of the deployment. The controller copies the annotation to the set, but not at once, because
+			// changes of annotations do not trigger the controller.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -106,20 +109,20 @@ func (h History) Text(w io.Writer, s printer.Style) error {
 	return printer.Table(w, head, rows)
 }
 
-// Detail is one revision in full.
+// Detail describes one revision with its template.
 type Detail struct {
-	// Kind is RolloutRevision.
+	// Kind is always RolloutRevision.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Revision  `json:",inline"`
-	// Template is the template that the deployment would have after going back.
+	// Template is the template that the deployment would have after a rollback to this revision.
 	Template v1beta1.MachineTemplateSpec `json:"template"`
-	// Changes are the changes of the template that going back would make.
+	// Changes contains the fields of the template that the rollback would change.
 	Changes []change.Change `json:"changes"`
 }
 
-// Show returns one revision in full.
+// Show returns the details of one revision.
 func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Detail, error) {
 	set, err := find(d, sets, number)
 	if err != nil {
@@ -166,7 +169,8 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 
 var errNoHistory = errors.New("no rollout history found")
 
-// find returns the last of the sets with a revision number.
+// find returns the set with the given revision number. If several sets have this number, find returns the last of these
+// sets.
 func find(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64) (*v1beta1.MachineSet, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("machinedeployment %q: %w", d.Name, errNoHistory)

@@ -1,5 +1,6 @@
-// Package rollout computes the progress of a MachineDeployment's rollout, the revisions to which one can go back, and
-// what going back would change. The package is pure: its input is objects that the caller has read.
+// Package rollout computes the progress of the rollout of a MachineDeployment. It also computes to which revisions a
+// user can roll back, and what a rollback would change. All functions are pure: they compute their results only from
+// objects that the caller has read.
 package rollout
 
 import (
@@ -19,15 +20,15 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// State is the state of a rollout.
+// State is the state of a rollout as it is shown to users.
 type State string
 
 const (
 	// Deleting means that the deployment is being deleted.
 	Deleting State = "Deleting"
-	// Frozen means that the deployment is frozen for safety, or by a label.
+	// Frozen means that the deployment is frozen, either for safety or because a user has added the freeze label.
 	Frozen State = "Frozen"
-	// Failed means that the rollout does not continue automatically.
+	// Failed means that the rollout has stopped and does not continue automatically.
 	Failed State = "Failed"
 	// Unobserved means that the controller has not processed the latest change yet.
 	Unobserved State = "Unobserved"
@@ -35,7 +36,7 @@ const (
 	Complete State = "Complete"
 	// Paused means that spec.paused is set.
 	Paused State = "Paused"
-	// Scaling means that there is nothing to roll out, but machines are being created or deleted.
+	// Scaling means that no rollout is in progress, but machines are being created or deleted.
 	Scaling State = "Scaling"
 	// Waiting means that an administrator must delete or select machines, or upgrade the control plane.
 	Waiting State = "Waiting"
@@ -43,8 +44,10 @@ const (
 	Progressing State = "Progressing"
 )
 
-// stateOf returns the state of a deployment's rollout, with a reason and a message. now is the time of the API server.
-// again is after what time the state may change without an event, or 0.
+// stateOf returns the state of the rollout of a deployment, with a reason and a message. The argument now is the time
+// according to the API server's clock. The state may change although the deployment does not change. In this case,
+// stateOf also returns the duration after which the caller must compute the state again. In all other cases, the
+// returned duration is 0.
 func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
 	s, replicas := d.Status, d.ReplicasOrDefault()
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
@@ -60,15 +63,16 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(Frozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// The controller does not observe a generation that it refuses, so this case comes before Unobserved.
+		// The controller does not set observedGeneration if it refuses a change. So this case must come before the case
+		// Unobserved.
 		return of(Failed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(Unobserved, progressing)
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
 		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
 	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
-		// The status does not show a new restart before the controller has started it. Until then, Complete would be about
-		// the previous rollout.
+		// The status does not change until the controller has started the restart. Until then, the state Complete would
+		// describe the previous rollout.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
 			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
 			return Unobserved, rolling.Reason, "The restart is about to start.", due.Add(restartDelay).Sub(now)
@@ -87,17 +91,18 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	return of(Progressing, rolling)
 }
 
-// Progress is the progress of a rollout.
+// Progress describes how far a rollout has advanced.
 type Progress struct {
-	// Kind is RolloutStatus.
+	// Kind is always RolloutStatus.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     State  `json:"state"`
 	// Revision is the number of the newest revision.
 	Revision int64 `json:"revision"`
-	// Replicas is the desired number of machines, and Machines is the actual number. Of these, Updated have the newest
-	// revision, Old have another revision, and Available are available.
+	// Replicas is the desired number of machines, and Machines is the actual number of machines. Updated is the number of
+	// machines that have the newest revision, Old is the number of all other machines, and Available is the number of
+	// available machines.
 	Replicas  int32 `json:"replicas"`
 	Machines  int32 `json:"machines"`
 	Updated   int32 `json:"updated"`
@@ -106,24 +111,28 @@ type Progress struct {
 	// Reason and Message are taken from the condition that determines the state.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// FailedMachines are some of the machines that failed.
+	// FailedMachines contains examples of machines that failed. The list need not be complete.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
-	// RecentFailures are the last failures of machines, newest first. The machines may have recovered or be gone.
+	// RecentFailures are the latest failures of machines, newest first. The machines may have recovered or been deleted
+	// since.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is when the rollout started. It is nil if there is none.
+	// Began is the time at which the rollout started, or nil if no rollout is in progress.
 	Began *time.Time `json:"began,omitempty"`
-	// Now is the time of the API server when the deployment was read.
+	// Now is the time at which the deployment was read, according to the API server's clock.
 	Now time.Time `json:"-"`
-	// Waiting are the problems that machines wait for to be fixed.
+	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// Again is after what time the progress may change without an event, or 0.
+	// If the progress may change although the deployment does not change, Again is the duration after which the progress
+	// must be computed again. Otherwise Again is 0.
 	Again time.Duration `json:"-"`
 }
 
-// restartDelay is how long a controller may take to start a restart, because its clock may be behind.
+// restartDelay is the maximum delay with which the controller is expected to start a restart. The restart can be
+// delayed because the clock of the controller may be behind.
 const restartDelay = 10 * time.Second
 
-// Judge returns the progress of a deployment's rollout. now is the time of the API server.
+// Judge computes the progress of the rollout of a deployment. The argument now is the time according to the API
+// server's clock.
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
@@ -142,11 +151,12 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// RereadPeriod is the time between two reads of the machines. They are not read more often, because the list of a large
-// fleet is large.
+// RereadPeriod is the minimum time between two requests that list the machines. The machines are not listed more often,
+// because the list can be very long.
 const RereadPeriod = 10 * time.Second
 
-// WithMachines returns the progress with the problems that the deployment's machines wait for to be fixed.
+// WithMachines returns a copy of the progress in which Waiting is set. The argument machines contains the machines of
+// the deployment.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p
@@ -159,7 +169,8 @@ func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progr
 	return p
 }
 
-// obstacle returns the problem that most machines wait for to be fixed, or an empty string.
+// obstacle describes the most frequent problem that machines of the deployment wait for. If there is no such problem,
+// obstacle returns an empty string.
 func (p Progress) obstacle() string {
 	if len(p.Waiting) == 0 {
 		return ""
@@ -172,10 +183,10 @@ func (p Progress) obstacle() string {
 	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(text, "."), g.Machines[0])
 }
 
-// isRetried reports whether the controller soon tries again automatically after a failure with this reason.
+// isRetried reports whether the controller retries soon after a failure with the given reason.
 func isRetried(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
 
-// Line returns the progress as one line of text.
+// Line describes the progress in one line of text.
 func (p Progress) Line() string {
 	name := "machinedeployment " + fmt.Sprintf("%q", p.Name)
 	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
@@ -199,8 +210,8 @@ func (p Progress) Line() string {
 	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, because)
 }
 
-// Picture returns the progress as lines for a terminal: a bar, and what the rollout waits for. No line is longer than
-// columns, unless columns is 0.
+// Picture returns lines that show the progress on a terminal: a progress bar, and what the rollout waits for. The
+// argument columns is the maximum length of a line. If columns is 0, there is no maximum.
 func (p Progress) Picture(s printer.Style, columns int) []string {
 	const bar = 20
 	numbers := fmt.Sprintf(" %d/%d updated  %d available  %d old left", p.Updated, p.Replicas, p.Available, p.Old)
@@ -236,15 +247,15 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	return lines
 }
 
-// failuresOfRollout returns the failures since the start of the rollout, including those of machines that were
-// replaced.
+// failuresOfRollout returns the failures that occurred since the start of the rollout. They include failures of
+// machines that have been replaced.
 func (p Progress) failuresOfRollout() []why.Failure {
 	return slices.DeleteFunc(slices.Clone(p.RecentFailures), func(f why.Failure) bool {
 		return p.Began == nil || f.Since == nil || f.Since.Before(*p.Began)
 	})
 }
 
-// Text writes the progress as one line.
+// Text writes the progress as one line of text.
 func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
@@ -257,7 +268,7 @@ func (p Progress) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Err returns why the rollout failed, or nil if it did not fail.
+// Err returns an error that explains why the rollout failed, or nil if it did not fail.
 func (p Progress) Err() error {
 	if p.State != Failed {
 		return nil

@@ -11,20 +11,20 @@ import (
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 )
 
-// Undo is the change of a deployment that goes back to a revision.
+// Undo is the change with which a deployment is rolled back to an earlier revision.
 type Undo struct {
-	// To is the set of the revision, and Revision is its number.
+	// To is the set that has the revision, and Revision is the number of the revision.
 	To       *v1beta1.MachineSet
 	Revision int64
-	// After is the deployment after the change, and Changes are the changes of its spec.
+	// After is the deployment after the change. Changes contains the fields of the spec that change.
 	After   *v1beta1.MachineDeployment
 	Changes []change.Change
-	// Skipped is the reason if there is nothing to do. It is empty otherwise.
+	// If there is nothing to do, Skipped explains why. Otherwise it is empty.
 	Skipped string
 }
 
-// Back computes how to go back to a revision. Revision 0 stands for the newest revision before the current one that has
-// another template.
+// Back computes how to roll a deployment back to a revision. If number is 0, Back selects the newest revision whose
+// template differs from the current template.
 func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,
@@ -49,14 +49,15 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		return u, nil
 	}
 	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
-		// This change starts no rollout, so spec.rolloutAfter stays. Without it, a restart in progress would stop.
+		// Keep spec.rolloutAfter, because this change starts no rollout. Resetting spec.rolloutAfter would stop a restart
+		// that is in progress.
 		u.After.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
 	u.Changes, err = change.Between("spec", d.Spec, u.After.Spec)
 	return u, err
 }
 
-// Apply changes the deployment. Like kubectl, it also restores the annotation kubernetes.io/change-cause.
+// Apply makes the change in d. Like kubectl, it also restores the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.After.Spec.Template.DeepCopy(), u.After.Spec.RolloutAfter
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)
@@ -65,7 +66,7 @@ func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	}
 }
 
-// target returns the set to go back to.
+// target returns the set to which the deployment is rolled back.
 func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64,
 	now time.Time) (*v1beta1.MachineSet, error) {
 	if number > 0 {

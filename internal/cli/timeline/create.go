@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// create returns the steps from the creation of the machine until it was first Running, or nil if none of them is
-// recorded any more.
+// create returns the steps between the creation of the machine and the time at which it first became Running. If none
+// of these steps is recorded any more, create returns nil.
 func create(o Observed) *track {
 	m, t := o.Machine, begin(Create, o.Machine.CreationTimestamp.Time)
 	if m.DeletionTimestamp != nil && !everRan(m) {
@@ -22,7 +22,7 @@ func create(o Observed) *track {
 		return t
 	}
 	if _, replaced := replacedInstance(o); replaced && m.DeletionTimestamp == nil {
-		return nil // The records are about the new instance.
+		return nil // All recorded times belong to the new instance.
 	}
 	if n := m.LaunchAttempt(); n > 1 {
 		t.addUnknown("The instance was created by attempt %d. Only events show when the earlier attempts ended.", n)
@@ -31,9 +31,9 @@ func create(o Observed) *track {
 	return t
 }
 
-// addSteps adds the steps from the request for an instance until the machine is Running.
+// addSteps adds the steps between the request for an instance and the time at which the machine became Running.
 func (t *track) addSteps(o Observed) {
-	launched, ran := o.since(v1beta1.ConditionLaunched), o.firstRan(t)
+	launched, ran := o.trueSince(v1beta1.ConditionLaunched), o.firstRan(t)
 	if launched.IsZero() {
 		t.addCurrentStep(o, "Launch", v1beta1.ConditionLaunched)
 		return
@@ -44,7 +44,7 @@ func (t *track) addSteps(o Observed) {
 	} else {
 		t.addLaunch(o, launched)
 	}
-	registered := o.since(v1beta1.ConditionRegistered)
+	registered := o.trueSince(v1beta1.ConditionRegistered)
 	switch node := o.Node; {
 	case o.noTarget():
 	case node != nil && !node.CreationTimestamp.IsZero() && !node.CreationTimestamp.After(orNow(ran, o.Now)):
@@ -56,7 +56,7 @@ func (t *track) addSteps(o Observed) {
 			t.addStep(ready, Step{Name: "Node Ready", WaitedFor: "the kubelet to report Ready",
 				EndedBy: "condition Ready of the Node"})
 		} else if !ran.IsZero() {
-			t.addUnknown("The time at which the Node first was Ready is no longer recorded.")
+			t.addUnknown("The time at which the Node first became Ready is no longer recorded.")
 		}
 	case !registered.IsZero() && !registered.After(orNow(ran, o.Now)):
 		t.addStep(registered, Step{Name: "Join", WaitedFor: waitsForJoin, EndedBy: "condition Registered"})
@@ -88,8 +88,8 @@ const (
 	waitsForLaunch = "a slot for the creation, the class, the Secrets, and the cloud to "
 )
 
-// addLaunch adds the steps until the instance is recorded. If the cloud reports when it started to create the instance,
-// and that time is plausible, there are two steps.
+// addLaunch adds the step that ended when the condition Launched became True. If the cloud reports a plausible time at
+// which it started to create the instance, addLaunch splits the step in two at this time.
 func (t *track) addLaunch(o Observed, launched time.Time) {
 	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.end()) &&
 		i.LaunchTime.Time.Before(launched) {
@@ -104,8 +104,8 @@ func (t *track) addLaunch(o Observed, launched time.Time) {
 		EndedBy: "condition Launched"})
 }
 
-// addCurrentStep adds the step in which the machine is now, with the given name. If nothing blocks the machine, the
-// condition of the given type explains the step.
+// addCurrentStep adds the step that is in progress now. The step is explained by the condition that the machine waits
+// for. If nothing blocks the machine, the step is explained by the condition with the given type.
 func (t *track) addCurrentStep(o Observed, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {
@@ -122,8 +122,8 @@ func (t *track) addCurrentStep(o Observed, name, kind string) {
 	t.endWithOngoing(s)
 }
 
-// firstRan returns when the machine was first Running, or zero if it never was. If this time is no longer recorded,
-// firstRan returns a later one, and adds that to what is unknown.
+// firstRan returns the time at which the machine first became Running, or zero if it never was Running. If this time is
+// no longer recorded, firstRan returns a later time, and adds a sentence about this to t.
 func (o Observed) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&
@@ -135,17 +135,17 @@ func (o Observed) firstRan(t *track) time.Time {
 	}
 	for _, kind := range []string{v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady, v1beta1.ConditionRegistered,
 		v1beta1.ConditionLaunched} {
-		if since := o.since(kind); !since.IsZero() {
-			t.addUnknown("The time at which the machine first was Running is no longer recorded. The end is the last change of %s.",
+		if since := o.trueSince(kind); !since.IsZero() {
+			t.addUnknown("The time at which the machine first became Running is no longer recorded. The end is the last change of %s.",
 				kind)
 			return since
 		}
 	}
-	t.addUnknown("The time at which the machine first was Running is no longer recorded.")
+	t.addUnknown("The time at which the machine first became Running is no longer recorded.")
 	return m.CreationTimestamp.Time
 }
 
-// everRan reports whether the machine was ever Running.
+// everRan reports whether the machine has ever been Running.
 func everRan(m *v1beta1.Machine) bool {
 	switch m.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:

@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// deleteMachine returns the steps of the deletion or replacement of the machine, or nil. They start with the deletion,
-// or with the time from which the machine was to be replaced.
+// deleteMachine returns the steps of the deletion or replacement of the machine. A replacement starts when the machine
+// is marked for replacement, and a deletion starts when the Machine is deleted. If the machine is neither deleted nor
+// replaced, deleteMachine returns nil.
 func deleteMachine(o Observed) *track {
 	deleted := o.Machine.DeletionTimestamp
 	t := o.replaceMachine()
@@ -27,7 +28,7 @@ func deleteMachine(o Observed) *track {
 	return t
 }
 
-// replaceMachine returns the first step of the replacement of the machine, or nil if the machine is not to be replaced.
+// replaceMachine returns the first step of the replacement of the machine, or nil if the machine need not be replaced.
 func (o Observed) replaceMachine() *track {
 	var t *track
 	var turn Step
@@ -57,12 +58,13 @@ func (o Observed) replaceMachine() *track {
 	}
 	turn.Reason, turn.Message, turn.EndedBy = "", "", "metadata.deletionTimestamp"
 	if !t.addStep(deleted.Time, turn) {
-		return nil // The machine was deleted before that, for another reason.
+		return nil // The machine was deleted earlier, for another reason.
 	}
 	return t
 }
 
-// beginRollout starts at the start of the rollout if that is known, and otherwise at the creation of the newest set.
+// beginRollout returns a track that begins when the rollout started. If this time is unknown, the track begins when the
+// newest set was created.
 func (o Observed) beginRollout() (t *track, known bool) {
 	if c := rollingOut(o.Deployment); c != nil && c.Status == metav1.ConditionTrue {
 		return begin(Replace, later(c.LastTransitionTime.Time, o.Machine.CreationTimestamp.Time)), true
@@ -79,13 +81,13 @@ func rollingOut(d *v1beta1.MachineDeployment) *metav1.Condition {
 	return nil
 }
 
-// addTeardown adds the steps until the instance and everything that belongs to it is gone.
+// addTeardown adds the steps in which the machine is drained and its instance is deleted.
 func (t *track) addTeardown(o Observed) {
 	m := o.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
 		t.endWithOngoing(Step{Name: "Finalizers", WaitedFor: "other controllers to remove their finalizers: " +
 			strings.Join(m.Finalizers, ", ")})
-		t.addUnknown("Machinist has finished the deletion. Only the event Deleted shows when the instance was gone.")
+		t.addUnknown("Machinist has finished the deletion. Only the event Deleted shows when the deletion of the instance was complete.")
 		return
 	}
 	reported := o.condition(v1beta1.ConditionDeleting)
@@ -112,7 +114,7 @@ func (t *track) addTeardown(o Observed) {
 	t.addInstanceDeletion(o, reported)
 }
 
-// addDrain adds the steps until the end of the drain, and reports whether the drain has ended.
+// addDrain adds the steps before and during the drain, and reports whether the drain has ended.
 func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 	c := o.condition(v1beta1.ConditionDrained)
 	switch {
@@ -130,12 +132,12 @@ func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 		return false
 	}
 	if !t.addStep(c.LastTransitionTime.Time, finishedStep("Drain", "pre-drain hooks, and the pods on the Node to be gone", c)) {
-		t.addUnknown("The Node was drained before that, at %s.", formatTime(c.LastTransitionTime.Time))
+		t.addUnknown("The Node was drained before the previous step ended, at %s.", formatTime(c.LastTransitionTime.Time))
 	}
 	return true
 }
 
-// beforeDrain reports whether a deletion with this reason has not reached the drain.
+// beforeDrain reports whether the given reason of the condition Deleting means that the drain has not started yet.
 func beforeDrain(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonWaitingForPreTerminateHook, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling,
@@ -146,7 +148,8 @@ func beforeDrain(reason string) bool {
 	return true
 }
 
-// deletionRequested returns when the cloud was last asked to delete the instance, or nil.
+// deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil if there was
+// none.
 func (o Observed) deletionRequested() *time.Time {
 	last := o.Machine.Status.LastOperation
 	if last == nil || last.Type != v1beta1.OperationDelete || last.LastUpdateTime == nil {
@@ -174,7 +177,7 @@ func (t *track) addInstanceDeletion(o Observed, reported *metav1.Condition) {
 	t.endWithOngoing(blockedStep("Deletion", reported))
 }
 
-// finishedStep returns a step whose end is the transition of a condition.
+// finishedStep returns a step that has ended. The transition of the condition c is the end of the step.
 func finishedStep(name, waitedFor string, c *metav1.Condition) Step {
 	s := Step{Name: name, WaitedFor: waitedFor, EndedBy: "condition " + c.Type, Reason: c.Reason, Message: c.Message}
 	if c.Reason == v1beta1.ReasonSkipped || c.Reason == v1beta1.ReasonVolumeDetachTimeout {

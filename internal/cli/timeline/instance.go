@@ -8,7 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// replaceInstance returns the steps of the replacement of the instance under the same machine, or nil if none is known.
+// replaceInstance returns the steps in which the machine got a new instance. If no such replacement is recorded,
+// replaceInstance returns nil.
 func replaceInstance(o Observed) *track {
 	since, replaced := replacedInstance(o)
 	if !replaced || o.Machine.DeletionTimestamp != nil {
@@ -20,20 +21,20 @@ func replaceInstance(o Observed) *track {
 		t.addTeardown(o)
 		return t
 	}
-	// The creation of the new instance starts with a transition of Launched. When Launched is True again, that time is
-	// lost.
+	// When the creation of the new instance starts, the condition Launched becomes False. The time of this transition is
+	// lost as soon as Launched becomes True again.
 	if c := o.condition(v1beta1.ConditionLaunched); c != nil && c.Status != metav1.ConditionTrue {
 		t.addStep(c.LastTransitionTime.Time, Step{Name: "Old instance",
 			WaitedFor: "the drain and the deletion of the old instance", EndedBy: "condition Launched"})
 	} else {
-		t.addUnknown("The time at which the old instance was gone is no longer recorded: its deletion is part of the first step.")
+		t.addUnknown("The time at which the old instance was deleted is no longer recorded, so its deletion is part of the first step.")
 	}
 	t.addSteps(o)
 	return t
 }
 
-// replacedInstance returns when the replacement of the instance under the same machine started, and whether there was
-// one.
+// replacedInstance reports whether the machine got a new instance, and when the replacement of the old instance
+// started.
 func replacedInstance(o Observed) (since time.Time, replaced bool) {
 	c := o.condition(v1beta1.ConditionUpToDate)
 	if c != nil && c.Status != metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacing {

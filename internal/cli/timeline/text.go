@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// barColumns is the width of the bar that shows a share.
+// barColumns is the width of the bar that shows the share of a step.
 const barColumns = 10
 
 // Text writes the timeline as text.
@@ -74,7 +74,7 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	return nil
 }
 
-// indented returns a row with text only in its fifth column.
+// indented returns a row of the table in which only the fifth column has text.
 func indented(text string, columns int) []string {
 	row := make([]string, columns)
 	row[4] = text
@@ -90,7 +90,8 @@ func (e Occurrence) line() string {
 		printer.Clean(e.Message)))
 }
 
-// started returns the time of day at which a step started, with the date if it differs from that of the operation.
+// started returns the time of day at which a step started. If the step started on another day than the operation, the
+// text includes the date.
 func started(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
@@ -98,7 +99,8 @@ func started(operation, step time.Time) string {
 	return formatTime(step)
 }
 
-// Took formats a duration in seconds. Times in the API are whole seconds, so shorter durations cannot be measured.
+// Took formats a duration that is given in seconds. Durations below one second are shown as "<1s", because times in the
+// API are whole seconds.
 func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

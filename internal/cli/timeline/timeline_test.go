@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Each case is a machine as its controllers leave it. The golden file has its timeline.
+// Each case is a machine in a state that the controllers produce. The golden file contains the timeline of the machine.
 //
 // Rule: timeline-has-no-gaps.
 func TestTimeline(t *testing.T) {
@@ -131,7 +131,8 @@ func TestWideTimelineNamesSourcesOfTimes(t *testing.T) {
 	golden(t, "style-wide-colour-plain", o, printer.Style{Wide: true, Colour: true, Plain: true})
 }
 
-// The times of conditions, of the cloud and of a Node come from three clocks, so any combination can occur.
+// The times in conditions, in reports of the cloud and in Nodes come from three different clocks. So these times can
+// occur in any order.
 //
 // Rule: timeline-has-no-gaps.
 func FuzzTimelineHasNoNegativeSteps(f *testing.F) {

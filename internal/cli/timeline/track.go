@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// eventTTL is how long API servers keep events by default.
+// eventTTL is the time for which API servers keep events by default.
 const eventTTL = time.Hour
 
-// track collects the steps of an operation, one after the other.
+// track collects the steps of one operation in order.
 type track struct {
 	kind    Kind
 	start   time.Time
@@ -26,7 +26,7 @@ type track struct {
 
 func begin(kind Kind, start time.Time) *track { return &track{kind: kind, start: start.UTC()} }
 
-// end returns the end of the last step. The next step starts there.
+// end returns the end of the last step, which is also the start of the next step.
 func (t *track) end() time.Time {
 	if len(t.steps) == 0 {
 		return t.start
@@ -34,8 +34,9 @@ func (t *track) end() time.Time {
 	return *t.steps[len(t.steps)-1].End
 }
 
-// addStep adds a step that ended at a time. A time before the end of the last step belongs to an earlier operation, so
-// addStep leaves out the step and returns false. The time then counts for the next step.
+// addStep adds a step that ended at the given time. If this time is earlier than the end of the last step, it belongs
+// to an earlier operation. In this case addStep does not add the step, and returns false. The duration of the omitted
+// step becomes part of the next step.
 func (t *track) addStep(end time.Time, s Step) bool {
 	if end.IsZero() || end.Before(t.end()) {
 		return false
@@ -46,7 +47,7 @@ func (t *track) addStep(end time.Time, s Step) bool {
 	return true
 }
 
-// endWithOngoing adds the last step, which has not ended.
+// endWithOngoing adds the last step of the operation. This step is still in progress.
 func (t *track) endWithOngoing(s Step) {
 	s.Start = t.end()
 	t.steps, t.ongoing = append(t.steps, s), true
@@ -60,7 +61,8 @@ func (t *track) addUnknown(format string, args ...any) {
 	t.unknown = append(t.unknown, fmt.Sprintf(format, args...))
 }
 
-// finish returns the operation. It computes the durations, and adds to each step the events that happened during it.
+// finish returns the completed description of the operation. It computes the durations, and adds to each step the
+// events that occurred during the step.
 func (t *track) finish(o Observed) Operation {
 	op := Operation{Kind: t.kind, Start: t.start, Steps: t.steps, Unknown: t.unknown}
 	end := o.Now
@@ -93,29 +95,29 @@ func (t *track) finish(o Observed) Operation {
 	}
 	switch expired := o.Now.Add(-eventTTL); {
 	case o.EventsUnread:
-		op.Unknown = append(op.Unknown, "Events could not be read, so errors after which Machinist tried again are missing.")
+		op.Unknown = append(op.Unknown, "Events could not be read, so errors that Machinist has retried are missing.")
 	case t.start.Before(expired):
 		op.Unknown = append(op.Unknown, fmt.Sprintf(
-			"Events expire, by default after an hour. Errors before %s after which Machinist tried again may be missing.",
+			"Events expire, by default after an hour. Errors before %s that Machinist has retried may be missing.",
 			formatTime(expired)))
 	}
 	return op
 }
 
-// condition returns a condition of the machine, or nil.
+// condition returns the condition of the machine with the given type, or nil if the machine does not have it.
 func (o Observed) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }
 
-// since returns when a condition became True, or zero if it is not True.
-func (o Observed) since(kind string) time.Time {
+// trueSince returns the time at which a condition became True, or zero if the condition is not True.
+func (o Observed) trueSince(kind string) time.Time {
 	if c := o.condition(kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
 }
 
-// blockedStep returns a step that waits for a condition.
+// blockedStep returns a step that is in progress. The given condition explains what the step is waiting for.
 func blockedStep(name string, c *metav1.Condition) Step {
 	return Step{Name: name, WaitedFor: why.MeaningOf(c.Type, c.Reason).Explanation, Reason: c.Reason, Message: c.Message}
 }

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// machinesOfDeployment is how many machines the page of a deployment shows, broken and waiting machines first.
+	// machinesOfDeployment is the maximum number of machines on the page of a deployment. Broken and waiting machines are
+	// shown first.
 	machinesOfDeployment = 40
-	// maxRevisions is how many revisions the page of a deployment shows, the newest first.
+	// maxRevisions is the maximum number of revisions on the page of a deployment. The newest revisions are shown first.
 	maxRevisions = 20
 )
 
-// deploymentBody is the body of the page of a deployment.
+// deploymentBody is the template data for the page of a deployment.
 type deploymentBody struct {
 	Deployment *v1beta1.MachineDeployment
 	Scaled     fleet.Scaled
@@ -29,17 +30,17 @@ type deploymentBody struct {
 	Bar        Bar
 	Why        why.View
 	Revisions  []revisionRow
-	// Older is how many revisions are not shown.
+	// Older is the number of revisions that are not shown.
 	Older    int
 	Zones    []zoneCount
 	Failures []failureRow
 	Machines []*fleet.Machine
-	// All is the filter for all machines of the deployment. Total is their number.
+	// All is the filter that selects all machines of the deployment. Total is the number of these machines.
 	All   Filter
 	Total int
 }
 
-// revisionRow is the row of a revision.
+// revisionRow is a row of the table of revisions.
 type revisionRow struct {
 	Number  int64
 	Set     *v1beta1.MachineSet
@@ -49,12 +50,12 @@ type revisionRow struct {
 	Class, Version string
 }
 
-// zoneCount has the numbers of machines in a zone.
+// zoneCount describes the machines in one zone.
 type zoneCount struct {
 	Zone string
-	// Machines is the number of machines. Broken is how many of them failed or are unhealthy.
+	// Machines is the number of machines in the zone. Broken is the number of machines that failed or are unhealthy.
 	Machines, Broken int
-	// URL is the URL of the list of these machines.
+	// URL is the URL of the page that lists these machines.
 	URL string
 }
 
@@ -105,7 +106,7 @@ func deploymentPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s: %s. %s.", d.Name, b.Scaled.Rollout, b.Bar.Words())}, nil
 }
 
-// zonesOf returns the numbers of machines by zone.
+// zonesOf counts the machines in each zone.
 func zonesOf(machines []*fleet.Machine, f Filter) []zoneCount {
 	counts := map[string]*zoneCount{}
 	for _, m := range machines {

@@ -12,23 +12,24 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresPerPage is the number of rows on the page of failures. It is low, because a message may have 1024 bytes.
+// failuresPerPage is the maximum number of rows on a page of failures. The number is low, because the message in each
+// row may have 1024 bytes.
 const failuresPerPage = 50
 
-// failuresBody is the body of the page of failures. It lists machines that are broken now, and machines that were
-// broken.
+// failuresBody is the template data for the page of failures. The page lists machines that are broken now, and machines
+// that were broken earlier.
 type failuresBody struct {
 	Query  string
 	Rows   []failureRow
 	Paging Paging
-	// AllNamespaces is true if the page may list several namespaces.
+	// AllNamespaces is true if the page shows objects of all namespaces.
 	AllNamespaces bool
 }
 
-// failureRow is a failure, with the current state of the machine.
+// failureRow is a failure of a machine, with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// There is true if the machine still exists. State is then its phase.
+	// There is true if the machine still exists. If so, State is the phase of the machine.
 	There bool
 	State string
 }
@@ -62,9 +63,9 @@ func failuresPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s; machines that are broken now: %d", wording.Count(len(rows), "failure"), broken)}, nil
 }
 
-// failures returns the failures in the status of deployments, and the failures of machines that are broken now but not
-// in the status of a deployment. Such a machine has no deployment, or its deployment has had so many failures that the
-// status no longer shows all of them.
+// failures returns the failures that the status of each deployment lists. It adds the machines that are broken now but
+// are not listed. A broken machine is not listed if it has no deployment, or if its deployment had too many failures to
+// list all of them.
 func failures(s *Snapshot) []why.Failure {
 	all := append([]why.Failure(nil), s.Status.RecentFailures...)
 	known := map[types.NamespacedName]bool{}

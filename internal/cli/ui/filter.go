@@ -10,32 +10,32 @@ import (
 	"machinist.dev/machinist/internal/cli/fleet"
 )
 
-// Values of the filter by state that are not phases. An unsettled machine waits for something. A broken machine failed
-// or is unhealthy.
+// Users can filter machines by phase, or by one of these two states. An unsettled machine waits for something. A broken
+// machine failed or is unhealthy.
 const (
 	unsettledState = "unsettled"
 	brokenState    = "broken"
 )
 
-// noZone is the value of the filter by zone for machines without one.
+// noZone is the value of Filter.Zone that selects machines without a zone.
 const noZone = "-"
 
-// Filter selects and sorts machines. The URL has all its fields.
+// Filter selects and sorts machines. Its fields are the parameters of the URL.
 type Filter struct {
-	// Query is a part of the name of a machine, of its Node or of its instance.
+	// Query is a text that the name of the machine, of its Node or of its instance must contain.
 	Query string
-	// Namespace, Deployment and Set are names. Deployment may have a namespace, such as prod/web.
+	// Namespace, Deployment and Set are names. Deployment may include a namespace, for example prod/web.
 	Namespace, Deployment, Set string
-	// Zone is the zone of the instance, or "-" for machines without a zone.
+	// Zone is the zone of the instance. The value "-" selects machines without a zone.
 	Zone string
-	// State is a phase, unsettled or broken.
+	// State is a phase, or one of the values unsettled and broken.
 	State string
-	// Sort is name, state, zone, node or age. A minus sign in front of it reverses the order.
+	// Sort is one of name, state, zone, node and age. A minus sign before the value reverses the order.
 	Sort string
 	Page int
 }
 
-// filterOf returns the filter in the parameters of a URL. It ignores unknown parameters.
+// filterOf parses the parameters of a URL. It ignores unknown parameters.
 func filterOf(q url.Values) Filter {
 	f := Filter{Query: strings.TrimSpace(q.Get("q")), Namespace: q.Get("namespace"), Deployment: q.Get("deployment"),
 		Set: q.Get("set"), Zone: q.Get("zone"), State: q.Get("state"), Sort: q.Get("sort")}
@@ -46,7 +46,8 @@ func filterOf(q url.Values) Filter {
 	return f
 }
 
-// values returns the parameters of the filter. It leaves out defaults, so that each view has only one URL.
+// values converts the filter to the parameters of a URL. Parameters with default values are omitted, so that each view
+// has only one URL.
 func (f Filter) values() url.Values {
 	v := url.Values{"q": {f.Query}, "namespace": {f.Namespace}, "deployment": {f.Deployment}, "set": {f.Set},
 		"zone": {f.Zone}, "state": {f.State}, "sort": {f.Sort}}
@@ -56,16 +57,17 @@ func (f Filter) values() url.Values {
 	return v
 }
 
-// URL returns the URL of the list of the selected machines.
+// URL returns the URL of the page that lists the selected machines.
 func (f Filter) URL() string { return withQuery("/machines", f.values()) }
 
-// on returns the URL of a page of the list.
-func (f Filter) on(page int) string {
+// pageURL returns the URL of the list for the given page number.
+func (f Filter) pageURL(page int) string {
 	f.Page = page
 	return f.URL()
 }
 
-// By returns the URL of the list in another order. If the list has that order already, By reverses it.
+// By returns the URL of the list with the given sort order. If the list already has this order, By returns the URL for
+// the reverse order.
 func (f Filter) By(order string) string {
 	if f.sorted() == order {
 		order = "-" + order
@@ -77,7 +79,7 @@ func (f Filter) By(order string) string {
 	return f.URL()
 }
 
-// Sorted returns the value of aria-sort for a column.
+// Sorted returns the value of the attribute aria-sort for a column.
 func (f Filter) Sorted(order string) string {
 	switch f.sorted() {
 	case order:
@@ -90,13 +92,13 @@ func (f Filter) Sorted(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// Empty reports whether the filter selects all machines.
+// Empty reports whether no filter is set, so that all machines are selected.
 func (f Filter) Empty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}
 }
 
-// matches reports whether the filter selects a machine.
+// matches reports whether the filter selects the given machine.
 func (f Filter) matches(m *fleet.Machine) bool {
 	if f.Namespace != "" && m.Namespace != f.Namespace || f.Set != "" && m.Set != f.Set {
 		return false
@@ -135,7 +137,8 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// orders are the functions that compare machines. The list is sorted by name before.
+// orders maps each value of Filter.Sort to a function that compares two machines. The machines are already sorted by
+// name, so equal machines stay in the order of their names.
 var orders = map[string]func(a, b *fleet.Machine) int{
 	"name": func(a, b *fleet.Machine) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
@@ -148,7 +151,8 @@ var orders = map[string]func(a, b *fleet.Machine) int{
 	"age":  func(a, b *fleet.Machine) int { return b.Created.Compare(a.Created) },
 }
 
-// urgency sorts broken machines before machines that wait for something, and these before all others.
+// urgency returns the sort key of a machine: broken machines come first, then machines that wait for something, then
+// all other machines.
 func urgency(m *fleet.Machine) int {
 	switch {
 	case fleet.ToneOf(m.State) == fleet.Bad:
@@ -159,7 +163,7 @@ func urgency(m *fleet.Machine) int {
 	return 2
 }
 
-// choose returns the selected machines in the order of the filter. It does not change the list.
+// choose returns the machines that the filter selects, in the selected order. It does not change the argument.
 func (f Filter) choose(all []fleet.Machine) []*fleet.Machine {
 	chosen := make([]*fleet.Machine, 0, len(all))
 	for i := range all {

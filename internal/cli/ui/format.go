@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// functions returns the functions for templates.
+// functions returns the functions that templates can call.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"clean": printer.Clean,
@@ -34,8 +34,8 @@ func functions() template.FuncMap {
 	}
 }
 
-// aboutURL returns the URL of the page of the object that a finding is about, or an empty string if there is no such
-// page.
+// aboutURL returns the URL of the page about an object. The argument about is the object in the form TYPE/NAME. If
+// there is no page about the object, aboutURL returns an empty string.
 func aboutURL(namespace, about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	switch {
@@ -51,7 +51,7 @@ func aboutURL(namespace, about string) string {
 	return ""
 }
 
-// dict returns an argument for a template from pairs of names and values.
+// dict builds a map from alternating names and values, so that a template can be called with several arguments.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -64,20 +64,20 @@ func dict(pairs ...any) (map[string]any, error) {
 	return all, nil
 }
 
-// State is a word with a tone. The tone determines the colour and the icon.
+// State is a word that is shown with a color and an icon. Tone determines the color and the icon.
 type State struct {
 	Word string
 	Tone fleet.Tone
 }
 
-// Moment has the texts of a time element.
+// Moment contains the texts with which a page shows a time.
 type Moment struct {
-	// Machine is the time in RFC 3339 format, Exact is the time as readable text, and Words is how long ago it was or how
-	// far it is in the future.
+	// Machine is the time in RFC 3339 format. Exact is the time as readable text. Words describes the time relative to
+	// now.
 	Machine, Exact, Words string
 }
 
-// At returns the texts of a time element, or nil for the zero time.
+// At returns the texts with which a page shows a time. If the time is zero, At returns nil.
 func (v view) At(t any) *Moment {
 	var at time.Time
 	switch t := t.(type) {
@@ -101,19 +101,21 @@ func (v view) At(t any) *Moment {
 	return m
 }
 
-// Active reports whether a page in the navigation is the current page, or its parent.
+// Active reports whether the entry for path in the navigation must be highlighted. This is the entry for the current
+// page or its parent page.
 func (v view) Active(path string) bool {
 	return v.Path == path || path != "/" && strings.HasPrefix(v.Path, path+"/") ||
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar. At is its start and Long its length, in thousandths of the bar.
+// Segment is a part of a bar. At is the start of the segment and Long is its length, both in thousandths of the length
+// of the bar.
 type Segment struct {
 	Class    string
 	At, Long int
 }
 
-// Segments returns the parts of the bar, from left to right. Missing machines leave the end of the bar empty.
+// Segments returns the parts of the bar, from left to right. If machines are missing, the end of the bar stays empty.
 func (b Bar) Segments() []Segment {
 	total := b.Total()
 	if total == 0 {
@@ -128,7 +130,8 @@ func (b Bar) Segments() []Segment {
 		if part.n == 0 {
 			continue
 		}
-		// A segment has a minimum length, so that one machine of ten thousand is visible. The longest segment is shortened.
+		// Every segment has a minimum length, so that even one machine among ten thousand is visible. To make room, the
+		// longest segment is shortened.
 		long := max(1000*part.n/total, 8)
 		counted += part.n
 		segments = append(segments, Segment{Class: part.class, Long: long})
@@ -154,7 +157,7 @@ func (b Bar) Segments() []Segment {
 	return segments
 }
 
-// Words describes the bar in words.
+// Words describes the bar as text.
 func (b Bar) Words() string {
 	parts := []string{fmt.Sprintf("%d of %d ready with the newest revision", b.Ready, b.Desired)}
 	for _, part := range []struct {
@@ -168,17 +171,18 @@ func (b Bar) Words() string {
 	return strings.Join(parts, ", ")
 }
 
-// Paging describes the part of a list that a page shows.
+// Paging describes which part of a list a page shows.
 type Paging struct {
-	// From and To are the numbers of the first and the last shown row, counted from 1. Total is the number of all rows.
+	// From and To are the numbers of the first and the last row on the page. Row numbers start at 1. Total is the number
+	// of rows on all pages.
 	From, To, Total int
-	// Page is the number of the page. Pages is the number of all pages.
+	// Page is the number of this page. Pages is the number of pages.
 	Page, Pages int
-	// Previous, Next, First and Last are the URLs of other pages. They are empty if there are none.
+	// Previous, Next, First and Last are the URLs of other pages. A URL is empty if there is no such page.
 	Previous, Next, First, Last string
 }
 
-// paginate returns the part of a list that a page shows, with the links to the other pages.
+// paginate returns the items of a list that belong on one page, and the links to the other pages.
 func paginate[T any](all []T, number, size int, address func(page int) string) ([]T, Paging) {
 	pages := max(1, (len(all)+size-1)/size)
 	number = min(max(number, 1), pages)

@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// minPause is how long the hub collects changes before it takes a snapshot.
+	// minPause is the minimum time for which the hub collects changes before it takes a snapshot.
 	minPause = 250 * time.Millisecond
-	// rereadPeriod is how often the hub takes a snapshot without a change, because Leases are not watched.
+	// rereadPeriod is the time after which the hub takes a snapshot even if no change was reported. This is necessary
+	// because Leases are not watched.
 	rereadPeriod = 10 * time.Second
-	// readTimeout limits the time of one read, so that a cluster that does not answer is reported.
+	// readTimeout is the maximum time for one read. After this time, the pages report that the cluster does not answer.
 	readTimeout = 10 * time.Second
-	// pauseFactor is the ratio of the pause between two reads to the time of a read. It keeps the load of this machine low
-	// if a large fleet changes all the time.
+	// pauseFactor determines the pause after each read: the hub pauses for pauseFactor times the duration of the read.
+	// This limits the CPU usage of this computer if a large fleet changes all the time.
 	pauseFactor = 4
 )
 
-// hub has the latest snapshot, and notifies subscribers of each new one.
+// hub stores the latest snapshot, and notifies its subscribers when there is a new snapshot.
 type hub struct {
 	source Source
 	now    func() time.Time
@@ -32,7 +33,7 @@ func newHub(source Source, now func() time.Time) *hub {
 	return &hub{source: source, now: now, subscribers: map[chan uint64]struct{}{}}
 }
 
-// run takes snapshots until ctx ends. The first snapshot must exist already.
+// run takes snapshots until ctx ends. The first snapshot must exist before run is called.
 func (h *hub) run(ctx context.Context) {
 	reread := time.NewTicker(rereadPeriod)
 	defer reread.Stop()
@@ -50,12 +51,12 @@ func (h *hub) run(ctx context.Context) {
 		case <-reread.C:
 		}
 		begun := h.now()
-		_ = h.read(ctx, changed) // After an error, the previous snapshot stays.
+		_ = h.read(ctx, changed) // If an error occurs, the hub keeps the previous snapshot.
 		pause = max(minPause, pauseFactor*h.now().Sub(begun))
 	}
 }
 
-// wait waits for a duration. It returns false if ctx ends before that.
+// wait waits for the given duration. If ctx ends earlier, wait returns false.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -67,7 +68,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read takes a snapshot. If the cluster does not answer, the content of the previous snapshot stays, marked as lost.
+// read takes a snapshot. If the cluster does not answer, the new snapshot has the content of the previous snapshot,
+// with the time at which the connection was lost.
 func (h *hub) read(ctx context.Context, changed bool) error {
 	reading, end := context.WithTimeout(ctx, readTimeout)
 	facts, err := h.source.Facts(reading)
@@ -113,16 +115,17 @@ func (h *hub) read(ctx context.Context, changed bool) error {
 	return nil
 }
 
-// snapshot returns the latest snapshot, or nil before the first.
+// snapshot returns the latest snapshot, or nil if there is no snapshot yet.
 func (h *hub) snapshot() *Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last
 }
 
-// subscribe returns a channel that receives the versions of later snapshots. Call end to unsubscribe.
+// subscribe returns a channel that receives the version of each later snapshot. The caller must call end to
+// unsubscribe.
 func (h *hub) subscribe() (versions <-chan uint64, end func()) {
-	// The channel has space for one version, so a slow subscriber gets only the latest.
+	// The channel can hold only one version. If a subscriber is slow, it receives only the latest version.
 	c := make(chan uint64, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,14 +20,14 @@ func keyOf(d *v1beta1.MachineDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 }
 
-// served is a client of a running server.
-type served struct {
+// runningServer is an HTTP client for a running server, with the cookie of that server.
+type runningServer struct {
 	*http.Client
 	base, cookie string
 }
 
-// serve runs a server until the test ends. The server must then end although streams are open.
-func serve(t *testing.T, source Source) served {
+// serve runs a server until the test ends, and then checks that the server ends even if streams are open.
+func serve(t *testing.T, source Source) runningServer {
 	t.Helper()
 	s, err := Listen(context.Background(), "127.0.0.1:0", Options{Source: source})
 	if err != nil {
@@ -43,7 +43,7 @@ func serve(t *testing.T, source Source) served {
 		}
 	})
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c := served{Client: &http.Client{CheckRedirect: stay},
+	c := runningServer{Client: &http.Client{CheckRedirect: stay},
 		base: "http://" + s.listener.Addr().String()}
 	link, _ := url.Parse(s.Link())
 	answer, err := c.Get(link.String())
@@ -55,8 +55,8 @@ func serve(t *testing.T, source Source) served {
 	return c
 }
 
-// stream opens the stream of changes and returns the versions that it sends.
-func (s served) stream(t *testing.T) <-chan string {
+// stream opens the stream of changes. It returns a channel with the versions that the server sends.
+func (s runningServer) stream(t *testing.T) <-chan string {
 	t.Helper()
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base+"/events", nil)
 	r.Header.Set("Cookie", strings.SplitN(s.cookie, ";", 2)[0])
@@ -108,7 +108,7 @@ func TestStreamSendsEachChange(t *testing.T) {
 	}
 }
 
-// While the cluster does not answer, pages show the last known state and how old it is.
+// While the cluster does not answer, pages show the last known state and its age.
 func TestPagesShowLastStateDuringOutage(t *testing.T) {
 	f := newFake()
 	f.add("prod", "web", 1, nil)
@@ -152,7 +152,7 @@ func TestNumberOfStreamsIsLimited(t *testing.T) {
 	b.get("/events", http.StatusServiceUnavailable)
 }
 
-// If the cluster cannot be read at the start, the command fails.
+// If the cluster cannot be read at the start, Listen returns an error.
 func TestListenFailsWithoutFirstRead(t *testing.T) {
 	f := newFake()
 	f.err = errors.New("you may not list machines")

@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	// maxMoments and maxAddresses limit what the page of a machine shows, because there may be many events.
+	// maxMoments and maxAddresses are the maximum numbers of history entries and addresses on the page of a machine. They
+	// keep the page short even if there are many events.
 	maxMoments   = 60
 	maxAddresses = 20
 )
 
-// machineBody is the body of the page of a machine.
+// machineBody is the template data for the page of a machine.
 type machineBody struct {
 	Machine fleet.Machine
-	// Object is the Machine in the API.
+	// Object is the Machine as it was read from the API server.
 	Object *v1beta1.Machine
-	// Set and Deployment own the machine. They are nil if there are none.
+	// Set and Deployment are the owners of the machine. Each is nil if the machine has no such owner.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
 	Why        why.View
-	// Operations are the operations in the timeline, the latest first.
+	// Operations are the operations in the timeline. The latest operation comes first.
 	Operations []operation
-	// History is what happened to the machine, the latest first.
+	// History lists what happened to the machine. The latest entry comes first.
 	History []why.Moment
-	// Earlier is how many moments are not shown.
+	// Earlier is the number of history entries that are not shown.
 	Earlier int
-	// NoEvents is a sentence about the reason if events could not be read.
+	// If the events could not be read, NoEvents explains why.
 	NoEvents string
-	// Drain and Volumes are the conditions Drained and VolumesDetached, or nil if the machine does not have them.
+	// Drain is the condition Drained and Volumes is the condition VolumesDetached. Each is nil if the machine does not
+	// have the condition.
 	Drain, Volumes *metav1.Condition
 	Addresses      []address
 }
@@ -76,8 +78,8 @@ func machinePage(r *request) (*page, error) {
 	return &page{title: "Machine " + m.Name, template: "machine", body: b, summary: summary}, nil
 }
 
-// missingMachine returns the error page of a machine that does not exist. It shows the failure of the machine if the
-// status of its deployment still has it.
+// missingMachine returns the error page for a machine that does not exist. If the status of a deployment still lists a
+// failure of the machine, the page shows this failure.
 func missingMachine(r *request, key types.NamespacedName) (*page, error) {
 	for _, f := range r.snapshot.Status.RecentFailures {
 		if f.Namespace == key.Namespace && f.Machine == key.Name {
@@ -88,7 +90,7 @@ func missingMachine(r *request, key types.NamespacedName) (*page, error) {
 	return nil, notFound("The machine %s does not exist in namespace %s, or you may not see it.", key.Name, key.Namespace)
 }
 
-// Labels returns the numbers of labels, annotations and taints in spec.node.
+// Labels describes how many labels, annotations and taints spec.node has.
 func (b machineBody) Labels() string {
 	node := b.Object.Spec.Node
 	return fmt.Sprintf("%d labels, %d annotations, %d taints", len(node.Labels), len(node.Annotations), len(node.Taints))

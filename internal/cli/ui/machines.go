@@ -9,22 +9,24 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// machinesPerPage is the number of rows on a page of machines. It keeps pages small for large fleets.
+// machinesPerPage is the maximum number of rows on a page of machines. It keeps pages small even if the fleet is large.
 const machinesPerPage = 100
 
-// maxChoices is the maximum length of a list of choices. If there are more values, the user types a name.
+// maxChoices is the maximum number of choices in the list of a filter. If there are more values, the page has a text
+// field instead of a list.
 const maxChoices = 100
 
-// machinesBody is the body of the page of machines.
+// machinesBody is the template data for the page of machines.
 type machinesBody struct {
 	Filter   Filter
 	Machines []*fleet.Machine
 	Paging   Paging
-	// Deployments, Zones, States and Namespaces are the choices of the filters. A list that is too long is empty.
+	// Deployments, Zones, States and Namespaces are the choices in the lists of the filters. A list that would have more
+	// than maxChoices choices is empty.
 	Deployments, Zones, States, Namespaces []string
-	// NoZone is true if there are machines without a zone.
+	// NoZone is true if some machines have no zone.
 	NoZone bool
-	// AllNamespaces is true if the page may list several namespaces.
+	// AllNamespaces is true if the page shows objects of all namespaces.
 	AllNamespaces bool
 }
 
@@ -32,7 +34,7 @@ func machinesPage(r *request) (*page, error) {
 	f := filterOf(r.query)
 	chosen := f.choose(r.snapshot.Machines)
 	b := machinesBody{Filter: f, AllNamespaces: r.server.options.Source.Scope().Namespace == ""}
-	b.Machines, b.Paging = paginate(chosen, f.Page, machinesPerPage, f.on)
+	b.Machines, b.Paging = paginate(chosen, f.Page, machinesPerPage, f.pageURL)
 	b.Deployments, b.Zones, b.States, b.Namespaces, b.NoZone = choices(r.snapshot, b.AllNamespaces)
 	waiting := 0
 	for _, m := range chosen {
@@ -44,7 +46,8 @@ func machinesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s, %d waiting", wording.Count(len(chosen), "machine"), waiting)}, nil
 }
 
-// choices returns the choices of the filters.
+// choices returns the choices in the lists of the filters. If qualified is true, the names of deployments include the
+// namespace.
 func choices(s *Snapshot, qualified bool) (deployments, zones, states, namespaces []string, noZone bool) {
 	names, phases, spaces := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for key := range s.deployments {

@@ -8,17 +8,17 @@ import (
 	"machinist.dev/machinist/internal/cli/timeline"
 )
 
-// maxSteps and maxOperations limit what the page of a machine shows.
+// maxSteps and maxOperations are the maximum numbers of steps and operations that the page of a machine shows.
 const maxSteps, maxOperations = 30, 6
 
-// operation is an operation in the timeline of a machine.
+// operation is the template data for an operation in the timeline of a machine.
 type operation struct {
 	timeline.Operation
 	Took  string
 	Steps []step
 }
 
-// step is a step of an operation, with a bar that shows its share.
+// step is a step of an operation. A bar shows which part of the operation's duration the step took.
 type step struct {
 	timeline.Step
 	Took     string
@@ -26,7 +26,7 @@ type step struct {
 	Segments []Segment
 }
 
-// operationsOf returns the operations of a timeline, the latest first.
+// operationsOf returns the operations in a timeline. The latest operation comes first.
 func operationsOf(t timeline.Timeline) []operation {
 	all := make([]operation, 0, len(t.Operations))
 	for _, o := range t.Operations {

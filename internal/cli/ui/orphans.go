@@ -9,27 +9,27 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// orphansPerPage is the number of instances on a page of orphans.
+// orphansPerPage is the maximum number of instances on a page of orphans.
 const orphansPerPage = 100
 
-// orphansBody is the body of the page of orphans, which shows the output of machinist orphans.
+// orphansBody is the template data for the page of orphans. The page shows the same information as "machinist orphans".
 type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// Elsewhere is the number of instances of other namespaces.
+	// Elsewhere is the number of instances that are not shown because their former machine was in another namespace.
 	Elsewhere int
 	Unread    []string
 }
 
-// orphanReport is the report of a provider.
+// orphanReport is the report of a provider process.
 type orphanReport struct {
 	fleet.OrphanReport
-	// Checks describes how often the provider checks its cloud.
+	// Checks describes how often the provider process checks its cloud.
 	Checks string
 }
 
-// orphanRow is the row of an instance without a Machine.
+// orphanRow is the row for one instance without a Machine.
 type orphanRow struct {
 	Provider, Instance, Machine, Source string
 	FirstSeen                           time.Time

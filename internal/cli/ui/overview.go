@@ -14,40 +14,41 @@ import (
 )
 
 const (
-	// deploymentsPerPage is the number of deployments on a page of the overview.
+	// deploymentsPerPage is the maximum number of deployments on a page of the overview.
 	deploymentsPerPage = 50
-	// maxRows is the maximum number of rows in each other table of the overview.
+	// maxRows is the maximum number of rows in each of the other tables of the overview.
 	maxRows = 20
 )
 
-// overviewBody is the body of the overview, which shows the output of machinist status.
+// overviewBody is the template data for the overview. The overview shows the same information as "machinist status".
 type overviewBody struct {
 	Status fleet.Status
 	Query  string
 	State  string
 	States []string
-	// Rows are the deployments that are shown.
+	// Rows are the deployments on this page.
 	Rows   []deploymentRow
 	Paging Paging
-	// Totals are the numbers of all machines.
+	// Totals contains the numbers of machines in the whole fleet.
 	Totals totals
-	// Troubles are sentences about processes that do not run.
+	// Troubles contains a sentence for each process that is not running.
 	Troubles []string
-	// Failures are the last failures, newest first. MoreFailures is how many failures are not shown.
+	// Failures are the latest failures, newest first. MoreFailures is the number of failures that are not shown.
 	Failures     []why.Failure
 	MoreFailures int
-	// AllNamespaces is true if the page may list several namespaces.
+	// AllNamespaces is true if the page shows objects of all namespaces.
 	AllNamespaces bool
 }
 
-// deploymentRow is the row of a deployment.
+// deploymentRow is the row for one deployment.
 type deploymentRow struct {
 	fleet.Scaled
 	Bar Bar
 }
 
-// totals are numbers of machines. Each machine counts once: Broken machines failed or are unhealthy, Leaving machines
-// are being deleted, Settled machines wait for nothing, and Coming are all others.
+// totals contains the numbers of machines by state. Leaving machines are being deleted. Broken machines failed or are
+// unhealthy. Settled machines are not waiting for anything. Coming is the number of all other machines. Each machine is
+// counted in exactly one of these numbers, and in Machines.
 type totals struct {
 	Machines, Settled, Coming, Broken, Leaving int
 }
@@ -102,7 +103,8 @@ func overviewPage(r *request) (*page, error) {
 	return &page{title: "Fleets", template: "overview", body: b, summary: overviewSummary(b, rows)}, nil
 }
 
-// overviewSummary describes the fleet in one sentence. Screen readers announce it when the fleet changes.
+// overviewSummary describes the fleet in one sentence. When the fleet changes, screen readers read this sentence to the
+// user.
 func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	parts := []string{fmt.Sprintf("%s, %d healthy", wording.Count(b.Totals.Machines, "machine"), b.Totals.Settled)}
 	if b.Totals.Broken > 0 {
@@ -122,5 +124,5 @@ func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// Cut returns how many of n rows a table shows.
+// Cut returns the number of rows that a table shows if it has n rows.
 func (b overviewBody) Cut(n int) int { return min(n, maxRows) }

@@ -10,32 +10,35 @@ import (
 )
 
 const (
-	// treesPerPage is the number of deployments on a page.
+	// treesPerPage is the maximum number of deployments on a page.
 	treesPerPage = 20
-	// leavesPerPage is the maximum number of machines on a page. The machines of the first deployments are shown.
+	// leavesPerPage is the maximum number of machines on a page. If there are more, the page shows only the machines of
+	// the first deployments.
 	leavesPerPage = 240
-	// leavesOfSet is the maximum number of machines that are shown for a set.
+	// leavesOfSet is the maximum number of machines that the page shows for one set.
 	leavesOfSet = 60
 )
 
-// ownershipBody is the body of the page of ownership, with trees of deployments, sets, machines and Nodes.
+// ownershipBody is the template data for the ownership page, which shows trees of deployments, sets, machines and
+// Nodes.
 type ownershipBody struct {
 	Query  string
 	Trees  []branch
 	Paging Paging
-	// AllNamespaces is true if the page may list several namespaces.
+	// AllNamespaces is true if the page shows objects of all namespaces.
 	AllNamespaces bool
 }
 
-// branch is an object with the objects below it that are shown.
+// branch is an object in the tree, with the objects below it that the page shows.
 type branch struct {
 	fleet.Branch
 	Branches []branch
-	// Machines is the number of machines below the object. Hidden is how many of its own machines are not shown.
+	// Machines is the number of machines below the object in the tree. Hidden is the number of the object's direct
+	// children that the page does not show.
 	Machines, Hidden int
-	// Open is true if the branch is shown open.
+	// Open is true if the page shows the branch expanded.
 	Open bool
-	// URL is the URL of the list of its machines.
+	// URL is the URL of the page that lists the machines of the object.
 	URL string
 }
 
@@ -65,8 +68,9 @@ func ownershipPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s shown", wording.Count(len(items), "tree"))}, nil
 }
 
-// search returns the objects of a branch whose name or Node contains the query, with their owners and the objects that
-// they own. It returns false if there are none.
+// search looks for objects in a branch. It finds an object if the name of the object, or of its Node, contains the
+// query. The result consists of the objects found, their owners, and the objects that they own. If nothing is found,
+// search returns false.
 func search(b fleet.Branch, query string) (fleet.Branch, bool) {
 	if contains(b.Name, query) || contains(b.Node, query) {
 		return b, true
@@ -81,7 +85,8 @@ func search(b fleet.Branch, query string) (fleet.Branch, bool) {
 	return b, len(found) > 0
 }
 
-// draw returns the part of a branch that is shown. left is how many more machines may be shown on the page.
+// draw returns the part of a branch that the page shows. The argument left is the number of machines that may still be
+// added to the page.
 func draw(b fleet.Branch, deployment string, left *int) branch {
 	drawn := branch{Branch: b, Open: *left > 0}
 	drawn.Children = nil

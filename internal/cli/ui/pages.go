@@ -25,12 +25,12 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// page is the content of a page. The named template gets the body as .Body.
+// page is the content of a page. The field template is the name of the template, which can use the body as .Body.
 type page struct {
 	title    string
 	template string
 	body     any
-	// summary is announced to users of screen readers when the page changes.
+	// summary is a text that screen readers read to the user when the page changes.
 	summary string
 	// status is the HTTP status code. The default is 200.
 	status int
@@ -42,11 +42,11 @@ type request struct {
 	server   *Server
 	snapshot *Snapshot
 	query    url.Values
-	// now is the time by the clock of the API server.
+	// now is the current time according to the clock of the API server.
 	now time.Time
 }
 
-// pageError is an error that is shown as a page.
+// pageError is an error that is shown to the user as a page.
 type pageError struct {
 	status  int
 	message string
@@ -58,10 +58,11 @@ func notFound(format string, args ...any) error {
 	return &pageError{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// pages has the templates by the names of the pages, and the files that pages load.
+// pages contains the templates, by the name of the page, and the files that pages load.
 type pages struct {
 	templates map[string]*template.Template
-	// assets are the files that pages load. digest is a hash of all of them. Browsers cache the files until it changes.
+	// assets are the files that pages load. digest is a hash of all these files. Browsers cache the files until the digest
+	// changes.
 	assets map[string][]byte
 	digest string
 }
@@ -100,12 +101,12 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// view is the data of a template.
+// view is the data that a template receives.
 type view struct {
 	Title   string
 	Summary string
 	Body    any
-	// Path is the path of the page, without the query.
+	// Path is the path of the page's URL, without the query.
 	Path     string
 	Scope    Scope
 	Snapshot *Snapshot
@@ -114,16 +115,16 @@ type view struct {
 	Release  string
 }
 
-// pageTimeout and planTimeout limit the time of requests for pages and plans.
+// pageTimeout is the time limit for requests for pages. planTimeout is the time limit for requests for plans.
 const (
 	pageTimeout = 10 * time.Second
 	planTimeout = time.Minute
 )
 
-// fragmentHeader is set by the script, which needs only the changing part of a page.
+// fragmentHeader is a request header. The script sets this header to receive only the part of a page that can change.
 const fragmentHeader = "X-Machinist-Fragment"
 
-// answer renders a page and sends it.
+// answer renders a page and sends it as the response.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*request) (*page, error)) {
 	snapshot := s.hub.snapshot()
 	limit := pageTimeout
@@ -133,7 +134,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	ctx, end := context.WithTimeout(r.Context(), limit)
 	defer end()
 	q := &request{Request: r.WithContext(ctx), server: s, snapshot: snapshot, query: r.URL.Query(),
-		now: snapshot.now(s.options.Now())}
+		now: snapshot.serverTime(s.options.Now())}
 	p, err := makePage(q)
 	if err != nil {
 		p = errorPage(err)
@@ -169,7 +170,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, makePage func(*r
 	_, _ = w.Write(content)
 }
 
-// dropInvisible drops control characters and characters that change the direction of writing or hide text. Templates
+// dropInvisible removes control characters, and characters that change the direction of text or hide text. Templates
 // escape markup in names and messages, but not these characters.
 func dropInvisible(r rune) rune {
 	if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
@@ -190,7 +191,7 @@ func errorPage(err error) *page {
 	return p
 }
 
-// asset sends a file that pages load. The URL has the digest, so browsers may cache the file forever.
+// asset sends a file that pages load. Browsers may cache the file forever, because the URL contains the digest.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	content, exists := s.pages.assets[name]
@@ -207,12 +208,12 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// objectPath returns the path of the page of an object, such as /machines/prod/web-1.
+// objectPath returns the path of the page about an object, for example /machines/prod/web-1.
 func objectPath(kind, namespace, name string) string {
 	return "/" + kind + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-// withQuery returns a path with the parameters that are not empty.
+// withQuery adds all parameters that are not empty to a path.
 func withQuery(path string, parameters url.Values) string {
 	for name, values := range parameters {
 		if strings.Join(values, "") == "" {
@@ -225,7 +226,7 @@ func withQuery(path string, parameters url.Values) string {
 	return path
 }
 
-// values returns parameters from pairs of names and values.
+// values builds URL parameters from alternating names and values.
 func values(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -19,19 +19,19 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// maxBytes is the maximum size of a page.
+// maxBytes is the maximum size of a page in bytes.
 const maxBytes = 150_000
 
-// all returns URLs of all kinds of pages of a fleet.
-func all(s *fake) []string {
+// allURLs returns at least one URL for each kind of page.
+func allURLs(s *fake) []string {
 	m, d := s.facts.Machines[0], s.facts.Deployments[0]
 	return []string{"/", "/?state=Complete&page=2", "/machines", "/machines?page=7", "/machines?state=broken&sort=-age",
 		"/machines/" + m.Namespace + "/" + m.Name, "/deployments/" + d.Namespace + "/" + d.Name, "/zones", "/ownership",
 		"/ownership?q=" + d.Name, "/failures", "/orphans", "/plan"}
 }
 
-// large returns a fleet of 10,000 machines with the maximum of everything else.
-func large() *fake {
+// largeFleet returns a fleet of 10,000 machines. All lists and texts have their maximum length.
+func largeFleet() *fake {
 	f := newFake()
 	long := strings.Repeat("what the cloud says about it ", 40)[:1024]
 	at := metav1.NewTime(noon)
@@ -61,9 +61,9 @@ func large() *fake {
 }
 
 func TestPagesOfTenThousandMachinesAreSmall(t *testing.T) {
-	f := large()
+	f := largeFleet()
 	b := open(t, f)
-	for _, path := range all(f) {
+	for _, path := range allURLs(f) {
 		page := b.get(path, http.StatusOK)
 		t.Logf("%s: %d bytes", path, len(page))
 		if len(page) >= maxBytes {
@@ -72,7 +72,7 @@ func TestPagesOfTenThousandMachinesAreSmall(t *testing.T) {
 	}
 }
 
-// Markup in names and messages is shown as text.
+// If a name or message contains markup, the page shows the markup as text.
 func TestMarkupInNamesAndMessagesIsEscaped(t *testing.T) {
 	f := newFake()
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}` + "\x1b[2J\u202e"
@@ -104,7 +104,7 @@ func TestMarkupInNamesAndMessagesIsEscaped(t *testing.T) {
 			t.Errorf("%s does not show the text at all", path)
 		}
 	}
-	for _, path := range append(all(f), "/machines?q="+url.QueryEscape(evil), "/machines/"+url.PathEscape(evil)+"/x",
+	for _, path := range append(allURLs(f), "/machines?q="+url.QueryEscape(evil), "/machines/"+url.PathEscape(evil)+"/x",
 		"/machines?zone="+url.QueryEscape(evil)) {
 		answer := b.send(b.request("GET", path, ""))
 		check(path, answer.Body.String())
@@ -186,7 +186,8 @@ func TestPagingLinks(t *testing.T) {
 	}
 }
 
-// A failure is shown after its machine is gone, and the page of such a machine shows the failure.
+// The failure of a machine stays visible after the machine was deleted. The page of the deleted machine shows the
+// failure too.
 func TestFailuresStayVisible(t *testing.T) {
 	f := newFake()
 	at := metav1.NewTime(noon.Add(-5 * time.Minute))

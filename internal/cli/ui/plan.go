@@ -7,24 +7,24 @@ import (
 	"machinist.dev/machinist/internal/cli/preview"
 )
 
-// maxPlanned limits the numbers of plans, changes and rows that the page shows.
+// maxPlanned is the maximum number of plans on the page, and the maximum number of changes and rows of each plan.
 const maxPlanned = 60
 
-// planBody is the body of the page of plans, which shows the output of machinist plan.
+// planBody is the template data for the page of plans. The page shows the same information as "machinist plan".
 type planBody struct {
 	Manifest string
 	Plans    []planned
-	// Left is how many plans of the manifest are not shown.
+	// Left is the number of plans that are not shown.
 	Left int
-	// Failure is the error if there is no plan.
+	// Failure is the error message if the plans could not be computed.
 	Failure string
 }
 
-// planned is a plan with the rows of its waves.
+// planned is a plan with the rows of its table of waves.
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
-	// Left is how many rows are not shown.
+	// Left is the number of rows that are not shown.
 	Left int
 }
 
@@ -42,7 +42,7 @@ func planPage(r *request) (*page, error) {
 		return nil, &pageError{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
 	}
 	b := planBody{Manifest: r.PostForm.Get("manifest")}
-	// Compute one plan at a time, because the simulation of a rollout of thousands of machines keeps a core busy.
+	// Compute only one plan at a time, because the simulation of a large rollout uses a whole CPU core.
 	select {
 	case r.server.planning <- struct{}{}:
 		defer func() { <-r.server.planning }()
@@ -69,5 +69,5 @@ func planPage(r *request) (*page, error) {
 	return p, nil
 }
 
-// Shown returns the changes that are shown.
+// Shown returns the changes that the page shows.
 func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Options are the options of a Server.
+// Options configures a Server.
 type Options struct {
 	// Source reads the cluster. It is required.
 	Source Source
-	// Now is the clock of this machine. The default is time.Now.
+	// Now returns the current time of the local clock. The default is time.Now.
 	Now func() time.Time
-	// Used is called with the next link when a browser has used the previous one. By default, nothing is called.
+	// When a browser has used a link, Used is called with the next link. Used may be nil.
 	Used func(link string)
 }
 
@@ -27,24 +27,25 @@ type Server struct {
 	access   *access
 	listener net.Listener
 	pages    *pages
-	// planning has one slot, so that one plan is computed at a time.
+	// planning is a semaphore with one slot, so that only one plan is computed at a time.
 	planning chan struct{}
-	// streams has a slot for each page that follows the fleet.
+	// streams is a semaphore. Each page that receives updates occupies one slot.
 	streams chan struct{}
-	// ended is closed when the server ends, so that streams end too.
+	// ended is closed when the server shuts down, so that streams end too.
 	ended chan struct{}
 }
 
 const (
-	// maxStreams is how many pages may follow the fleet at a time.
+	// maxStreams is the maximum number of pages that receive updates at the same time.
 	maxStreams = 64
-	// maxBody is the maximum length of a manifest for a plan, in bytes.
+	// maxBody is the maximum size of a manifest for a plan, in bytes.
 	maxBody = 1 << 20
-	// shutdownGrace is how long requests in progress may take when the server ends.
+	// shutdownGrace is the maximum time for which the server waits for requests in progress before it shuts down.
 	shutdownGrace = 2 * time.Second
 )
 
-// Listen reads the fleet for the first time, and listens on a loopback address. Call Serve to answer requests.
+// Listen reads the fleet for the first time, and listens on a loopback address. The caller must then call Serve to
+// answer requests.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	if !Loopback(address) {
 		return nil, fmt.Errorf("listen on %q: the address must be a loopback address with a port, such as 127.0.0.1:0", address)
@@ -75,7 +76,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Link returns a link that opens the fleet view in a browser. It can be used once.
+// Link returns a link that opens the fleet view in a browser. Each link can be used only once.
 func (s *Server) Link() string { return s.link(s.access.newToken()) }
 
 func (s *Server) link(token string) string {
@@ -104,7 +105,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
-			_ = server.Close() // End the requests that take too long.
+			_ = server.Close() // Abort the requests that take too long.
 		}
 	}
 	stop()
@@ -115,7 +116,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// Handler returns the handler that answers requests.
+// Handler returns the HTTP handler of the server.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, makePage := range map[string]func(*request) (*page, error){

@@ -15,18 +15,19 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Snapshot is the state of the fleet at one time, with indexes for pages. It is immutable.
+// Snapshot is the state of the fleet at one point in time, with indexes that pages need. A Snapshot is immutable.
 type Snapshot struct {
-	// Version counts the snapshots of this process.
+	// Version is the number of the snapshot. Each new snapshot has a higher number.
 	Version uint64
-	// Status is the view of machinist status.
+	// Status is the view that "machinist status" prints.
 	Status fleet.Status
 	// Machines are all machines, sorted by namespace and name.
 	Machines []fleet.Machine
-	// Zones are the zones of machines, sorted. An empty string stands for machines without a zone.
+	// Zones are the sorted names of all zones that contain machines. If some machines have no zone, Zones contains an
+	// empty string.
 	Zones []string
 	// LostSince is the time at which the cluster stopped answering, or zero while the cluster answers. LostWhy is the
-	// reason.
+	// error message.
 	LostSince time.Time
 	LostWhy   string
 
@@ -35,27 +36,28 @@ type Snapshot struct {
 	deployments map[types.NamespacedName]*v1beta1.MachineDeployment
 	machines    map[types.NamespacedName]*v1beta1.Machine
 	bars        map[types.NamespacedName]Bar
-	// tree returns the view of machinist tree, which is computed at the first call.
+	// tree returns the view that "machinist tree" prints. The view is computed by the first call.
 	tree func() fleet.Tree
-	// readAt is when the snapshot was taken, by the clock of this machine.
+	// readAt is the time at which the snapshot was taken, according to the local clock.
 	readAt time.Time
 }
 
-// Bar has the numbers of machines of a deployment or set, for a bar that shows the progress.
+// Bar contains the numbers of machines that the progress bar of a deployment or set shows.
 type Bar struct {
 	// Desired is the desired number of machines.
 	Desired int
-	// Ready and Coming are machines of the newest revision that are Ready or not Ready yet. Old are Ready machines of
-	// older revisions. Failed are failed or unhealthy machines of any revision. Leaving are machines that are being
-	// deleted. Each machine counts once.
+	// Ready is the number of Ready machines of the newest revision. Coming is the number of machines of the newest
+	// revision that are not Ready yet. Old is the number of Ready machines of older revisions. Failed is the number of
+	// failed or unhealthy machines of any revision. Leaving is the number of machines that are being deleted. Each machine
+	// is counted only once.
 	Ready, Coming, Old, Failed, Leaving int
 }
 
-// Total returns the length of the bar in machines.
+// Total returns the number of machines that the full length of the bar represents.
 func (b Bar) Total() int { return max(b.Desired, b.Ready+b.Coming+b.Old+b.Failed+b.Leaving) }
 
-// Percent returns the percentage of the desired machines that are Ready and have the newest revision. It is 100 if no
-// machines are desired.
+// Percent returns the percentage of desired machines that are Ready and have the newest revision. If Desired is 0,
+// Percent returns 100.
 func (b Bar) Percent() int {
 	if b.Desired == 0 {
 		return 100
@@ -78,7 +80,7 @@ func (b *Bar) count(m fleet.Machine, current bool) {
 	}
 }
 
-// newSnapshot returns a snapshot of what was read. now is the time by the clock of this machine.
+// newSnapshot returns a snapshot of the given facts. The argument now is the time according to the local clock.
 func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	s := &Snapshot{
 		Status: fleet.StatusOf(f), facts: f, inventory: inventory.Join(f.Deployments, f.Sets, f.Machines), readAt: now,
@@ -121,10 +123,10 @@ func newSnapshot(f fleet.Facts, now time.Time) *Snapshot {
 	return s
 }
 
-// now converts a time of this machine's clock to a time of the API server's clock.
-func (s *Snapshot) now(local time.Time) time.Time { return s.facts.Now.Add(local.Sub(s.readAt)) }
+// serverTime converts a time of the local clock to a time of the API server's clock.
+func (s *Snapshot) serverTime(local time.Time) time.Time { return s.facts.Now.Add(local.Sub(s.readAt)) }
 
-// setBar returns the bar of a set.
+// setBar computes the progress bar of a set.
 func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	bar := Bar{Desired: int(set.ReplicasOrDefault())}
 	for _, m := range s.inventory.Machines(set) {
@@ -133,7 +135,8 @@ func (s *Snapshot) setBar(set *v1beta1.MachineSet) Bar {
 	return bar
 }
 
-// owners returns the set and the deployment of a machine. They are nil if there are none, or if they could not be read.
+// owners returns the set and the deployment that own a machine. Each of them is nil if the machine has no such owner,
+// or if the owner could not be read.
 func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil {
@@ -152,8 +155,8 @@ func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.Mac
 	return nil, nil
 }
 
-// sameFleet reports whether two snapshots of the same objects show the same on pages. The state of processes and what
-// could not be read may differ, because these are not watched.
+// sameFleet reports whether pages look the same with both snapshots. The watched objects in the two snapshots must be
+// equal. sameFleet compares only what is not watched, such as the state of the processes.
 func (s *Snapshot) sameFleet(other *Snapshot) bool {
 	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.Unread, other.Status.Unread) &&
 		slices.EqualFunc(s.Status.Processes, other.Status.Processes, func(a, b why.Process) bool {

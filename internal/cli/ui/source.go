@@ -13,35 +13,36 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Source reads the content of pages with the rights of the viewer. Its results are shared and must not be changed.
+// Source reads the content of pages with the permissions of the viewer. Callers must not change the returned objects,
+// because they are shared.
 type Source interface {
-	// Scope returns which namespace of which cluster is read.
+	// Scope returns the cluster and the namespace that the pages show.
 	Scope() Scope
-	// Facts returns the objects of the fleet, from caches.
+	// Facts returns the objects of the fleet. It reads them from caches.
 	Facts(ctx context.Context) (fleet.Facts, error)
-	// Changed receives a value after the facts have changed.
+	// Changed returns a channel that receives a value after the facts have changed.
 	Changed() <-chan struct{}
-	// Lost returns the time at which the cluster stopped answering, and the reason. The time is zero while the cluster
-	// answers.
+	// Lost returns the time at which the cluster stopped answering, and the error message. While the cluster answers, the
+	// time is zero.
 	Lost() (since time.Time, why string)
-	// WhyMachine and WhyDeployment return what an object waits for.
+	// WhyMachine and WhyDeployment explain what a machine or a deployment waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View
 	WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error)
-	// Events returns the events about a machine. If they cannot be read, unread is a sentence about the reason.
+	// Events returns the events about a machine. If the events cannot be read, unread explains why.
 	Events(ctx context.Context, m *v1beta1.Machine) (events []why.Event, unread string)
-	// Timeline returns the timeline of a machine. events are the result of Events, and unread is true if they could not be
-	// read.
+	// Timeline returns the timeline of a machine. The argument events must be the result of Events. The argument unread is
+	// true if the events could not be read.
 	Timeline(ctx context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline
-	// Orphans returns the instances without a Machine that the providers have reported.
+	// Orphans returns the instances without a Machine that the provider processes have reported.
 	Orphans(ctx context.Context) (fleet.Orphans, error)
-	// Plan returns what applying a manifest would do.
+	// Plan computes what would happen if the manifest were applied.
 	Plan(ctx context.Context, manifest string) ([]*preview.Plan, error)
 }
 
-// Scope is the cluster and the namespace that are read.
+// Scope identifies the cluster and the namespace that the pages show.
 type Scope struct {
-	// Namespace is the namespace that is read. It is empty for all namespaces.
+	// Namespace is the namespace that the pages show, or empty if they show all namespaces.
 	Namespace string
-	// Context is the context of the kubeconfig, or empty if there is none. Server is the address of the API server.
+	// Context is the context in the kubeconfig, or empty if there is no context. Server is the address of the API server.
 	Context, Server string
 }

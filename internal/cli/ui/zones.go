@@ -12,27 +12,28 @@ import (
 )
 
 const (
-	// zonesPerPage and zoneRowsPerPage are the numbers of columns and rows on the page of zones.
+	// zonesPerPage and zoneRowsPerPage are the maximum numbers of columns and rows on the page of zones.
 	zonesPerPage    = 10
 	zoneRowsPerPage = 30
 )
 
-// zonesBody is the body of the page of zones: the numbers of machines by deployment and zone.
+// zonesBody is the template data for the page of zones. The page shows how many machines each deployment has in each
+// zone.
 type zonesBody struct {
 	Query  string
 	Zones  []string
 	Rows   []zoneRow
 	Paging Paging
-	// Columns pages through the zones.
+	// Columns describes which zones the page shows as columns.
 	Columns Paging
-	// AllNamespaces is true if the page may list several namespaces.
+	// AllNamespaces is true if the page shows objects of all namespaces.
 	AllNamespaces bool
 }
 
-// zoneRow is the row of a deployment.
+// zoneRow is the row for one deployment.
 type zoneRow struct {
 	Namespace, Name string
-	// Cells has the zones on the page. Total is the total of all zones.
+	// Cells contains one entry for each zone on the page. Total is the sum over all zones.
 	Cells []zoneCount
 	Total zoneCount
 }
@@ -97,7 +98,8 @@ func zonesPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s in %s", wording.Count(len(s.Machines), "machine"), wording.Count(len(s.Zones), "zone"))}, nil
 }
 
-// ordinal returns the number of a page for a URL. It is empty for the first page.
+// ordinal returns the number of a page as a URL parameter. For the first page it returns an empty string, so that the
+// parameter is omitted.
 func ordinal(page int) string {
 	if page <= 1 {
 		return ""

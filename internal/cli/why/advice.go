@@ -12,9 +12,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The advice in this file ends with a command that can be pasted into a shell. Only CLASS must be filled in.
+// Each advice in this file ends with a command that can be pasted into a shell. The user has to replace only the word
+// CLASS.
 
-// providerNotRunning returns the finding that the provider process does not run, or that its Lease was not found.
+// providerNotRunning returns a finding if the provider process is not running, or if its Lease was not found.
 func (e *explanation) providerNotRunning() []Finding {
 	findings := e.Provider.notRunning(e.about, "If the process does not run, the machine is not processed.")
 	for i := range findings {
@@ -30,7 +31,8 @@ func (e *explanation) providerNotRunning() []Finding {
 	return findings
 }
 
-// correctAdvice changes the finding about the machine's first obstacle where the general advice does not help.
+// correctAdvice replaces the general advice in a finding if this advice does not help the machine. The argument f is
+// the finding about the first obstacle of the machine.
 func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	deleted := e.Machine.DeletionTimestamp != nil
 	switch c.Reason {
@@ -58,11 +60,11 @@ func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	return f
 }
 
-// classDeleting reports whether the class of the machine is being deleted.
+// classDeleting reports whether the machine's class is being deleted.
 func (e *explanation) classDeleting() bool { return e.Class != nil && e.Class.DeletionTimestamp != nil }
 
-// useAnotherClass returns the advice that gives a machine without an instance another class: after a change of the
-// template, its deployment creates another machine and deletes this one.
+// useAnotherClass returns advice for a machine that has no instance and needs another class. If the class in the
+// template is changed, the deployment creates another machine and deletes this machine.
 func (e *explanation) useAnotherClass() string {
 	const patch = `--type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"CLASS"}}}}}'`
 	switch {
@@ -76,14 +78,15 @@ func (e *explanation) useAnotherClass() string {
 	return "Create a machine with another class, and delete this one: kubectl delete machines.machinist.dev NAME"
 }
 
-// forceDelete returns the advice that ends a deletion which the cloud does not complete.
+// forceDelete returns advice that ends a deletion if the cloud does not complete it. The argument when describes in
+// which situation the user should follow the advice.
 func forceDelete(when string) string {
 	return " " + when + ", force-delete the machine. It is then gone within minutes, and machinist orphans lists what may remain in the cloud. " +
 		"To force-delete the machine: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
-// removeFinalizer returns the advice that ends a deletion which no process carries out: check the instance, and remove
-// the finalizer of Machinist.
+// removeFinalizer returns advice that ends a deletion if no process carries it out: check the instance, and then remove
+// Machinist's finalizer.
 func (e *explanation) removeFinalizer(when string) string {
 	m := e.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {

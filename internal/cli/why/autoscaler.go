@@ -10,17 +10,17 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// Reasons why cluster-autoscaler does not scale a node group. No condition has them.
+// These are reasons why cluster-autoscaler does not scale a node group. They do not occur in conditions.
 const (
-	// MalformedBounds surfaces when cluster-autoscaler cannot parse the sizes of a group.
+	// MalformedBounds means that cluster-autoscaler cannot parse the size limits of a node group.
 	MalformedBounds = "MalformedBounds"
-	// NoLargestSize surfaces when a group has a smallest size, but its largest size is missing or 0.
+	// NoLargestSize means that a node group has a minimum size, but that its maximum size is missing or 0.
 	NoLargestSize = "NoLargestSize"
-	// OutsideBounds surfaces when replicas of a group is not between the smallest and the largest size.
+	// OutsideBounds means that the replicas of a node group are not between the minimum and the maximum size.
 	OutsideBounds = "OutsideBounds"
 )
 
-// autoscalerFindings returns why cluster-autoscaler does not scale a node group.
+// autoscalerFindings returns the reasons why cluster-autoscaler does not scale a node group.
 func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Condition) (findings []Finding) {
 	var annotations map[string]string
 	var replicas int

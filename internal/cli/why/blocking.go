@@ -12,18 +12,18 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// failed is the type of the condition as which Blocking returns a failureReason.
+// failed is the type of the condition that Blocking returns for a machine with a failureReason.
 const failed = "Failed"
 
-// Blocking returns the first obstacle of a machine: one of its conditions, or a condition that stands for other fields,
-// such as failureReason. It returns nil if the machine runs, is up to date, and is not paused, preserved or about to be
-// replaced.
+// Blocking returns the first obstacle of a machine as a condition. The result is either a condition of the machine, or
+// a condition that Blocking constructs from other fields, such as failureReason. Blocking returns nil if the machine
+// runs, is up to date, and is not paused, preserved or about to be replaced.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
 	isTrue := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
 	isFalse := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionFalse }
 	if m.DeletionTimestamp != nil {
-		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
+		return deletionCondition(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
 	}
 	if machinestate.Paused(m) {
 		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue,
@@ -83,9 +83,9 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// deleting returns what a deletion waits for. One condition stands for all its steps, so the start of the current step
-// is known only for the drain.
-func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
+// deletionCondition returns a condition that describes what a deletion waits for. The condition Deleting covers all
+// steps of the deletion, so the time at which the current step started is known only for the drain.
+func deletionCondition(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
 		LastTransitionTime: *m.DeletionTimestamp,
@@ -96,7 +96,7 @@ func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.C
 	if drained != nil && isDrain(c.Reason) {
 		c.LastTransitionTime = drained.LastTransitionTime
 		if isDrain(drained.Reason) {
-			c.Reason = drained.Reason // This reason is more specific.
+			c.Reason = drained.Reason // The reason of Drained is more specific than the reason of Deleting.
 		}
 	}
 	return c
@@ -111,27 +111,27 @@ func isDrain(reason string) bool {
 	return false
 }
 
-// Group is a group of machines that wait for the same reason.
+// Group is a group of machines that wait because of the same condition and reason.
 type Group struct {
 	Condition string `json:"condition"`
 	Reason    string `json:"reason"`
 	// Explanation explains the reason in a sentence.
 	Explanation string `json:"explanation"`
-	// Message is the message of the machine that waits longest.
+	// Message is the message about the machine that has waited longest.
 	Message string `json:"message,omitempty"`
-	// Count is the number of machines. Oldest is the time at which the longest wait began, or nil if that time is not
-	// known.
+	// Count is the number of machines. Oldest is the time at which the longest wait began, or nil if the time is unknown.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Machines are the names of the machines as Groups was told to write them, those that wait longest first.
+	// Machines contains the names of the machines, as the argument nameOf of Groups returned them. The machine that has
+	// waited longest comes first.
 	Machines []string `json:"machines"`
 }
 
-// startDelay is how long a running process may take to start with a new or deleted machine.
+// startDelay is the time within which a running process is expected to start processing a new or deleted machine.
 const startDelay = time.Minute
 
-// Ordinary reports whether the machines wait for a step that every machine takes. Otherwise they wait for a problem to
-// be fixed.
+// Ordinary reports whether the machines wait for a normal step of every machine, such as booting. If it returns false,
+// the machines wait because of a problem.
 func (g Group) Ordinary(now time.Time) bool {
 	switch g.Reason {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
@@ -144,8 +144,8 @@ func (g Group) Ordinary(now time.Time) bool {
 	return false
 }
 
-// Groups returns what machines wait for, the largest group first. Machines that wait for nothing are left out. nameOf
-// returns the name by which a group lists a machine.
+// Groups divides the waiting machines into groups, by the reason why they wait. The largest group comes first. Machines
+// that are not waiting are omitted. The function nameOf returns the name under which a group lists a machine.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
 		name, message string
@@ -165,7 +165,7 @@ func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) [
 			Message: all[0].message, Count: len(all)}
 		for _, w := range all {
 			if g.Oldest == nil {
-				g.Oldest = at(w.since)
+				g.Oldest = inUTC(w.since)
 			}
 			g.Machines = append(g.Machines, w.name)
 		}

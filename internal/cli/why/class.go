@@ -9,16 +9,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ExplainClass returns why a class is not Ready, and its other problems.
+// ExplainClass explains why a class is not Ready, and which other problems it has.
 func ExplainClass(f ClassFacts) []Finding {
 	c := f.Class
 	about := "machineclass/" + c.Name
 	findings := f.Provider.notRunning(about, "If the process does not run, the class is not checked, and no machine is created from it.")
-	// kind is the condition as MeaningOf knows it.
+	// kind is the first argument of MeaningOf.
 	add := func(condition metav1.Condition, kind string) {
 		m := MeaningOf(kind, condition.Reason)
 		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,
-			What: m.Explanation, Message: condition.Message, Since: at(condition.LastTransitionTime.Time), Ends: m.Ends,
+			What: m.Explanation, Message: condition.Message, Since: inUTC(condition.LastTransitionTime.Time), Ends: m.Ends,
 			Do: m.Do})
 	}
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionReady)
@@ -30,7 +30,7 @@ func ExplainClass(f ClassFacts) []Finding {
 	case ready.Status != metav1.ConditionTrue:
 		add(*ready, ClassReady)
 	}
-	// All other conditions of a class are True while there is a problem.
+	// In all other conditions of a class, True means that there is a problem.
 	for _, condition := range c.Status.Conditions {
 		if condition.Type != v1beta1.ConditionReady && condition.Status == metav1.ConditionTrue {
 			add(condition, condition.Type)
@@ -40,7 +40,7 @@ func ExplainClass(f ClassFacts) []Finding {
 		return name == v1beta1.InUseFinalizer
 	})
 	if c.DeletionTimestamp != nil && len(others) > 0 {
-		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: at(c.DeletionTimestamp.Time),
+		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: inUTC(c.DeletionTimestamp.Time),
 			What: "Finalizers of other controllers keep the class: " + finalizerNames(c, others) + ".",
 			Ends: "The class is deleted when the owners of these finalizers have removed them.",
 			Do:   "Find out what each finalizer is for before you remove it yourself."})

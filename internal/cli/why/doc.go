@@ -1,6 +1,6 @@
-// Package why explains in plain words what machines, fleets and classes wait for: since when, what ends the wait, and
-// what an administrator can do.
+// Package why explains in plain words why machines, fleets and classes wait: for what, since when, what ends the wait,
+// and what an administrator can do.
 //
-// The package is pure: its input is facts that the caller has read, its output is findings. One table has a sentence
-// for each reason of a condition that a controller of Machinist sets.
+// All functions are pure: they compute findings from facts that the caller has read. A table has an explanation for
+// each reason that a controller of Machinist sets in a condition.
 package why

@@ -7,81 +7,83 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts are what was read about a machine. A field is empty if its object could not be read, and Unread then contains
-// a sentence about it.
+// Facts contains a machine and the objects that are needed to explain why the machine waits. If an object could not be
+// read, its field is empty, and Unread contains a sentence about the object.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
-	// Set owns the machine, and Deployment owns the set. They are nil if there are none.
+	// Set is the set that owns the machine, and Deployment is the deployment that owns the set. Each is nil if there is no
+	// such owner.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the class that the machine names, or nil if it names none. ClassMissing is true if the class does not
-	// exist.
+	// Class is the class that the machine refers to, or nil if it refers to no class. ClassMissing is true if the class
+	// does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
-	// Sets are the sets of the machine's namespace, if no set owns the machine.
+	// If no set owns the machine, Sets are all sets in the namespace of the machine.
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked are the machines of the namespace that no health check selects. It is empty if a health check selects this
-	// machine.
+	// If no health check selects the machine, Unchecked are all machines in the namespace that no health check selects.
+	// Otherwise Unchecked is empty.
 	Unchecked []v1beta1.Machine
-	// Denied is what prevents the replacement of a machine that must be replaced, or nil if nothing prevents the
+	// If the machine must be replaced, Denied describes what prevents the replacement. It is nil if nothing prevents the
 	// replacement.
 	Denied *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// FleetFacts are what was read about a deployment or a standalone set.
+// FleetFacts contains a deployment, or a set that no deployment owns, and the objects that are needed to explain why
+// the fleet waits.
 type FleetFacts struct {
 	Now time.Time
-	// One of Deployment and Set is the explained object, and the other is nil.
+	// Either Deployment or Set is the object to explain, and the other field is nil.
 	Deployment *v1beta1.MachineDeployment
 	Set        *v1beta1.MachineSet
-	// Machines are all machines of the fleet, including those that are being deleted.
+	// Machines are all machines of the fleet, including machines that are being deleted.
 	Machines []*v1beta1.Machine
 	// Manager is the process that serves the fleet.
 	Manager Process
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string
 }
 
-// ClassFacts are what was read about a class.
+// ClassFacts contains a class and the process that serves the class.
 type ClassFacts struct {
 	Class *v1beta1.MachineClass
 	// Provider is the process that serves the class.
 	Provider Process
 }
 
-// Finding is one thing that an object waits for, or another problem of the object.
+// Finding describes one thing that an object waits for, or another problem of the object.
 type Finding struct {
-	// About is the object that the finding is about, as TYPE/NAME.
+	// About is the object that the finding describes, in the form TYPE/NAME.
 	About string `json:"about"`
-	// Condition is the condition that reports the finding, or empty if no condition reports it. Reason is its reason, or
-	// one of the reasons in this package.
+	// Condition is the type of the condition that reports the finding, and Reason is the reason in this condition. If no
+	// condition reports the finding, Condition is empty, and Reason is one of the constants in this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// What is the finding in a sentence.
+	// The field What describes the finding in a sentence.
 	What string `json:"what"`
-	// Machines are the machines that the finding is about, if there are several.
+	// If the finding is about several machines, Machines contains their names.
 	Machines []string `json:"machines,omitempty"`
 	// Message is the message of the controller.
 	Message string `json:"message,omitempty"`
-	// Since is the time at which the state began.
+	// Since is the time at which the described state began.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is the time at which something happens automatically. Ends describes what happens.
+	// Until is the time at which something happens automatically. Ends describes what happens then.
 	Until *time.Time `json:"until,omitempty"`
-	// Ends describes what happens next, or what ends the state.
+	// Ends describes what happens next, or what ends the described state.
 	Ends string `json:"ends,omitempty"`
 	// Do describes what an administrator can do.
 	Do string `json:"do,omitempty"`
 }
 
-// at returns a time in UTC, or nil if it is zero.
-func at(t time.Time) *time.Time {
+// inUTC converts a time to UTC. If the time is zero, inUTC returns nil.
+func inUTC(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

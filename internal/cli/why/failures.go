@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// recent is how long text output shows a failure. JSON output and -o wide show all failures that the status has.
-const recent = 24 * time.Hour
+// recentPeriod is the time for which text output shows a failure. JSON output and -o wide show all failures that are in
+// the status.
+const recentPeriod = 24 * time.Hour
 
 // Failure records that a machine failed, could not be launched or was found unhealthy. The machine may have recovered
 // or been replaced since.
@@ -22,17 +23,17 @@ type Failure struct {
 	Reason     string `json:"reason,omitempty"`
 	// Message is the message of the controller or the cloud.
 	Message string `json:"message,omitempty"`
-	// Since is when the failure began.
+	// Since is the time at which the failure began.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// FailuresOf returns the failures in the status of a deployment, newest first.
+// FailuresOf returns the failures that the status of a deployment lists, newest first.
 func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	failures := make([]Failure, 0, len(d.Status.RecentFailures))
 	for _, f := range d.Status.RecentFailures {
 		failure := Failure{Namespace: d.Namespace, Deployment: d.Name, Machine: f.Name, Reason: f.Reason, Message: f.Message}
 		if f.Time != nil {
-			failure.Since = at(f.Time.Time)
+			failure.Since = inUTC(f.Time.Time)
 		}
 		failures = append(failures, failure)
 	}
@@ -40,16 +41,16 @@ func FailuresOf(d *v1beta1.MachineDeployment) []Failure {
 	return failures
 }
 
-// SortFailures sorts failures of several deployments, newest first.
+// SortFailures sorts failures by time, newest first. The failures may belong to several deployments.
 func SortFailures(failures []Failure) {
 	slices.SortStableFunc(failures, func(a, b Failure) int {
 		return cmp.Or(b.since().Compare(a.since()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Machine, b.Machine))
 	})
 }
 
-// Lately returns the failures of the last 24 hours.
+// Lately returns only those of the given failures that began in the last 24 hours.
 func Lately(failures []Failure, now time.Time) []Failure {
-	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > recent })
+	return slices.DeleteFunc(slices.Clone(failures), func(f Failure) bool { return now.Sub(f.since()) > recentPeriod })
 }
 
 func (f Failure) since() time.Time {
@@ -59,7 +60,7 @@ func (f Failure) since() time.Time {
 	return *f.Since
 }
 
-// Line returns the failure as one line of text. Its age is computed at now.
+// Line describes the failure in one line of text. The argument now is used to compute the age of the failure.
 func (f Failure) Line(now time.Time) string {
 	line := "machine " + f.Machine
 	if f.Since != nil {

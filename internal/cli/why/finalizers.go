@@ -12,11 +12,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deletingOwner returns why an owner of machines that is being deleted still exists, and what happens to its machines.
-// The garbage collector deletes the machines: in a foreground deletion before the owner, in a background deletion after
-// it. So a finalizer of another controller on the owner also keeps the machines.
+// deletingOwner explains why a deployment or set that is being deleted still exists, and what happens to its machines.
+// The garbage collector deletes the machines. In a foreground deletion, it deletes them before their owner. In a
+// background deletion, it deletes them after their owner. Therefore a finalizer of another controller on the owner can
+// delay the deletion of the machines.
 func deletingOwner(about string, owner client.Object) Finding {
-	f := Finding{About: about, Reason: OwnerDeleting, Since: at(owner.GetDeletionTimestamp().Time)}
+	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
 	others := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 		return name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
@@ -45,8 +46,8 @@ func deletingOwner(about string, owner client.Object) Finding {
 	return f
 }
 
-// dependents returns the kubectl arguments that select what an owner of machines owns. Neither a deployment nor a set
-// creates anything while it is being deleted.
+// dependents returns the arguments with which kubectl selects the objects that a deployment or set owns. The user can
+// safely delete these objects, because a deployment or set creates no new objects while it is being deleted.
 func dependents(about string, owner client.Object) string {
 	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {
@@ -55,7 +56,8 @@ func dependents(about string, owner client.Object) string {
 	return fmt.Sprintf("%s -l %s=%s -n %s", kind, label, owner.GetName(), owner.GetNamespace())
 }
 
-// finalizerNames joins the names of finalizers, each with the client that wrote it if managedFields names one.
+// finalizerNames joins the names of finalizers. If managedFields contains the client that wrote a finalizer, the text
+// includes the client.
 func finalizerNames(o client.Object, finalizers []string) string {
 	named := make([]string, len(finalizers))
 	for i, f := range finalizers {
@@ -66,7 +68,8 @@ func finalizerNames(o client.Object, finalizers []string) string {
 	return strings.Join(named, ", ")
 }
 
-// writerOf returns the field manager of a finalizer, or an empty string if managedFields does not name one.
+// writerOf returns the field manager that wrote a finalizer. If managedFields does not contain the finalizer, writerOf
+// returns an empty string.
 func writerOf(o client.Object, finalizer string) string {
 	for _, entry := range o.GetManagedFields() {
 		var fields struct {

@@ -10,11 +10,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// ClassReady stands for the condition Ready of a MachineClass in MeaningOf. Some of its reasons have another meaning
-// than for a machine.
+// ClassReady is an argument for MeaningOf. It represents the condition Ready of a MachineClass, because some reasons
+// have another meaning for a MachineClass than for a Machine.
 const ClassReady = "MachineClass"
 
-// addClass adds the problems of the class, if the machine needs the class now.
+// addClass adds findings about the problems of the class if the machine currently needs its class.
 func (e *explanation) addClass(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
 		return
@@ -43,12 +43,12 @@ func (e *explanation) addClass(first *metav1.Condition) {
 		m := MeaningOf(ClassReady, ready.Reason)
 		e.add(Finding{
 			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Explanation, Message: ready.Message,
-			Since: at(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
+			Since: inUTC(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
 		})
 	}
 }
 
-// addJoinBlocked adds the problem that keeps all machines of the class from joining.
+// addJoinBlocked adds a finding if a problem prevents all machines of the class from joining the cluster.
 func (e *explanation) addJoinBlocked() {
 	if e.Class == nil {
 		return
@@ -56,12 +56,12 @@ func (e *explanation) addJoinBlocked() {
 	if c := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionJoinBlocked); c != nil {
 		m := MeaningOf(c.Type, c.Reason)
 		e.add(Finding{About: "machineclass/" + e.Class.Name, Condition: c.Type, Reason: c.Reason, What: m.Explanation,
-			Message: c.Message, Since: at(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do})
+			Message: c.Message, Since: inUTC(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do})
 	}
 }
 
-// addReplacement adds what happens next to a machine that failed or is unhealthy: who replaces it, and what prevents
-// that.
+// addReplacement explains how a failed or unhealthy machine will be replaced. It adds findings about everything that
+// prevents the replacement.
 func (e *explanation) addReplacement(first *metav1.Condition) {
 	if first == nil || e.Machine.DeletionTimestamp != nil {
 		return
@@ -75,7 +75,8 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 		return
 	}
 	m := e.Machine
-	// addPrevented adds a finding that the machine is not replaced. The main finding must not promise a replacement then.
+	// addPrevented adds a finding that the machine is not replaced. It also changes the main finding, which must not
+	// promise a replacement in this case.
 	addPrevented := func(f Finding) {
 		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
 			e.findings[e.main].Ends = "The Node may recover."
@@ -123,7 +124,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	}
 }
 
-// addDisruptionDenied adds which budget, or which annotation, currently prevents the replacement of the machine.
+// addDisruptionDenied adds a finding if a budget or an annotation currently prevents the replacement of the machine.
 func (e *explanation) addDisruptionDenied() {
 	d := e.Denied
 	if d == nil {
@@ -135,22 +136,22 @@ func (e *explanation) addDisruptionDenied() {
 		Ends: "The machine is replaced when the budget allows another disruption, or when a window of the budget opens or closes.",
 		Do:   "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
 	}
-	f.Until = at(d.Until)
+	f.Until = inUTC(d.Until)
 	if d.Budget == "" {
-		f.About, f.Ends = e.about, "The machine is replaced when the annotation is removed, or when its time is over."
+		f.About, f.Ends = e.about, "The machine is replaced when the annotation is removed or expires."
 		f.Do = "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
 	}
 	e.add(f)
 }
 
-// replacesNone reports whether an owner replaces no failed or unhealthy machines.
+// replacesNone reports whether the settings disable the replacement of failed and unhealthy machines.
 func replacesNone(r v1beta1.MachineRemediation) bool {
 	limit := r.MaxInFlightOrDefault()
 	return limit.String() == "0" || limit.String() == "0%"
 }
 
-// addPolicy adds which health policy applies to an unhealthy machine, and what prevents that policy from requesting a
-// replacement.
+// addPolicy explains which health policy applies to an unhealthy machine. It adds a finding if something prevents this
+// policy from requesting a replacement.
 func (e *explanation) addPolicy(first *metav1.Condition) {
 	nodeGone := first.Reason == v1beta1.ReasonNodeGone
 	ends := "The Node may recover. "
@@ -184,8 +185,9 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 	}
 }
 
-// addTooManyUnhealthy adds that the built-in policy of the manager replaces no machine, because too many of the
-// machines that it checks are unhealthy. The policy has no object whose condition could report that.
+// addTooManyUnhealthy adds a finding if too many machines are unhealthy, so that the built-in policy of the manager
+// replaces none of them. It counts the machines itself, because the built-in policy has no object whose condition could
+// report the number.
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
 	for i := range e.Unchecked {
@@ -201,14 +203,15 @@ func (e *explanation) addTooManyUnhealthy() {
 	m := MeaningOf("", v1beta1.ReasonTooManyUnhealthy)
 	e.findings[e.main].Ends = "The Node may recover."
 	e.add(Finding{About: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, Ends: m.Ends, Do: m.Do,
-		What: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default of --health-max-unhealthy, at most %d may be.",
+		What: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default value of --health-max-unhealthy, at most %d of them may be unhealthy.",
 			unhealthy, len(e.Unchecked), limit)})
 }
 
-// defaultMaxUnhealthy is v1beta1.DefaultMaxUnhealthy in percent.
+// defaultMaxUnhealthy is the percentage in v1beta1.DefaultMaxUnhealthy as a number.
 const defaultMaxUnhealthy = 40
 
-// checkFinding returns what prevents a health check from requesting replacements, or nil.
+// checkFinding returns a finding if something prevents a health check from requesting replacements. Otherwise it
+// returns nil.
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	c := meta.FindStatusCondition(check.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -218,7 +221,8 @@ func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	return &f
 }
 
-// addFreezes adds the freezes of the deployment and of the set, but only one of them if both have the same reason.
+// addFreezes adds findings about the freezes of the deployment and the set. If both are frozen for the same reason,
+// addFreezes adds only one finding.
 func (e *explanation) addFreezes() {
 	deploymentReason := ""
 	if e.Deployment != nil {
@@ -236,8 +240,8 @@ func (e *explanation) addFreezes() {
 	}
 }
 
-// addOwnerAndFinalizers adds that the machine cannot be preserved, that its set is being deleted, that its last change
-// is not processed yet, or that finalizers of other controllers keep it.
+// addOwnerAndFinalizers adds findings if the machine cannot be preserved, if its owner is being deleted, if its last
+// change is not processed yet, or if finalizers of other controllers delay its deletion.
 func (e *explanation) addOwnerAndFinalizers() {
 	m := e.Machine
 	if c := e.condition(v1beta1.ConditionPreserved); c != nil && c.Status == metav1.ConditionFalse {
@@ -266,7 +270,7 @@ func (e *explanation) addOwnerAndFinalizers() {
 	}
 	if len(others) == len(m.Finalizers) {
 		f.What = "Only finalizers of other controllers still keep the object: " + finalizerNames(m, others) + "."
-		f.Since = at(m.DeletionTimestamp.Time)
+		f.Since = inUTC(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}
 	e.add(f)

@@ -16,12 +16,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// now is the current time in all tests.
+// now is the current time in all tests of this package.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// machine returns a running machine with the given changes.
+// machine returns a running machine, and applies the given changes to it.
 func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	yes := true
 	m := &v1beta1.Machine{
@@ -49,7 +49,7 @@ func machine(changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	return m
 }
 
-// condition sets a condition, or removes it if the status is empty.
+// condition returns a change that sets a condition. If the status is empty, the change removes the condition.
 func condition(kind string, status metav1.ConditionStatus, reason, message string,
 	since time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
@@ -84,7 +84,7 @@ func phase(p v1beta1.MachinePhase) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Status.Phase = p }
 }
 
-// starting has no instance yet.
+// The option starting resets a machine to the time before it had an instance.
 func starting(m *v1beta1.Machine) {
 	m.Status.Conditions, m.Status.NodeRef, m.Status.Phase = nil, nil, v1beta1.MachinePending
 	m.CreationTimestamp = ago(5 * time.Minute)
@@ -104,9 +104,9 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 	}
 }
 
-var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: at(now)}
+var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: inUTC(now)}
 
-// golden compares the text of a view with a file, and checks that the view can be encoded as JSON.
+// golden compares the text of a view with a golden file, and checks that the view can be encoded as JSON.
 func golden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")

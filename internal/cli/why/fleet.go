@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// ExplainFleet returns why a deployment, or a standalone set, is not as specified, and what its machines wait for.
+// ExplainFleet explains why a deployment, or a set that no deployment owns, does not match its specification, and what
+// its machines wait for.
 func ExplainFleet(f FleetFacts) []Finding {
 	var owner client.Object = f.Set
 	about, observed, conditions := "", int64(0), []metav1.Condition(nil)
@@ -47,8 +48,8 @@ func ExplainFleet(f FleetFacts) []Finding {
 	return findings
 }
 
-// conditionFindings returns the findings about the conditions that stop a fleet or describe what it does, the most
-// important first.
+// conditionFindings returns findings about the conditions that explain why a fleet stops or what it is doing. The most
+// important finding comes first.
 func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
 	var findings []Finding
 	reported := map[string]bool{}
@@ -69,12 +70,12 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
 	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
-	// Progressing repeats a freeze in fewer words.
+	// If the fleet is frozen, Progressing only repeats this in fewer words.
 	reported[v1beta1.ReasonFrozen] = true
 	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
 	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
 	report(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
-	// RevisionFailing already explains why the rollout does not advance.
+	// The finding RevisionFailing already explains why the rollout does not advance.
 	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
 		!reported[v1beta1.ReasonRevisionFailing])
 	report(v1beta1.ConditionScalingUp, backingOff())
@@ -86,12 +87,12 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
 		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
-		Since: at(c.LastTransitionTime.Time),
+		Since: inUTC(c.LastTransitionTime.Time),
 		Ends:  m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", argument(about)),
 	}
 }
 
-// kindOf returns the word for the kind of an owner of machines.
+// kindOf returns the word "set" or "deployment" for an object in the form TYPE/NAME.
 func kindOf(about string) string {
 	if strings.HasPrefix(about, "machineset/") {
 		return "set"
@@ -99,8 +100,8 @@ func kindOf(about string) string {
 	return "deployment"
 }
 
-// argument returns the argument that names an owner of machines in a kubectl command. It has the API group, because
-// other systems have the same kinds.
+// argument converts TYPE/NAME to an argument for kubectl. The argument includes the API group, because other systems
+// use the same names for their kinds.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {
@@ -121,7 +122,7 @@ func groupFinding(g Group) Finding {
 	return f
 }
 
-// nothingBlocks returns the finding that a fleet waits for nothing.
+// nothingBlocks returns the finding for a fleet that is not waiting for anything.
 func nothingBlocks(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
 	start := "The " + kindOf(about) + " waits for nothing"
 	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady,
@@ -136,6 +137,6 @@ func nothingBlocks(about string, d *v1beta1.MachineDeployment, conditions []meta
 	if d != nil && d.ReplicasOrDefault() == 0 {
 		f.What = start + ": it has 0 replicas and no machines."
 	}
-	f.Since = at(since)
+	f.Since = inUTC(since)
 	return f
 }

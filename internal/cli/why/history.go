@@ -12,33 +12,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Moment is something that happened to a machine.
+// Moment is an entry in the history of a machine.
 type Moment struct {
-	// At is when it happened. For a repeated event, it is the last time.
+	// At is the time of the entry. If an event was repeated, At is the time of its last occurrence.
 	At time.Time
-	// First and Count are the first time and the number of times of a repeated event.
+	// For a repeated event, First is the time of its first occurrence, and Count is the number of occurrences.
 	First time.Time
 	Count int32
-	// Source is where the moment is recorded: Machine, Condition, Operation, Event or Deployment.
+	// Source is the kind of record from which the entry was taken: Machine, Condition, Operation, Event or Deployment.
 	Source string
-	// What describes in a few words what happened. Detail is the message of the controller or the cloud.
+	// The field What describes in a few words what happened. Detail is the message of the controller or the cloud.
 	What, Detail string
-	// Trouble is true for a moment that a healthy machine does not have.
+	// Trouble is true if the entry reports a problem, so that it does not occur in the history of a healthy machine.
 	Trouble bool
 }
 
-// Event is an event about an object, from either events API of Kubernetes.
+// Event is an event about an object. It can come from either of the two events APIs of Kubernetes.
 type Event struct {
 	First, Last     time.Time
 	Count           int32
 	Warning         bool
 	Reason, Message string
-	// Reporter is the controller that wrote it.
+	// Reporter is the controller that wrote the event.
 	Reporter string
 }
 
-// History returns what happened to a machine, newest first. It is taken from the Machine, its events and the recent
-// failures of its deployment.
+// History returns what happened to a machine, newest entry first. The entries are taken from the Machine, its events,
+// and the recent failures of its deployment.
 func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
@@ -86,7 +86,7 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	return t
 }
 
-// isTrouble reports whether a healthy machine does not have a condition with this status.
+// isTrouble reports whether the status of a condition indicates a problem of the machine.
 func isTrouble(c *metav1.Condition) bool {
 	switch c.Type {
 	case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionReady,

@@ -11,14 +11,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Explain returns what a machine waits for. The first obstacle comes first. Then follow its other problems, and what
-// happens next to a machine that failed or is unhealthy. If the machine waits for nothing and has no problem, the only
-// finding reports that.
+// Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle. The
+// next findings are about other problems, and about the replacement of a failed or unhealthy machine. If the machine is
+// not waiting and has no problem, the only finding reports this.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.providerNotRunning()...)
 	e.main = len(e.findings)
-	blocking, problems := Blocking(f.Machine), append(e.certificateFindings(), unowned(f)...)
+	blocking, problems := Blocking(f.Machine), append(e.certificateFindings(), unownedFindings(f)...)
 	if blocking == nil {
 		e.addNothingBlocks(len(problems) > 0)
 	} else {
@@ -38,7 +38,7 @@ type explanation struct {
 	Facts
 	about    string
 	findings []Finding
-	// main is the index of the finding about the machine's first obstacle.
+	// main is the index of the finding about the first obstacle of the machine.
 	main int
 }
 
@@ -49,7 +49,7 @@ func (e *explanation) add(more ...Finding) {
 	}
 }
 
-// fillInNames replaces NAME and NODE in a command by the names of the machine and its Node.
+// fillInNames replaces the words NAME and NODE in a command with the names of the machine and its Node.
 func (e *explanation) fillInNames(do string) string {
 	node := "NODE"
 	if ref := e.Machine.Status.NodeRef; ref != nil {
@@ -62,7 +62,7 @@ func (e *explanation) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(e.Machine.Status.Conditions, kind)
 }
 
-// blockingFinding returns the finding about the condition that the machine waits for.
+// blockingFinding returns a finding about the condition that the machine waits for.
 func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	f := e.conditionFinding(c)
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
@@ -98,8 +98,8 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
 		until = next
 	case creationTimeoutRuns(c):
-		// The timeout starts again when Launched changes. Outages of the target cluster, which do not count, are known only
-		// to the provider process.
+		// The timeout starts again when the condition Launched changes. This is an estimate: the timeout does not run during
+		// outages of the target cluster, but only the provider process knows about these outages.
 		began := e.Machine.CreationTimestamp.Time
 		if launched := e.condition(v1beta1.ConditionLaunched); launched != nil && launched.LastTransitionTime.After(began) {
 			began = launched.LastTransitionTime.Time
@@ -112,7 +112,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		}
 	}
 	if until.After(e.Now) {
-		f.Until = at(until)
+		f.Until = inUTC(until)
 	}
 	if last := e.Machine.Status.LastOperation; last != nil && last.Attempts > 0 &&
 		last.State != v1beta1.OperationSucceeded {
@@ -126,7 +126,8 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	return f
 }
 
-// nextTry returns when a failed call to the cloud is tried again. It is zero if no try is planned.
+// nextTry returns the time at which a failed call to the cloud will be retried. If no retry is planned, nextTry returns
+// zero.
 func (e *explanation) nextTry() time.Time {
 	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		return last.NextTryTime.Time
@@ -134,7 +135,7 @@ func (e *explanation) nextTry() time.Time {
 	return time.Time{}
 }
 
-// creationTimeoutRuns reports whether timeouts.creation counts the time during which a machine waits for a condition.
+// creationTimeoutRuns reports whether the timeout timeouts.creation runs while a machine waits for the given condition.
 func creationTimeoutRuns(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -146,8 +147,9 @@ func creationTimeoutRuns(c *metav1.Condition) bool {
 	return false
 }
 
-// deletionMessage returns the message about what a deletion waits for. It names the hooks that the machine has now, and
-// prefers the message of the drain to the one of Deleting.
+// deletionMessage describes what a deletion waits for. If the deletion waits for lifecycle hooks, the message lists the
+// current hooks of the machine. During a drain, deletionMessage returns the message of the condition Drained. In all
+// other cases, it returns the message of c.
 func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	var hooks []v1beta1.LifecycleHook
 	switch c.Reason {
@@ -169,7 +171,8 @@ func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	return c.Message
 }
 
-// addNothingBlocks adds that the machine waits for nothing, or that it works although it has other problems.
+// addNothingBlocks adds a finding for a machine that is not waiting for anything. If the machine has problems, the
+// finding says that the machine works in spite of them.
 func (e *explanation) addNothingBlocks(hasProblems bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
 		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}
@@ -183,12 +186,12 @@ func (e *explanation) addNothingBlocks(hasProblems bool) {
 		f.What = "The instance runs and matches the specification of the machine, but there is another problem."
 	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
-		f.Since = at(ready.LastTransitionTime.Time)
+		f.Since = inUTC(ready.LastTransitionTime.Time)
 	}
 	e.add(f)
 }
 
-// certificateFindings reports a certificate request of the machine's kubelet that is left pending.
+// certificateFindings returns a finding if Machinist does not approve a certificate request of the machine's kubelet.
 func (e *explanation) certificateFindings() []Finding {
 	c := e.condition(v1beta1.ConditionCertificateApproved)
 	if c == nil || c.Status != metav1.ConditionFalse || e.Machine.DeletionTimestamp != nil {
@@ -197,8 +200,8 @@ func (e *explanation) certificateFindings() []Finding {
 	return []Finding{e.conditionFinding(c)}
 }
 
-// addUnfinishedStep adds the first step of the machine that is not done, if it is not the obstacle that was already
-// reported.
+// addUnfinishedStep adds a finding about the first step that is not complete, unless this step is the obstacle that was
+// already reported.
 func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 	if first == nil {
 		return
@@ -219,18 +222,19 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 		}
 		f := e.conditionFinding(c)
 		if first.Type == failed {
-			f.Ends, f.Do = "", "" // The step explains why the machine failed. The machine does not wait for it any more.
+			f.Ends, f.Do = "", "" // The step explains why the machine failed, but the machine no longer waits for this step.
 		}
 		e.add(f)
-		return // The later steps wait for this one.
+		return // Later steps need no findings, because they wait for this step.
 	}
 }
 
-// conditionFinding returns the finding about a condition, with the general meaning of its reason.
+// conditionFinding returns a finding about a condition. Its text is the general explanation of the reason in the
+// condition.
 func (e *explanation) conditionFinding(c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
 		About: e.about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
-		Since: at(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
+		Since: inUTC(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
 	}
 }

@@ -28,7 +28,8 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 	return c
 }
 
-// createFailed sets that the creation failed a number of times, and is tried again after next, or never if next is 0.
+// createFailed returns a change after which the creation of the instance has failed the given number of times. The
+// creation is retried after the duration next. If next is 0, the creation is not retried.
 func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed,
@@ -39,7 +40,7 @@ func createFailed(code string, times int32, next time.Duration) func(*v1beta1.Ma
 	}
 }
 
-// Each case is a machine as its controllers leave it. The golden file has its explanation.
+// Each case is a machine in a state that the controllers produce. The golden file contains the explanation.
 //
 // Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration has the time of the next try
 // and the command that tries at once.
@@ -79,7 +80,7 @@ func TestExplain(t *testing.T) {
 		"running": {Machine: machine()},
 		"no-process": {
 			Machine:  machine(),
-			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: at(now.Add(-3 * time.Minute))},
+			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: inUTC(now.Add(-3 * time.Minute))},
 		},
 		"no-lease": {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
 			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},

@@ -7,18 +7,19 @@ import (
 	"sync"
 )
 
-// Meaning explains a reason of a condition.
+// Meaning explains one reason that a condition can have.
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends describes what happens next, or what ends the state. It is empty if nothing has to end.
+	// Ends describes what happens next, or what ends the situation. It is empty if the situation is normal and need not
+	// end.
 	Ends string
-	// Do describes what an administrator can do. It is empty if there is nothing to do but wait.
+	// Do describes what an administrator can do. It is empty if the administrator can only wait.
 	Do string
 }
 
-// MeaningOf returns the meaning of a reason in a condition. An unknown reason, for example of a newer version or of
-// another controller, is returned as it is.
+// MeaningOf explains the reason in a condition. If the reason is unknown, for example because a newer version or
+// another controller has set it, the explanation only repeats the reason.
 func MeaningOf(condition, reason string) Meaning {
 	all := meanings()
 	if m, known := all[condition+"/"+reason]; known {
@@ -33,8 +34,9 @@ func MeaningOf(condition, reason string) Meaning {
 	return Meaning{Explanation: fmt.Sprintf("The condition %s reports %s.", condition, cmp.Or(reason, "no reason"))}
 }
 
-// meanings returns all meanings. A key is a reason, or CONDITION/REASON if the reason has another meaning in that
-// condition. The table is built once, because rendering a page looks up thousands of reasons.
+// meanings returns the table of all meanings. A key is either a reason, or CONDITION/REASON if the reason has a special
+// meaning in this condition. The table is built only once, because thousands of reasons are looked up to render one
+// page.
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),

@@ -2,7 +2,8 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// budgetMeanings returns the meanings of the reasons of Valid, and of what a rollout reports about budgets.
+// budgetMeanings explains the reasons of the condition Valid of a MachineDisruptionBudget, and the reason of a rollout
+// that waits for a budget.
 func budgetMeanings() map[string]Meaning {
 	const invalid = " is invalid, so the budget allows no disruption."
 	return map[string]Meaning{

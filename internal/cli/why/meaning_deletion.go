@@ -2,12 +2,12 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// deletionMeanings returns the meanings of the reasons of Deleting, Drained and VolumesDetached.
+// deletionMeanings explains the reasons of the conditions Deleting, Drained and VolumesDetached.
 func deletionMeanings() map[string]Meaning {
 	const (
 		force = "To skip the drain and the volumes, which kills pods: kubectl annotate machines.machinist.dev NAME " +
 			v1beta1.AnnotationForceDelete + "="
-		askOwner = "Ask the owner of the hook. If you remove the hook yourself, the work that it waits for is skipped."
+		askOwner = "Ask the owner of the hook. If you remove the hook yourself, the work for which the hook waits is skipped."
 		detached = "Machinist continues when the volumes are detached, or after timeouts.volumeDetach."
 	)
 	return map[string]Meaning{
@@ -43,13 +43,13 @@ func deletionMeanings() map[string]Meaning {
 		v1beta1.ReasonWaitingForVolumeDetach: {Explanation: "Volumes are still attached to the Node.",
 			Ends: detached,
 			Do:   "If the volumes stay attached, check the controller of the storage driver, which detaches them. " + force},
-		v1beta1.ReasonNodeOutOfService: {Explanation: "The instance is gone, but its volumes still count as attached to the Node. Kubernetes detaches them by force.",
+		v1beta1.ReasonNodeOutOfService: {Explanation: "The instance is gone, but Kubernetes still considers its volumes attached to the Node. Kubernetes detaches them by force.",
 			Ends: detached},
-		v1beta1.ReasonVolumeDetachTimeout: {Explanation: "Volumes were still attached after timeouts.volumeDetach. The deletion continued without waiting for them."},
+		v1beta1.ReasonVolumeDetachTimeout: {Explanation: "Volumes were still attached after timeouts.volumeDetach. The deletion continued without waiting for the volumes."},
 
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonNodeConflict: {
-			Explanation: "Two Nodes have the provider ID of the machine, and the kubelets of both report. Machinist does not know which Node to drain.",
-			Ends:        "Machinist continues when one of the Nodes is deleted or stops reporting.",
+			Explanation: "Two Nodes have the provider ID of the machine, and the kubelets of both Nodes are running. Machinist does not know which Node to drain.",
+			Ends:        "Machinist continues when one of the Nodes is deleted or its kubelet stops.",
 			Do:          "Delete the Node that does not belong to this machine. " + force,
 		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetCredentialsRefused: {
@@ -70,7 +70,7 @@ func deletionMeanings() map[string]Meaning {
 		},
 		v1beta1.ReasonInstanceTerminating: {Explanation: "The cloud is deleting the instance.",
 			Ends: "Machinist continues when the cloud reports that the instance is gone."},
-		v1beta1.ReasonCreateSettling: {Explanation: "The cloud shows no instance, but one may still appear. Machinist waits for the settle time, so that it leaves no instance behind.",
+		v1beta1.ReasonCreateSettling: {Explanation: "The cloud lists no instance, but an instance may still appear. Machinist waits for the settle time, so that it leaves no instance behind.",
 			Ends: "Machinist continues automatically within minutes."},
 		v1beta1.ReasonDeleteError: {Explanation: "The cloud failed to delete the instance.",
 			Ends: "Machinist tries again automatically, at most 10 minutes apart, and never gives up.",
@@ -84,6 +84,6 @@ func deletionMeanings() map[string]Meaning {
 			Ends: "The object is deleted when no machine needs it.",
 			Do:   "Give the fleet another class, or delete the fleet."},
 		v1beta1.ReasonWithdrawn: {Explanation: "The class is being deleted and serves no new machine.",
-			Ends: "The class is deleted when the machines that have an instance of it are gone."},
+			Ends: "The class is deleted when no machine has an instance of this class any more."},
 	}
 }

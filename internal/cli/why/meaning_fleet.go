@@ -2,10 +2,11 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// annotateCapacity are the annotations that an autoscaler needs at least to plan with a node group without Nodes.
+// annotateCapacity contains annotations that describe the capacity of a machine. An autoscaler needs at least these
+// annotations to scale up a node group without Nodes.
 const annotateCapacity = v1beta1.AutoscalerCPUAnnotation + "=4 " + v1beta1.AutoscalerMemoryAnnotation + "=16Gi"
 
-// fleetMeanings returns the meanings of the reasons of sets and deployments.
+// fleetMeanings explains the reasons of the conditions of sets and deployments.
 func fleetMeanings() map[string]Meaning {
 	const (
 		retried         = "Machinist tries again automatically."
@@ -16,12 +17,12 @@ func fleetMeanings() map[string]Meaning {
 	)
 	return map[string]Meaning{
 		v1beta1.ReasonScalingUp: {Explanation: "Machines are being created.",
-			Ends: "Scaling ends when there are as many machines as replicas."},
+			Ends: "Scaling ends when the number of machines equals spec.replicas."},
 		v1beta1.ReasonScalingDown: {Explanation: "Machines are being deleted.",
-			Ends: "Scaling ends when there are as many machines as replicas."},
+			Ends: "Scaling ends when the number of machines equals spec.replicas."},
 		v1beta1.ReasonAtDesiredReplicas: {Explanation: "There are as many machines as replicas."},
 		v1beta1.ReasonBackingOff: {Explanation: "Failed machines are not replaced yet, because their replacements failed too.",
-			Ends: "Machinist tries again after 10 seconds to 30 minutes, and at once when a machine becomes Running.",
+			Ends: "Machinist tries again after a delay of 10 seconds to 30 minutes, and at once when a machine becomes Running.",
 			Do:   "Find out why the machines fail: run machinist why machine/NAME for one of them."},
 
 		v1beta1.ReasonMachineCreateFailed: {Explanation: "The API server refuses the creation of a machine.",
@@ -41,12 +42,12 @@ func fleetMeanings() map[string]Meaning {
 			Do:   "Create another object with a selector that matches its template. The selector of an existing object cannot be changed."},
 		v1beta1.ReasonNoFailure: {Explanation: "Machines can be created and deleted."},
 		v1beta1.ConditionReplicaFailure + "/" +
-			v1beta1.ReasonInvalidConfiguration: {Explanation: "The configuration of new machines is rejected, so no more are created. If only the provider rejects it, at most three are created.",
-			Ends: "Machinist tries machines that the provider rejects again every 10 to 30 minutes. Otherwise it continues when the configuration is fixed.",
+			v1beta1.ReasonInvalidConfiguration: {Explanation: "The configuration of new machines is rejected, so Machinist creates no more machines. If only the provider rejects the configuration, at most three machines are created.",
+			Ends: "If the provider rejects a machine, Machinist tries again every 10 to 30 minutes. In all other cases, Machinist continues when the configuration is fixed.",
 			Do:   "Fix what the message names in the template, or run machinist why machine/NAME for one of the machines."},
 
 		v1beta1.ReasonEnoughReplicas: {Explanation: "The set does not adopt a matching machine without an owner, because it already has as many machines as replicas.",
-			Ends: "The set adopts the machine when one of its own is missing.",
+			Ends: "The set adopts the machine when the set has too few machines.",
 			Do:   "Delete the machine, remove its labels, or raise replicas."},
 		v1beta1.ReasonSetDeleting:      {Explanation: "The set does not adopt a matching machine without an owner, because the set is being deleted."},
 		v1beta1.ReasonNothingToAdopt:   {Explanation: "There is no machine to adopt."},
@@ -76,7 +77,7 @@ func fleetMeanings() map[string]Meaning {
 		},
 
 		v1beta1.ReasonOvershoot: {
-			Explanation: "The fleet is frozen, because it has more machines than it may have. Machinist creates no machines, and still deletes surplus machines.",
+			Explanation: "The fleet is frozen, because it has more machines than its limits allow. Machinist creates no machines, but it still deletes surplus machines.",
 			Ends:        "The freeze ends automatically when enough machines are gone.",
 			Do: "Find out which other client creates machines with the labels or the owner of this fleet. To end the freeze after that, set the annotation " +
 				v1beta1.AnnotationUnfreeze + " on the frozen object.",
@@ -89,12 +90,12 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonTargetCredentialsRefused: {
 			Explanation: "The target cluster refuses the credentials or permissions of Machinist. No machine is created, replaced, drained or deleted, and no rollout advances.",
 			Ends:        "Machinist continues automatically within seconds after the kubeconfig file is renewed or the permissions are restored. No restart is needed.",
-			Do:          "Renew the file of --target-kubeconfig of the process, or its roles in the target cluster. The log of the process shows which request was refused.",
+			Do:          "Renew the kubeconfig file in --target-kubeconfig of the process, or restore the roles of the process in the target cluster. The log of the process shows which request was refused.",
 		},
 		v1beta1.ReasonControlCredentialsRefused: {
 			Explanation: "The control cluster refuses the credentials or permissions of Machinist, so Machinist does nothing.",
 			Ends:        "Machinist continues automatically after the kubeconfig file is renewed or the permissions are restored.",
-			Do:          "Renew the file of --control-kubeconfig of the process, or its roles in the control cluster.",
+			Do:          "Renew the kubeconfig file in --control-kubeconfig of the process, or restore the roles of the process in the control cluster.",
 		},
 		v1beta1.ReasonMeltdown: {
 			Explanation: "Too many Nodes became unhealthy at once. The machines are probably not the cause, so they are not replaced.",
@@ -121,7 +122,7 @@ func fleetMeanings() map[string]Meaning {
 			Do:   "See the message, which comes from the API server. A quota, a policy or the template may be the cause."},
 		v1beta1.ReasonProgressDeadlineExceeded: {
 			Explanation: "The rollout has made no progress within its deadline.",
-			Ends:        "The rollout is not stopped. It continues when the machines that it waits for become available.",
+			Ends:        "The rollout is not stopped, and continues when the machines that it waits for become available.",
 			Do:          "See what the new machines wait for. " + undo,
 		},
 		v1beta1.ReasonDeploymentPaused: {Explanation: "The rollout is paused. Machines are still created, deleted and replaced for scaling and remediation.",
@@ -129,8 +130,8 @@ func fleetMeanings() map[string]Meaning {
 			Do:   "machinist rollout resume md/NAME"},
 		v1beta1.ReasonDeploymentResumed: {Explanation: "The rollout continues after a pause."},
 		v1beta1.ReasonRevisionFailing: {
-			Explanation: "The rollout has stopped, because three machines of the new revision in a row failed. No more of them are created beyond replicas, and the old machines stay.",
-			Ends:        "The rollout continues when a machine of the new revision becomes Running, or with another revision.",
+			Explanation: "The rollout has stopped, because three consecutive machines of the new revision failed. Machinist creates no more machines of the new revision beyond spec.replicas, and keeps the old machines.",
+			Ends:        "The rollout continues when a machine of the new revision becomes Running, or when the template is changed again.",
 			Do:          "Find out why the machines failed, and roll out a correct template. " + undo,
 		},
 
@@ -140,10 +141,10 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonRolloutBlocked: {Explanation: "The rollout cannot take its next step now.",
 			Ends: "The rollout continues when the obstacle in the message is gone."},
 		v1beta1.ReasonWaitingForDeletion: {Explanation: "The rollout waits until you delete machines of an old revision (strategy OnDelete). Each deleted machine is replaced by one of the new revision.",
-			Ends: "The rollout takes one step with each machine that is deleted.",
+			Ends: "The rollout advances by one step each time a machine is deleted.",
 			Do:   "Delete the machines of the old revision, one after the other: kubectl delete machines.machinist.dev NAME"},
 		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until you select machines (strategy InPlace, orchestration Manual).",
-			Ends: "The rollout takes one step with each machine that is selected.",
+			Ends: "The rollout advances by one step each time a machine is selected.",
 			Do:   "kubectl label machines.machinist.dev NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
 		v1beta1.ReasonVersionSkew: {
 			Explanation: "The rollout waits, because Kubernetes does not support the kubelet version in the template: it is newer than the API server of the target cluster, or more than three minor versions older.",

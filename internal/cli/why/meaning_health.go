@@ -2,7 +2,7 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// healthMeanings returns the meanings of the reasons of RemediationRequested, InterruptionNotice, OrphanRemovalBlocked
+// healthMeanings explains the reasons of the conditions RemediationRequested, InterruptionNotice, OrphanRemovalBlocked
 // and RemediationAllowed.
 func healthMeanings() map[string]Meaning {
 	const (
@@ -24,13 +24,13 @@ func healthMeanings() map[string]Meaning {
 		v1beta1.ReasonRemediateAnnotation: {Explanation: "The annotation " + v1beta1.AnnotationRemediate + " requests the replacement of the machine.",
 			Ends: replacedInTurn,
 			Do:   "To keep the machine, remove the annotation."},
-		v1beta1.ReasonRetriesExhausted: {Explanation: "The machine is not replaced: the machines before it in this place were replaced as often in a row as maxRetries of the MachineHealthCheck allows.",
+		v1beta1.ReasonRetriesExhausted: {Explanation: "The machine is not replaced: its predecessors were replaced in a row as often as maxRetries of the MachineHealthCheck allows.",
 			Ends: "Replacement continues when a machine in this place has worked for an hour, or when maxRetries is raised.",
-			Do:   "Find out why the machines in this place fail. Then delete this machine."},
+			Do:   "Find out why the machine and its predecessors fail. Then delete this machine."},
 
 		v1beta1.ReasonPreemptionNotice: {Explanation: "The cloud will soon reclaim the spot or preemptible instance of the machine, so the Node is being drained.",
 			Ends: "The set replaces the machine at once."},
-		v1beta1.ReasonTerminationNotice: {Explanation: "The instance of the machine will soon be terminated, and not by Machinist, so the Node is being drained.",
+		v1beta1.ReasonTerminationNotice: {Explanation: "The cloud or another client will soon terminate the instance of the machine, so the Node is being drained.",
 			Ends: "The set replaces the machine at once.",
 			Do:   "If the termination is not wanted, stop its cause. The message names who announced the termination."},
 		v1beta1.ReasonInterruptionWithdrawn: {Explanation: "The announcement that the cloud would reclaim the instance was withdrawn."},
@@ -56,12 +56,12 @@ func healthMeanings() map[string]Meaning {
 			Do:   restoreAPIServer},
 		allowed + v1beta1.ReasonTargetCredentialsRefused: {Explanation: "The target cluster refuses the credentials or permissions of the manager, so no machine is marked for replacement.",
 			Ends: "Machinist continues automatically when the credentials or permissions are restored. All timeouts then start again.",
-			Do:   "Renew the file of the manager's --target-kubeconfig, or its roles in the target cluster."},
+			Do:   "Renew the kubeconfig file in the manager's --target-kubeconfig, or restore the roles of the manager in the target cluster."},
 		allowed + v1beta1.ReasonFrozen: {Explanation: "The owner of the machines is frozen, so the machines are not replaced.",
 			Ends: "Replacement continues when the freeze ends."},
-		allowed + v1beta1.ReasonRetriesExhausted: {Explanation: "A machine is not replaced: the machines before it in this place were replaced as often in a row as maxRetries allows.",
+		allowed + v1beta1.ReasonRetriesExhausted: {Explanation: "A machine is not replaced: its predecessors were replaced in a row as often as maxRetries allows.",
 			Ends: "Replacement continues when a machine in this place has worked for an hour, or when maxRetries is raised.",
-			Do:   "Find out why the machines in this place fail. Then delete the broken machine."},
+			Do:   "Find out why the machine and its predecessors fail. Then delete the broken machine."},
 		allowed + v1beta1.ReasonInvalidConfiguration: {Explanation: "A condition of the health check can never be met by a Node, so the check does nothing.",
 			Ends: untilChanged, Do: "Correct spec.unhealthyNodeConditions."},
 		allowed + v1beta1.ReasonInvalidSelector: {Explanation: "The selector of the health check is invalid, so the check does nothing.",

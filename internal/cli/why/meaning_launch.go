@@ -12,7 +12,7 @@ const (
 	joinQuestions    = "does the user data run, does the kubelet reach the API server, is its certificate approved? "
 )
 
-// refusedByProvider returns the meaning of InvalidConfiguration if the provider rejected the configuration.
+// refusedByProvider explains the reason InvalidConfiguration in the case that the provider rejected the configuration.
 func refusedByProvider() Meaning {
 	return Meaning{
 		Explanation: "The provider rejects the configuration of the machine.",
@@ -21,24 +21,24 @@ func refusedByProvider() Meaning {
 	}
 }
 
-// joinChecked describes when the condition JoinBlocked is checked again.
+// joinChecked describes how often the problem that the condition JoinBlocked reports is checked again.
 const joinChecked = "Machinist checks this again every 30 seconds."
 
-// launchMeanings returns the meanings of the reasons of Launched, Preserved and Paused, of Ready on machines and
-// classes, of the other conditions of classes, and of failures.
+// launchMeanings explains failure reasons. It also explains the reasons of all conditions of a class, and of the
+// conditions Launched, Preserved, Paused and Ready of a machine.
 func launchMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonInstanceLaunched: {Explanation: "The instance exists."},
 		v1beta1.ReasonInstanceAdopted:  {Explanation: "The machine has adopted an existing instance."},
 		v1beta1.ReasonPending: {Explanation: "The provider process has not processed the machine yet.",
-			Ends: "The provider process starts within seconds, or when the turn of the machine comes.",
+			Ends: "The provider process processes the machine within seconds, or after the machines that are ahead of it in the queue.",
 			Do:   "If nothing happens, check that the provider process runs, and that it serves this provider and namespace."},
 		v1beta1.ConditionLaunched + "/" + v1beta1.ReasonPending: {
 			Explanation: "The creation of the instance has not started. It waits for a slot (--max-in-flight-creates), or for the finalizer that protects the class or Secret of the machine.",
-			Ends:        "The creation starts automatically. Machines get slots in the order in which they asked. The creation timeout of the machine has not started yet.",
+			Ends:        "The creation starts automatically. Machines get slots in the order of their requests. The creation timeout of the machine has not started yet.",
 		},
 		v1beta1.ReasonMachineReady: {Explanation: "The machine is ready."},
-		v1beta1.ReasonPausedByAnnotation: {Explanation: "The machine is paused: Machinist changes neither its instance nor its Node, and does not delete it.",
+		v1beta1.ReasonPausedByAnnotation: {Explanation: "The machine is paused: Machinist changes neither the instance nor the Node, and does not delete the machine.",
 			Ends: "Machinist continues when the annotation is removed.",
 			Do:   "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationPaused + "- " + v1beta1.AnnotationClusterAPIPaused + "-"},
 		v1beta1.ReasonNotPaused: {Explanation: "The object is no longer paused."},
@@ -103,7 +103,7 @@ func launchMeanings() map[string]Meaning {
 			Do:   "Find out in the audit log of the cloud who deleted the instance."},
 
 		v1beta1.ReasonPreserved: {Explanation: "The machine is preserved for inspection: its Node is cordoned, no set owns it, and Machinist does nothing else with it.",
-			Ends: "When the time is over, Machinist deletes the machine.",
+			Ends: "When the time for the inspection is over, Machinist deletes the machine.",
 			Do:   "To delete the machine now: kubectl delete machines.machinist.dev NAME"},
 		v1beta1.ReasonTooLate: {Explanation: "The machine cannot be preserved any more, because it is being deleted."},
 		v1beta1.ReasonTooManyPreserved: {Explanation: "The machine is not preserved, because its owner already has as many preserved machines as --preserve-limit of the provider allows.",
@@ -122,11 +122,11 @@ func launchMeanings() map[string]Meaning {
 			Ends: "The set replaces the machine. The new machine fails too while there is no capacity.",
 			Do:   raiseQuota},
 		v1beta1.ReasonJoinClusterTimeout: {Explanation: "The machine failed: its instance did not become a Ready Node within timeouts.creation.",
-			Ends: "The set replaces the machine. If the instance becomes a Ready Node before that, the machine recovers.",
+			Ends: "The set replaces the machine. If the instance becomes a Ready Node before the replacement, the machine recovers.",
 			Do: "Inspect the console of the instance: " + joinQuestions + "The annotation " + v1beta1.AnnotationPreserve +
 				"=when-failed keeps the next failed machine for inspection. To see the certificate requests: kubectl get csr"},
 
-		v1beta1.ReasonNodeTemplateContested: {Explanation: "Another client repeatedly changes a label, annotation or taint of spec.node on the Node. Machinist leaves the value of the other client.",
+		v1beta1.ReasonNodeTemplateContested: {Explanation: "Another client repeatedly changes a label, annotation or taint on the Node that spec.node specifies. Machinist currently keeps the value that the other client has set.",
 			Ends: "Machinist sets its value again one hour after the first change, or when spec.node changes.",
 			Do:   "Stop the other client, or remove the key that the message names from spec.node."},
 		v1beta1.ReasonInvalidUserData: {Explanation: "Machinist cannot read the user data.",
@@ -136,7 +136,7 @@ func launchMeanings() map[string]Meaning {
 			Ends: "The condition ends when these machines are replaced.",
 			Do:   "Run the command in the message to replace the machines."},
 		v1beta1.ConditionAccountChanged + "/" +
-			v1beta1.ReasonMachinesDiffer: {Explanation: "The credentials now belong to another cloud account than the one with the instances of existing machines.",
+			v1beta1.ReasonMachinesDiffer: {Explanation: "The credentials now belong to another cloud account. The instances of existing machines are in the previous account.",
 			Ends: "The condition ends when the Secret has the previous credentials again, or when these machines are gone.",
 			Do:   "Restore the previous credentials in the Secret, and create a separate class for the other account."},
 		v1beta1.ReasonTokensMayNotRequest: {Explanation: "No machine of the class can join, because bootstrap tokens lack the permission to request a certificate.",
@@ -150,14 +150,14 @@ func launchMeanings() map[string]Meaning {
 			Do:   "Correct the address or the certificate authority as the message describes."},
 		v1beta1.ReasonAuthorityExpired: {Explanation: "No machine of the class can join, because the certificate authority in the user data has expired.",
 			Ends: joinChecked,
-			Do:   "Renew the certificate authority, and the kubeconfig files of the Machinist processes with it."},
+			Do:   "Renew the certificate authority, and then the kubeconfig files of the Machinist processes."},
 		v1beta1.ReasonNodeNotTainted: {Explanation: "A Node registered without the taint " + v1beta1.NodeTaintUninitialized + ", so pods may run on it before it has the taints of its machine.",
-			Ends: "The warning ends when the machine is replaced by one whose Node has the taint.",
+			Ends: "The warning ends when the machine is replaced by a machine whose Node has the taint.",
 			Do:   "Add the taint to registerWithTaints of the kubelet's configuration in the user data."},
-		v1beta1.ReasonNodeVersionDiffers: {Explanation: "A kubelet registered with another version than the one that its machine specifies.",
+		v1beta1.ReasonNodeVersionDiffers: {Explanation: "The version of a kubelet differs from the version in the specification of its machine.",
 			Ends: "The warning ends when the machine is replaced.",
 			Do:   "Correct how the user data uses the version."},
-		v1beta1.ReasonNodeNameDiffers: {Explanation: "A Node registered with another name than the provider expects.",
+		v1beta1.ReasonNodeNameDiffers: {Explanation: "The name of a Node differs from the name that the provider expects.",
 			Ends: "The warning ends when the machine is replaced.",
 			Do:   "Do not set the host name in the user data. The cloud sets it."},
 		v1beta1.ReasonUnknownPlaceholder: {Explanation: "The user data contains text that looks like a misspelt placeholder. Machines get this text unchanged.",

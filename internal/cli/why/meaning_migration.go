@@ -2,7 +2,7 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// migrationMeanings returns the meanings of the reasons of Planned, Fenced, Adopted, Completed and Stuck on a
+// migrationMeanings explains the reasons of the conditions Planned, Fenced, Adopted, Completed and Stuck of a
 // Migration.
 func migrationMeanings() map[string]Meaning {
 	const final = "This is the final state."
@@ -16,7 +16,7 @@ func migrationMeanings() map[string]Meaning {
 			Ends: "The migrator tries again automatically.",
 			Do:   "See in the message what cannot be read."},
 		v1beta1.ReasonOldControllersStopped: {Explanation: "The old controllers are stopped, and other clients cannot change their objects.",
-			Ends: "This lasts until the end of the migration."},
+			Ends: "This protection lasts until the end of the migration."},
 		v1beta1.ReasonStoppingOldControllers: {Explanation: "The migrator is stopping the old controllers, and does nothing else until they are stopped.",
 			Ends: "The migration continues when all their pods are gone, the migrator holds their Leases and the admission policy is in force.",
 			Do:   "If another controller scales the old controllers up again, stop that controller first."},
@@ -28,7 +28,7 @@ func migrationMeanings() map[string]Meaning {
 		v1beta1.ReasonNothingInTheWay: {Explanation: "Nothing blocks the migration.",
 			Ends: "This lasts until a problem occurs."},
 		v1beta1.ReasonTroubles: {Explanation: "The migration has a problem that does not end automatically.",
-			Ends: "The objects with the problem continue when it is solved. Other objects continue in the meantime.",
+			Ends: "The migration of the affected objects continues when the problem is solved. Other objects continue in the meantime.",
 			Do:   "See status.troubles."},
 	}
 }

@@ -4,10 +4,10 @@ import "machinist.dev/machinist/api/v1beta1"
 
 const (
 	restoreAPIServer = "Restore the API server that the message names, or the connection from the Machinist processes to it."
-	mayRecover       = "The Node may recover. Otherwise a health policy requests the replacement of the machine."
+	mayRecover       = "The Node may recover. If the Node does not recover, a health policy requests the replacement of the machine."
 )
 
-// nodeMeanings returns the meanings of the reasons of Registered, NodeHealthy and CertificateApproved.
+// nodeMeanings explains the reasons of the conditions Registered, NodeHealthy and CertificateApproved.
 func nodeMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonNodeRegistered: {Explanation: "The Node of the machine is registered in the cluster."},
@@ -50,24 +50,24 @@ func nodeMeanings() map[string]Meaning {
 			Ends: mayRecover,
 			Do:   "To see the problem that the kubelet reports: kubectl describe node NODE"},
 		v1beta1.ReasonNodeUnresponsive: {
-			Explanation: "The Node of the machine does not report: its kubelet is silent.",
+			Explanation: "The kubelet of the machine's Node has stopped reporting its status.",
 			Ends:        mayRecover,
 			Do:          "Inspect the instance in the cloud: does it run, and does its network work?",
 		},
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
 			Ends: "A health policy that names this condition requests the replacement of the machine.",
 			Do:   "To see the conditions: kubectl describe node NODE"},
-		v1beta1.ReasonNodeGone: {Explanation: "The Node of the machine was deleted from the cluster, and not by Machinist.",
+		v1beta1.ReasonNodeGone: {Explanation: "The Node of the machine was deleted from the cluster by another client, not by Machinist.",
 			Ends: "A health policy requests the replacement of the machine at once, unless the machine is paused, preserved or exempt, or too many machines are unhealthy.",
 			Do:   "To keep the machine, restart the kubelet on its instance, which registers the Node again, and exempt the machine from replacement: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "="},
 		v1beta1.ReasonTargetUnreachable: {
-			Explanation: "The target cluster with the Node cannot be reached. Until it can, no machine is marked unhealthy, replaced or drained.",
+			Explanation: "The target cluster with the Node cannot be reached. Until the cluster can be reached, no machine is marked unhealthy, replaced or drained.",
 			Ends:        "Machinist continues automatically when the cluster answers again. Timeouts do not run in the meantime.",
 			Do:          "Restore the API server of the target cluster, or the connection from the Machinist processes to it.",
 		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetUnreachable: {
 			Explanation: "The deletion waits, because the target cluster with the Node cannot be reached, so Machinist cannot see which pods it would kill.",
-			Ends:        "Machinist continues automatically when the cluster answers again. The time does not count towards the deadline of the drain.",
+			Ends:        "Machinist continues automatically when the cluster answers again. The waiting time does not count towards the deadline of the drain.",
 			Do:          "Restore the API server of the cluster. If the cluster is gone for good, delete the machine without it: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "=",
 		},
 		v1beta1.ConditionDrainExtended + "/" +

@@ -2,14 +2,14 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// providerMeanings returns the meanings of the reasons of Available, Progressing and Degraded on a Provider.
+// providerMeanings explains the reasons of the conditions Available, Progressing and Degraded of a Provider.
 func providerMeanings() map[string]Meaning {
 	const retried = "The operator tries again automatically."
 	return map[string]Meaning{
 		v1beta1.ReasonNotInstalled: {Explanation: "The provider process is not installed yet.",
 			Ends: "The condition Degraded has the cause."},
-		v1beta1.ReasonNoLeader: {Explanation: "Replicas of the provider process run, but none of them leads yet.",
-			Ends: "One of the replicas takes the Lease within seconds."},
+		v1beta1.ReasonNoLeader: {Explanation: "Replicas of the provider process run, but none of them is the leader yet.",
+			Ends: "One of the replicas becomes the leader within seconds."},
 		v1beta1.ReasonScaledToZero: {Explanation: "The provider process is scaled to zero. Its machines stay as they are.",
 			Ends: "The process starts when spec.replicas is raised."},
 
@@ -17,7 +17,7 @@ func providerMeanings() map[string]Meaning {
 			Ends: "The operator continues when the first Node has a provider ID.",
 			Do:   "If there will be no such Node, create a Provider with spec.type."},
 		v1beta1.ReasonCrashLoopBackOff: {Explanation: "The provider process exits again and again.", Ends: retried,
-			Do: "See the end of its log in the message. A flag or a kubeconfig file is often wrong."},
+			Do: "See the end of its log in the message. The cause is often a wrong flag or a wrong kubeconfig file."},
 		v1beta1.ReasonPodsRefused: {Explanation: "The API server refuses the pods of the provider process.", Ends: retried,
 			Do: "See the message for the cause, such as a quota or an admission policy."},
 		v1beta1.ReasonUnschedulable: {Explanation: "The pods of the provider process cannot be scheduled on any Node.",

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// constants returns the values of the constants in a folder and its subfolders whose names match.
+// constants parses the Go files in a folder and its subfolders. It returns the values of all string constants whose
+// names match the regular expression names.
 func constants(t *testing.T, folder, names string) map[string]string {
 	t.Helper()
 	matches := regexp.MustCompile(names)
@@ -55,14 +56,14 @@ func constants(t *testing.T, folder, names string) map[string]string {
 	return found
 }
 
-// Every reason that a controller may set has an explanation: those of the API, and those that a controller defines
-// itself.
+// Every reason that a controller can set has an explanation. This includes reasons that are not defined in the API but
+// in a controller.
 func TestEveryReasonHasAnExplanation(t *testing.T) {
 	reasons := constants(t, "../../../api/v1beta1", "^(Reason|Failure)[A-Z]")
 	if len(reasons) < 100 {
 		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
 	}
-	// The reasons in internal/class/bootstrap occur only in events and logs.
+	// The reasons in internal/class/bootstrap need no explanation, because they occur only in events and logs.
 	internalReasons := map[string]string{}
 	for _, tree := range []string{"machine", "class/machineclass", "fleet/machineset", "fleet/machinedeployment",
 		"health"} {
@@ -112,7 +113,8 @@ func TestMeaningOfUnknownReason(t *testing.T) {
 	}
 }
 
-// The command in an advice can be pasted into a shell: there is only one, and nothing follows it.
+// The command in an advice can be pasted into a shell: the advice has only one command, and no text follows the
+// command.
 func TestAdviceEndsWithItsCommand(t *testing.T) {
 	for reason, m := range meanings() {
 		i := strings.Index(m.Do, "kubectl ")

@@ -2,15 +2,15 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// updateMeanings returns the meanings of the reasons of UpToDate.
+// updateMeanings explains the reasons of the condition UpToDate.
 func updateMeanings() map[string]Meaning {
 	return map[string]Meaning{
 		v1beta1.ReasonUpToDate: {Explanation: "The instance matches the specification of the machine."},
 		v1beta1.ReasonUpdatePending: {Explanation: "The specification of the machine has changed, and the update of its instance has not started yet.",
-			Ends: "The update starts when nothing prevents it any more, such as a pause, or the creation of the machine."},
+			Ends: "The update starts when nothing prevents it any more. For example, a pause or the creation of the machine prevents an update."},
 		v1beta1.ReasonUpdating: {Explanation: "The instance is being updated in place."},
 		v1beta1.ReasonReplacing: {Explanation: "The instance is being replaced under the same Machine: Machinist deletes the old instance, and then creates a new one.",
-			Ends: "The replacement continues automatically. It takes as long as a drain and a creation."},
+			Ends: "The replacement continues automatically. The update takes as long as a drain and a creation together."},
 		v1beta1.ReasonWaitingForAgent: {
 			Explanation: "The agent on the Node was asked to update the machine, and has not answered.",
 			Ends:        "Machinist continues when the agent sets " + v1beta1.NodeAnnotationUpdateResult + " on the Node.",
@@ -26,7 +26,7 @@ func updateMeanings() map[string]Meaning {
 			Do:   "Fix the error in the message, or undo the change. " + tryNow},
 		v1beta1.ReasonUpdateTimeout: {Explanation: "The update of the instance takes longer than timeouts.update.",
 			Ends: "Machinist keeps waiting for the update, which may still succeed.",
-			Do:   "Inspect the instance. If it no longer works, delete the machine."},
+			Do:   "Inspect the instance. If the machine no longer works, delete it."},
 		v1beta1.ConditionUpToDate + "/" + v1beta1.ReasonUnknownTypeVersion: {Explanation: "The label " +
 			v1beta1.LabelTypeVersion + " names a version of the types that this version of Machinist does not know, so the machine is not updated.",
 			Ends: untilChanged},

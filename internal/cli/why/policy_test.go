@@ -16,7 +16,7 @@ func TestExplainReportsThatBuiltInPolicyStops(t *testing.T) {
 		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
 	}
 	mustReport(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
-		"2 of the 2 machines", "at most 1 may be", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")
+		"2 of the 2 machines", "at most 1 of them may be unhealthy", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")
 	for _, f := range explain(silent, *machine()) {
 		if f.Reason == v1beta1.ReasonTooManyUnhealthy {
 			t.Errorf("one unhealthy machine of two is not replaced: %+v", f)

@@ -11,30 +11,30 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// leaseLeniency is how long after the end of its Lease a process still counts as running.
+// leaseLeniency is the time for which a process is still assumed to be running after its Lease has expired.
 const leaseLeniency = 5 * time.Second
 
-// Process is the state of a process of Machinist as its Lease shows it.
+// Process is the state of one of Machinist's processes. The state is taken from the Lease of the process.
 type Process struct {
 	// Name is the name of the Lease.
 	Name string `json:"name"`
-	// Known is true if the Lease exists and could be read. Otherwise Running and Seen mean nothing.
+	// Known is true if the Lease exists and could be read. If Known is false, Running and Seen have no meaning.
 	Known bool `json:"known"`
-	// Running is true if a process holds the Lease and renews it.
+	// Running is true if a process holds the Lease and keeps renewing it.
 	Running bool `json:"running"`
-	// Seen is when the Lease was last renewed.
+	// Seen is the time at which the Lease was last renewed.
 	Seen *time.Time `json:"seen,omitempty"`
 	// Searched are the namespaces in which the Lease was not found.
 	Searched []string `json:"searched,omitempty"`
 }
 
-// Judge returns the state of the process that a Lease belongs to.
+// Judge determines the state of a process from its Lease.
 func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	p := Process{Name: lease.Name, Known: true}
 	if lease.Spec.RenewTime == nil {
 		return p
 	}
-	p.Seen = at(lease.Spec.RenewTime.Time)
+	p.Seen = inUTC(lease.Spec.RenewTime.Time)
 	duration := 15 * time.Second
 	if lease.Spec.LeaseDurationSeconds != nil {
 		duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
@@ -44,8 +44,8 @@ func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	return p
 }
 
-// Trouble returns a sentence in two parts: that the process does not run, or that its Lease was not found, and details.
-// Both are empty if the process runs.
+// Trouble describes the problem if the process is not running or if its Lease was not found. The result what describes
+// the problem, and the result more contains details. If there is no problem, both are empty.
 func (p Process) Trouble(now time.Time) (what, more string) {
 	switch {
 	case p.Running:
@@ -61,15 +61,16 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 	return "", ""
 }
 
-// notRunning returns the finding that a process is not running, or that its Lease was not found. If the Lease was not
-// found, consequence is the part of the finding that describes what happens if the process is not running.
+// notRunning returns a finding if the process is not running or if its Lease was not found. If the Lease was not found,
+// the process may or may not be running. In this case the finding contains the text consequence, which describes what
+// happens if the process is not running.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:
 		f := Finding{
 			About: about, Reason: NoProcess, Since: p.Seen,
 			What: fmt.Sprintf("The process %s is not running, so this object is not processed.", p.Name),
-			Ends: "Machinist continues when the process runs again. Other findings date from before it stopped.",
+			Ends: "Machinist continues when the process runs again. All other findings may be outdated, because they date from the time before the process stopped.",
 			Do:   fmt.Sprintf("Start %s, or find out why it exits or cannot reach this cluster.", p.Name),
 		}
 		return []Finding{f}
@@ -79,28 +80,28 @@ func (p Process) notRunning(about, consequence string) []Finding {
 			What: fmt.Sprintf("The process %s may not be running: it has no Lease in %s.", p.Name,
 				strings.Join(p.Searched, ", ")),
 			Ends: cmp.Or(consequence, "If the process does not run, this object is not processed."),
-			Do:   "Start the process. If it runs and its Lease is in another namespace (--leader-election-namespace), name this namespace with --system-namespace.",
+			Do:   "Start the process. If it runs and its Lease is in another namespace (--leader-election-namespace), specify this namespace with --system-namespace.",
 		}}
 	}
 	return nil
 }
 
-// Reasons of findings that no condition reports.
+// These are the reasons in findings that no condition reports.
 const (
-	// NoProcess is the reason for a process that does not run.
+	// NoProcess means that a process is not running.
 	NoProcess = "NoProcess"
-	// Unobserved is the reason for a change that no process has processed yet.
+	// Unobserved means that the latest change of an object has not been processed yet.
 	Unobserved = "Unobserved"
-	// OwnerDeleting is the reason for a machine whose owner is being deleted.
+	// OwnerDeleting means that the owner of a machine is being deleted.
 	OwnerDeleting = "OwnerDeleting"
-	// OtherFinalizers is the reason for an object that finalizers of other controllers keep.
+	// OtherFinalizers means that finalizers of other controllers delay the deletion of an object.
 	OtherFinalizers = "ForeignFinalizers"
-	// NoOwner is the reason for a machine that is not replaced because no set owns it.
+	// NoOwner means that a machine is not replaced because no set owns the machine.
 	NoOwner = "NoOwner"
-	// NoBudget is the reason for a machine whose owner replaces no machines (maxInFlight is 0).
+	// NoBudget means that a machine is not replaced because maxInFlight of its owner is 0.
 	NoBudget = "NoBudget"
-	// DisruptionDenied is the reason for a machine whose replacement is prevented by a disruption budget or an annotation.
+	// DisruptionDenied means that a disruption budget or an annotation prevents the replacement of a machine.
 	DisruptionDenied = "DisruptionDenied"
-	// RemediationSkipped is the reason for a machine that is exempt from remediation.
+	// RemediationSkipped means that a machine is exempt from remediation.
 	RemediationSkipped = "RemediationSkipped"
 )

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// unowned returns why no set owns a machine that a set owned before, or that the selector of a set matches. It returns
-// nil for any other machine.
-func unowned(f Facts) []Finding {
+// unownedFindings explains why no set owns a machine. It returns findings only if a set owned the machine before, or if
+// the selector of a set matches the machine.
+func unownedFindings(f Facts) []Finding {
 	m := f.Machine
 	if m.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(m) != nil {
 		return nil
@@ -32,12 +32,13 @@ func unowned(f Facts) []Finding {
 		}
 	}
 	if from := m.Annotations[v1beta1.AnnotationReleasedFrom]; from != "" && len(findings) == 0 {
-		findings = append(findings, released(m, setsOf(f.Sets, from)))
+		findings = append(findings, releasedFinding(m, setsOf(f.Sets, from)))
 	}
 	return findings
 }
 
-// setsOf returns the sets of the owner with a UID: the sets of a deployment, or one standalone set.
+// setsOf returns the sets that belong to the given owner UID. For the UID of a deployment, the result contains the sets
+// of the deployment. For the UID of a set, the result contains only this set.
 func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet) {
 	for i := range sets {
 		if c := metav1.GetControllerOfNoCopy(&sets[i]); string(sets[i].UID) == owner || c != nil && string(c.UID) == owner {
@@ -47,12 +48,13 @@ func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet)
 	return out
 }
 
-// released returns the finding about a machine that lost the labels of its set. Of the given sets, the one that needs
-// the fewest label changes is assumed to have released the machine.
-func released(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
+// releasedFinding returns a finding about a machine that its set released because the labels no longer matched. It is
+// not recorded which set released the machine. The finding is about the set whose selector would match after the fewest
+// changes of labels.
+func releasedFinding(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const consequences = " The machine is not replaced when it fails, and not updated by rollouts. It still counts towards the maximum number of machines of its former owner."
 	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,
-		What: "The machine has no owner. Its labels did not match the selector of its set, which released it, and which no longer exists." + consequences,
+		What: "The machine has no owner. Its labels did not match the selector of its set, so the set released it. The set no longer exists." + consequences,
 		Do:   "To delete the machine: kubectl delete machines.machinist.dev NAME"}
 	if len(sets) == 0 {
 		return f
@@ -71,7 +73,7 @@ func released(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	return f
 }
 
-// missingLabels returns the labels of a set's selector that a machine does not have, as key=value.
+// missingLabels returns the labels, as key=value, that the selector of a set requires and that a machine lacks.
 func missingLabels(m *v1beta1.Machine, set *v1beta1.MachineSet) (missing []string) {
 	wanted := set.Spec.Selector.MatchLabels
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {

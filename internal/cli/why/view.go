@@ -11,23 +11,23 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// View is the output of machinist why for one object.
+// View is what "machinist why" prints for one object.
 type View struct {
 	// Now is the time at which the objects were read.
 	Now time.Time `json:"now"`
-	// Object is the explained object as TYPE/NAME. It is in Namespace.
+	// Object is the explained object, in the form TYPE/NAME. Namespace is the namespace of the object.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
-	// State is the phase of a machine, or the numbers of machines of a fleet.
+	// For a machine, State is its phase. For a fleet, State describes the actual and the desired number of machines.
 	State string `json:"state,omitempty"`
-	// Node is the name of the machine's Node, if it has one.
+	// Node is the name of the Node, if the object is a machine with a Node.
 	Node string `json:"node,omitempty"`
-	// Findings are what the object waits for, the first obstacle first.
+	// Findings explain what the object waits for. The finding about the first obstacle comes first.
 	Findings []Finding `json:"findings"`
-	// Failures are recent failures of the machine, or of the machines of a deployment, newest first. The machines may have
-	// recovered.
+	// Failures are the recent failures of the machine, or of all machines of the deployment, newest first. The machines
+	// may have recovered since.
 	Failures []Failure `json:"recentFailures,omitempty"`
-	// Unread are sentences about objects that could not be read.
+	// Unread contains a sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -94,7 +94,7 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 	}
 }
 
-// Few joins at most limit names, and adds the number of the others.
+// Few joins at most limit names, followed by the number of other names.
 func Few(names []string, limit int) string {
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)

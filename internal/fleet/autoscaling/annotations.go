@@ -22,8 +22,8 @@ import (
 // FieldManager is the name of the field manager of the annotations in metadata.managedFields.
 const FieldManager = "machinist-autoscaling"
 
-// annotate applies the wanted annotations, except those that other managers own, if this changes anything. It returns
-// the group after that.
+// annotate applies the wanted annotations, except those that other managers own. If this would change nothing, annotate
+// sends no request. It returns the resulting group.
 func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, group client.Object,
 	wanted map[string]string) (client.Object, error) {
 	others := r.othersOf(key, group)
@@ -35,7 +35,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 		}
 		applied, err := r.apply(ctx, group, ours)
 		if err == nil {
-			// The API server has removed our annotations that were not applied again. All others belong to other managers.
+			// The API server has removed our former annotations that are no longer wanted. The other capacity annotations belong
+			// to other managers.
 			r.setOthers(key, applied, capacityExcept(applied.GetAnnotations(), ours))
 			return applied, nil
 		}
@@ -54,7 +55,7 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether any capacity annotation differs from ours, except those that belong to others.
+// differs reports whether a capacity annotation has another value than in ours. It ignores the annotations in others.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
@@ -68,7 +69,7 @@ func differs(annotations, ours, others map[string]string) bool {
 	return false
 }
 
-// capacityExcept returns the capacity annotations that are not among ours.
+// capacityExcept returns the capacity annotations whose keys are not in ours.
 func capacityExcept(annotations, ours map[string]string) map[string]string {
 	var left map[string]string
 	for _, key := range capacityKeys() {
@@ -83,8 +84,9 @@ func capacityExcept(annotations, ours map[string]string) map[string]string {
 	return left
 }
 
-// apply applies the annotations, and so removes all other annotations that this field manager owns. It returns the
-// group from the answer. Because of the UID, apply cannot create a group that was deleted.
+// apply writes the annotations by server-side apply, which removes all other annotations that this field manager owns.
+// It returns the group from the response. The request contains the UID of the group, so it cannot create the group
+// again after a deletion.
 func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations map[string]string) (client.Object,
 	error) {
 	gvk, err := r.Client.GroupVersionKindFor(group)
@@ -114,7 +116,7 @@ func (r *Reconciler) apply(ctx context.Context, group client.Object, annotations
 	return answer, nil
 }
 
-// conflictsOf returns the annotations that the API server did not change because other managers own them.
+// conflictsOf returns the keys of the annotations that the API server did not change because other managers own them.
 func conflictsOf(err error, ours map[string]string) (keys []string) {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -132,8 +134,8 @@ func conflictsOf(err error, ours map[string]string) (keys []string) {
 	return keys
 }
 
-// othersOf returns the capacity annotations of a group that are known to belong to other managers and that still have
-// the same value.
+// othersOf returns those capacity annotations of a group that other managers are known to own and whose values have not
+// changed since.
 func (r *Reconciler) othersOf(key types.NamespacedName, group client.Object) map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +168,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.others, key)
 }
 
-// report writes the condition ScalableFromZero. The condition is missing until the first problem. It is removed from an
-// object that is no longer a node group.
+// report writes the condition ScalableFromZero. The condition is missing until there is a problem for the first time.
+// If the object is no longer a node group, report removes the condition.
 func (r *Reconciler) report(ctx context.Context, group client.Object, why Problem) error {
 	was := group
 	group = group.DeepCopyObject().(client.Object)

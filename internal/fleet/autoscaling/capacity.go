@@ -77,7 +77,8 @@ func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// number returns a quantity as a whole number, or "" if it is not positive. The autoscaler accepts no units in counts.
+// number returns a quantity as a whole number, or "" if the quantity is not positive. The autoscaler accepts no units
+// in counts.
 func number(q resource.Quantity) string {
 	if q.Value() <= 0 {
 		return ""
@@ -85,9 +86,9 @@ func number(q resource.Quantity) string {
 	return strconv.FormatInt(q.Value(), 10)
 }
 
-// gpuOf returns the extended resource for the autoscaler, or "" if there is none. The autoscaler supports one for each
-// node group. gpuOf returns the first resource by name whose last part begins with gpu, as in nvidia.com/gpu, or else
-// the only extended resource.
+// gpuOf returns the extended resource that the autoscaler should treat as the GPU, or "" if there is none. The
+// autoscaler supports one such resource for each node group. gpuOf prefers a resource whose last part begins with gpu,
+// as in nvidia.com/gpu, and returns the first of them by name. Otherwise it returns the only extended resource.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -151,12 +152,12 @@ func taints(all []corev1.Taint) string {
 	return strings.Join(texts, ",")
 }
 
-// Problem is why an autoscaler cannot scale a node group up from zero machines. The reason is empty if an autoscaler
-// can do that.
+// Problem is the reason why an autoscaler cannot scale a node group up from zero machines. Reason is empty if there is
+// no problem.
 type Problem struct{ Reason, Message string }
 
-// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does, whatever their owner is. It
-// returns why if they do not state the capacity.
+// scaleFromZeroProblem evaluates the annotations of a node group as the autoscaler does, no matter which manager owns
+// them. If the annotations do not contain the capacity, the result is the parameter why.
 func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// short returns the capacity annotations without their prefix.
-func short(annotations map[string]string) map[string]string {
+// shortKeys returns the capacity annotations without the prefix of their keys.
+func shortKeys(annotations map[string]string) map[string]string {
 	names := map[string]string{}
 	for key, value := range annotations {
 		names[strings.TrimPrefix(key, v1beta1.AutoscalerCapacityPrefix)] = value
@@ -112,7 +112,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: test.stated}, Status: test.status}
-			got := short(Capacity(class, &v1beta1.MachineSpec{Node: test.node}))
+			got := shortKeys(Capacity(class, &v1beta1.MachineSpec{Node: test.node}))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

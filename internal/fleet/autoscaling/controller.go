@@ -29,12 +29,12 @@ type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// others are the capacity annotations of each group that belong to other managers. The Reconciler does not try to
-	// apply them until they change.
+	// others contains, for each group, the capacity annotations that belong to other managers. The Reconciler does not try
+	// to apply these annotations until their values change.
 	others map[types.NamespacedName]othersOf
 }
 
-// othersOf has the values of those capacity annotations of an object that belong to other managers.
+// othersOf contains those capacity annotations of one object that belong to other managers.
 type othersOf struct {
 	uid    types.UID
 	values map[string]string
@@ -67,13 +67,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil // The group was deleted meanwhile.
 	case apierrors.IsConflict(err):
-		// Another client wrote first. The event of its write may have come before this pass.
+		// Another client wrote first. The event of that write may have arrived before this pass began.
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// get returns a MachineDeployment or MachineSet, or nil if it does not exist.
+// get reads a MachineDeployment or MachineSet, and returns nil if the object does not exist.
 func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	kind, name := split(key)
 	var group client.Object = &v1beta1.MachineDeployment{}
@@ -88,8 +88,8 @@ func (r *Reconciler) get(ctx context.Context, key types.NamespacedName) (client.
 	return group, nil
 }
 
-// capacity returns the wanted annotations of a group, and the problem to report if they do not suffice. An object that
-// is not a node group has no annotations.
+// capacity returns the wanted annotations of a group, and the problem to report if these annotations are not
+// sufficient. If the object is not a node group, no annotations are wanted.
 func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[string]string, Problem, error) {
 	if !IsNodeGroup(group.GetAnnotations()) {
 		return nil, Problem{}, nil
@@ -118,6 +118,6 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 		message + "Set spec.capacity.resources of the class, or " + orAnnotate}, nil
 }
 
-// orAnnotate is the end of a message that suggests to write the annotations by hand.
+// orAnnotate is the end of messages that suggest writing the annotations by hand.
 const orAnnotate = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +
 	v1beta1.AutoscalerMemoryAnnotation + " on the group."

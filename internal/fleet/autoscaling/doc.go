@@ -10,5 +10,6 @@
 // Machinist is removed when its source is removed.
 //
 // For how the autoscaler reads the annotations, see kubernetes/autoscaler 1.36, cloudprovider/clusterapi,
-// clusterapi_unstructured.go and clusterapi_utils.go. For which groups it skips, see clusterapi_nodegroup.go.
+// clusterapi_unstructured.go and clusterapi_utils.go. See clusterapi_nodegroup.go for the groups that the autoscaler
+// skips.
 package autoscaling

@@ -18,7 +18,8 @@ func IsNodeGroup(annotations map[string]string) bool {
 }
 
 // Bounds returns the smallest and largest size of a node group. A missing annotation counts as 0. The error names an
-// annotation that cluster-autoscaler cannot read. Because of such an annotation, it ignores all its groups.
+// annotation that cluster-autoscaler cannot read. If there is such an annotation, cluster-autoscaler ignores all its
+// node groups.
 func Bounds(annotations map[string]string) (smallest, largest int, err error) {
 	if smallest, err = bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err != nil {
 		return 0, 0, err

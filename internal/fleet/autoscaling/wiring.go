@@ -22,14 +22,14 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the request for a group. Its name begins with the kind, because a deployment and a set may have the
-// same name.
+// keyOf returns the reconcile request for a group. The name in the request begins with the kind, because a deployment
+// and a set may have the same name.
 func keyOf(kind string, o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: kind + "/" +
 		o.GetName()}}
 }
 
-// split returns the kind and the name of the group in a request of keyOf.
+// split returns the kind and the name of the group from the name in such a request.
 func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 	kind, base, _ := strings.Cut(key.Name, "/")
 	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
@@ -96,7 +96,7 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 	return requests
 }
 
-// concerns reports whether an object is a node group, or still has annotations or the condition of one.
+// concerns reports whether an object is a node group, or was one and still has the annotations or the condition.
 func concerns(o client.Object) bool {
 	return IsNodeGroup(o.GetAnnotations()) || len(capacityExcept(o.GetAnnotations(), nil)) > 0 ||
 		meta.FindStatusCondition(*conditionsOf(o), v1beta1.ConditionScalableFromZero) != nil

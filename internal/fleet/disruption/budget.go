@@ -24,13 +24,13 @@ type Budget struct {
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// outside is true if the budget is in force outside of its windows, and false if it is in force inside of them.
+	// If outside is true, the budget is in force outside its windows, and otherwise inside them.
 	outside bool
 }
 
-// Parse parses a budget. The error names each invalid field. Together with an error, Parse returns a budget that allows
-// no disruption at any time, so that a typing error does not disrupt machines that the budget should protect. If the
-// selector is invalid too, this budget selects every machine of the namespace.
+// Parse parses a budget. The error names each invalid field. If there is an error, Parse still returns a budget, which
+// allows no disruption at any time. Therefore a typing error does not disrupt machines that the budget should protect.
+// If the selector is invalid too, this budget selects every machine in the namespace.
 func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	parsed := &Budget{
 		NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Name},
@@ -45,8 +45,8 @@ func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	return parsed, nil
 }
 
-// Selector returns the selector of a budget, even if other fields are invalid. For an invalid selector, it returns one
-// that selects everything.
+// Selector returns the selector of a budget, even if other fields are invalid. If the selector is invalid, it returns a
+// selector that matches everything.
 func Selector(b *v1beta1.MachineDisruptionBudget) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(&b.Spec.Selector)
 	if err != nil {
@@ -60,18 +60,18 @@ func (b *Budget) Selects(machine map[string]string) bool {
 	return b.selector.Matches(labels.Set(machine))
 }
 
-// Asks reports whether a disruption for the reason needs room in the budget.
+// Asks reports whether a disruption for the given reason needs room in the budget.
 func (b *Budget) Asks(reason v1beta1.DisruptionReason) bool {
 	return len(b.reasons) == 0 || slices.Contains(b.reasons, reason)
 }
 
-// InForce reports whether the budget limits disruptions at the time now: always if it has no windows, and otherwise
-// inside or outside of them.
+// InForce reports whether the budget limits disruptions at the given time. A budget without windows always does. Any
+// other budget does so only inside, or only outside, its windows.
 func (b *Budget) InForce(now time.Time) bool {
 	return len(b.windows) == 0 || b.windows.Open(now) != b.outside
 }
 
-// NextChange returns when InForce changes next after now, or false if it never changes.
+// NextChange returns the next time after now at which InForce changes, or false if InForce never changes.
 func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }

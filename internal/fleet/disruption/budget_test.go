@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// budgetOf returns a budget that selects the pool db, after the change.
+// budgetOf returns a budget that selects the pool db, with the given change.
 func budgetOf(change func(*v1beta1.MachineDisruptionBudgetSpec)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "b"},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{

@@ -13,15 +13,16 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// countedMachines are the machines of a namespace. pending are machines whose disruption was granted before the
-// machines were read. Their grants may be settled by now, although machines does not show the writes yet.
+// countedMachines contains the machines of a namespace. The field pending contains those whose disruption was granted
+// before the machines were read. Their grants may be settled by now, although the field machines does not contain the
+// writes yet.
 type countedMachines struct {
 	machines []*v1beta1.Machine
 	pending  map[types.UID]bool
 }
 
-// count reads the budgets of a namespace and, if there are any, its machines. The budgets include one that was created
-// while the machines were read.
+// count reads the budgets of a namespace. If there are any, it also reads the machines of the namespace. The result
+// includes budgets that were created while the machines were read.
 func (l *Ledger) count(ctx context.Context, namespace string,
 	machinesOf func(context.Context, string) ([]*v1beta1.Machine, error)) (budgets []*v1beta1.MachineDisruptionBudget,
 	counted countedMachines, err error) {
@@ -38,9 +39,9 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	return budgets, counted, err
 }
 
-// readBudgets returns the budgets of a namespace. The caller must not change them. A process reads them from the API
-// server once, because its cache may start with a list that is older than what its predecessor knew. That list may lack
-// a budget that was created to stop all disruptions.
+// readBudgets returns the budgets of a namespace. The caller must not change them. A process reads the budgets from the
+// API server once, because its cache may start with a list that is older than the one that its predecessor knew. That
+// list may lack a budget that was created to stop all disruptions.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -59,7 +60,7 @@ func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.
 	return withoutDeleted(live), nil
 }
 
-// trustsBudgets reports whether the cache has all budgets that a predecessor of this process may have known.
+// trustsBudgets reports whether the cache contains every budget that a predecessor of this process may have known.
 func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +85,8 @@ func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.Machi
 	})
 }
 
-// pending returns the machines whose grants are not settled yet, without those whose writes have an unknown outcome.
+// pending returns the machines whose grants are not settled yet. It omits machines if the outcome of their write is
+// unknown.
 func (l *Ledger) pending(namespace string) map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +111,7 @@ func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	return false
 }
 
-// view returns the view of a namespace with the budgets and machines that count returned.
+// view builds the view of a namespace from the budgets and machines that count returned.
 func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, counted countedMachines) *View {
 	r := l.namespaceState(namespace)
 	return NewView(r.parse(budgets), counted.machines, func(uid types.UID) bool {
@@ -127,8 +129,9 @@ func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1bet
 	return machines, nil
 }
 
-// confirmedMachines returns the machines of a namespace from the cache if that may be trusted, or else from a live
-// list. So the count includes all writes of other processes, and all writes of this process with an unknown outcome.
+// confirmedMachines returns the machines of a namespace from the cache if the cache may be trusted, and otherwise from
+// a live list. The result therefore includes all writes of other processes, and all writes of this process whose
+// outcome is unknown.
 func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
 	version := ""
 	if l.CacheVersion != nil {
@@ -161,7 +164,7 @@ func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1
 	return machines, nil
 }
 
-// parse returns the parsed budgets. It parses each generation of a budget once.
+// parse returns the parsed budgets. Each generation of a budget is parsed only once.
 func (r *namespaceState) parse(listed []*v1beta1.MachineDisruptionBudget) []*Budget {
 	budgets, now := make([]*Budget, len(listed)), make(map[types.UID]parsedBudget, len(listed))
 	for i, b := range listed {

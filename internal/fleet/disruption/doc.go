@@ -1,6 +1,7 @@
-// Package disruption decides which machines may be taken out of service for another purpose than a scale-down: to
-// replace a machine that is unhealthy, too old or of an old revision, or to update it in place. Each such decision
-// needs room in the MachineDisruptionBudgets of the machine's namespace. Only this package evaluates budgets.
+// Package disruption decides which machines may be taken out of service for a purpose other than a scale-down. Such a
+// purpose is the replacement of a machine that is unhealthy, too old or of an old revision, or an update in place. Each
+// such decision needs room in the MachineDisruptionBudgets of the machine's namespace. Only this package evaluates
+// budgets.
 //
 //   - machine.go determines which machines are disrupted. This depends only on the Machine object. So nothing else is
 //     written, and a process that starts knows immediately what its predecessor did.
@@ -9,5 +10,5 @@
 //   - ledger.go remembers what this process has granted but not written yet, and which controllers wait for room.
 //   - count.go reads the budgets and machines that a view needs.
 //
-// Budgets can only forbid disruptions. The bounds of rollouts, remediations and drains apply in addition.
+// Budgets can only forbid disruptions. The limits of rollouts, remediations and drains still apply.
 package disruption

@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/internal/platform/keylock"
 )
 
-// waitingTimeout is how long after its last request an asker still counts as waiting. An asker that waits asks again at
-// least every DeniedPoll.
+// waitingTimeout is how long an Asker counts as waiting after its last request. An Asker that waits repeats its request
+// at least every DeniedPoll.
 const waitingTimeout = 3 * DeniedPoll
 
-// DeniedPoll is how often an asker that waits for room asks again without an event.
+// DeniedPoll is how often an Asker that waits for room repeats its request without an event.
 const DeniedPoll = 30 * time.Second
 
 // Options are the dependencies of a Ledger.
@@ -33,18 +33,19 @@ type Options struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that version
-	// is unknown. In that case every grant counts a live list.
+	// is unknown. If the version is unknown, every grant counts the machines in a live list.
 	CacheVersion func() string
 }
 
 // Ledger grants disruptions to all controllers of a process, one grant after the other. A nil Ledger grants everything.
 //
-// All permanent state is in the Machines. The Ledger only remembers what it has granted until that is written, and
-// which askers wait for room.
+// All permanent state is in the Machines. The Ledger itself remembers only the grants that are not written yet, and the
+// Askers that wait for room.
 type Ledger struct {
 	Options
-	// granting is a lock for each namespace. Grant holds it from its count until the grant is recorded. No other lock is
-	// held during requests to the API server, so that neither other namespaces nor readers wait for them.
+	// granting contains one lock for each namespace. Grant holds the lock from the start of its count until the grant is
+	// recorded. No other lock is held during requests to the API server, so other namespaces and readers do not wait for
+	// these requests.
 	granting   keylock.Locks
 	mu         sync.Mutex
 	namespaces map[string]*namespaceState
@@ -52,20 +53,21 @@ type Ledger struct {
 
 // namespaceState is the state of the Ledger for a namespace.
 type namespaceState struct {
-	// cache tracks whether the cache of machines may be trusted, budgets whether the cache of budgets may be.
+	// cache tracks whether the cache of machines may be trusted, and budgets tracks whether the cache of budgets may be
+	// trusted.
 	cache, budgets freshness.Tracker
-	// granted are machines whose disruption is granted and not known to be written. The value is true if the write was
-	// sent and its outcome is unknown.
+	// granted contains the machines whose disruption was granted, but is not known to be written. The value is true if the
+	// write was sent, but its outcome is unknown.
 	granted map[types.UID]bool
-	waiting map[Asker]*waiting
+	waiting map[Asker]*askerState
 	// parsed are the parsed budgets by UID.
 	parsed map[types.UID]parsedBudget
-	// used is when the state was last needed.
+	// used is the time at which the state was last needed.
 	used time.Time
 }
 
 // namespaceTimeout is how long the state of a namespace is kept after its last use. The namespace may have been
-// deleted. If it still exists, its next grant counts the machines in a live list.
+// deleted. If the namespace still exists, its next grant counts the machines in a live list.
 const namespaceTimeout = time.Hour
 
 // Asker is the object whose controller wants to disrupt machines: a MachineSet or a MachineDeployment.
@@ -77,14 +79,15 @@ type Asker struct {
 // String returns kind, namespace and name.
 func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
-// waiting has the candidates of an asker that were denied, and those that were allowed and are about to be disrupted.
-type waiting struct {
+// askerState contains the candidates that an Asker recorded: those that were denied, and those that were allowed and
+// are about to be disrupted.
+type askerState struct {
 	lastAsked       time.Time
 	denied, planned []Candidate
 }
 
 // candidates returns all candidates for which room is reserved.
-func (w *waiting) candidates() []Candidate { return slices.Concat(w.denied, w.planned) }
+func (w *askerState) candidates() []Candidate { return slices.Concat(w.denied, w.planned) }
 
 // parsedBudget is a parsed budget and its generation.
 type parsedBudget struct {
@@ -100,8 +103,8 @@ func New(o Options) *Ledger {
 	return &Ledger{Options: o, namespaces: map[string]*namespaceState{}}
 }
 
-// MayDeny reports whether any of the machines, all of one namespace, may be denied: a machine is exempt, or the
-// namespace has budgets, or its budgets are not known yet.
+// MayDeny reports whether the disruption of any of the machines may be denied, because a machine is exempt, or because
+// the namespace has budgets or its budgets are not known yet. All machines must be in one namespace.
 func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1beta1.Machine) (bool, error) {
 	if l == nil {
 		return false, nil
@@ -118,9 +121,9 @@ func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1be
 	return len(budgets) > 0, err
 }
 
-// Check returns which of the asker's candidates may be disrupted now. It grants nothing. After a write of unknown
-// outcome, it counts a live list, as Grant does. Otherwise a machine whose disruption was not written could use room
-// forever.
+// Check returns which candidates of the Asker may be disrupted now. It grants nothing. If the outcome of a write is
+// unknown, Check counts the machines in a live list, as Grant does. Otherwise a machine whose disruption was never
+// written could use room forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -141,9 +144,9 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	return may, denied, nil
 }
 
-// RecordWaiting records which candidates the asker wants to disrupt but may not, and which ones it plans to disrupt
-// with its next writes. Both keep their precedence. The call replaces what was recorded for the asker before. Without
-// any candidates, the asker no longer waits.
+// RecordWaiting records which candidates the Asker wants to disrupt but may not, and which candidates it plans to
+// disrupt with its next writes. Both keep their precedence. Each call replaces what an earlier call recorded for the
+// Asker. If there are no candidates, the Asker no longer waits.
 func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
@@ -166,10 +169,10 @@ func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidat
 			c.asked = now
 		}
 	}
-	r.waiting[asker] = &waiting{now, candidates[:len(denied)], candidates[len(denied):]}
+	r.waiting[asker] = &askerState{now, candidates[:len(denied)], candidates[len(denied):]}
 }
 
-// withWaitTimes returns the candidates with the times at which their waits began.
+// withWaitTimes returns the candidates, each with the time at which its wait began.
 func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate {
 	candidates = slices.Clone(candidates)
 	before := l.namespaceState(asker.Namespace).waiting[asker]
@@ -186,7 +189,7 @@ func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate 
 	return candidates
 }
 
-// Waiting returns the askers that wait for room in a namespace.
+// Waiting returns the Askers that wait for room in a namespace.
 func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
@@ -199,7 +202,7 @@ func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	return askers
 }
 
-// Requests returns requests for the objects of a kind that wait in a namespace.
+// Requests returns reconcile requests for the objects of one kind that wait for room in a namespace.
 func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request) {
 	for _, asker := range l.Waiting(namespace) {
 		if asker.Kind == kind {
@@ -234,16 +237,17 @@ func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
 	return blocked
 }
 
-// askers returns the askers that have recorded candidates, sorted by kind and name.
+// askers returns the Askers that have recorded candidates, sorted by kind and name.
 func (r *namespaceState) askers() []Asker {
 	return slices.SortedFunc(maps.Keys(r.waiting), func(a, b Asker) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Grant returns which of the candidates, all of one namespace, may be disrupted, and takes room for them. The caller
-// must call Settle for each of these, whether or not it disrupts the machine. The count is exact: the first count of a
-// process, and the first one after a write of unknown outcome, uses a live list.
+// Grant returns which of the candidates may be disrupted, and takes room for these. All candidates must be in one
+// namespace. The caller must call Settle for each returned candidate, even if it does not disrupt the machine. The
+// count is exact: Grant uses a live list for the first count of a process, and for the first count after a write of
+// unknown outcome.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
@@ -291,14 +295,15 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 		maps.DeleteFunc(l.namespaces, func(_ string, r *namespaceState) bool {
 			return len(r.granted) == 0 && now.Sub(r.used) > namespaceTimeout
 		})
-		r = &namespaceState{granted: map[types.UID]bool{}, waiting: map[Asker]*waiting{}}
+		r = &namespaceState{granted: map[types.UID]bool{}, waiting: map[Asker]*askerState{}}
 		l.namespaces[namespace] = r
 	}
 	r.used = now
 	return r
 }
 
-// otherCandidates returns the recorded candidates of all other askers, with the machines of the view.
+// otherCandidates returns the candidates that all other Askers have recorded. Their machines are replaced with those of
+// the view, which are newer.
 func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {

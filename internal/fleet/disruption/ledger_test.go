@@ -42,14 +42,14 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// bench is a ledger with a cache and an API server that the test controls.
+// bench is a ledger whose cache and API server are controlled by the test.
 type bench struct {
 	*Ledger
 	cache, server *lists
 	clock         *clocktesting.FakePassiveClock
 }
 
-// ledgerFor returns a ledger with one budget for all machines. The cache and the API server have the same objects.
+// ledgerFor returns a ledger with one budget for all machines. The cache and the API server contain the same objects.
 func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
 	all := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "all",
 		UID: "all", ResourceVersion: "1"},
@@ -75,8 +75,8 @@ func (b *bench) grant(t *testing.T, who string, cs ...Candidate) string {
 	return namesOf(granted)
 }
 
-// Rule: disruptions-are-counted-exactly. A grant counts until it is written. If the outcome of the write is unknown, it
-// counts until a live list.
+// Rule: disruptions-are-counted-exactly. A granted disruption counts until it is written. If the outcome of the write
+// is unknown, the disruption counts until a live list has been read.
 func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	ms := several(3, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -105,8 +105,9 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A write of unknown outcome that did not take effect must not use room forever.
-// A check finds that out too, because no asker requests a grant while there seems to be no room.
+// Rule: disruptions-are-counted-exactly. If the outcome of a write is unknown and the write had no effect, its grant
+// must not use room forever. A check must find this out too, because no Asker requests a grant as long as there seems
+// to be no room.
 func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -120,7 +121,7 @@ func TestLostWriteUsesNoRoom(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A process that starts does not know what its predecessor did.
+// Rule: disruptions-are-counted-exactly. A new process does not know which disruptions its predecessor began.
 func TestFirstGrantCountsLiveList(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -134,7 +135,7 @@ func TestFirstGrantCountsLiveList(t *testing.T) {
 }
 
 // Rule: no-budget-no-cost. Without budgets, no machines are read. The budgets are read from the API server once,
-// because the cache of a new process may lack one.
+// because the cache of a new process may not contain all budgets.
 func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -151,7 +152,8 @@ func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	}
 }
 
-// A process whose cache starts with an old list of budgets must know every budget that its predecessor knew.
+// If the cache of a new process starts with an old list of budgets, the process must still know every budget that its
+// predecessor knew.
 func TestNewProcessKnowsEachBudget(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(0, ms...)
@@ -172,7 +174,7 @@ func TestNewProcessKnowsEachBudget(t *testing.T) {
 	}
 }
 
-// Rule: urgent-disruption-first. An asker that waits for room keeps its precedence until it no longer asks.
+// Rule: urgent-disruption-first. An Asker that waits for room keeps its precedence until it stops asking.
 func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	broken, old := machine("broken", "a", failed(v1beta1.FailureCreateError)), machine("old", "a")
 	b := ledgerFor(1, broken, old, machine("leaving", "a", leaving))

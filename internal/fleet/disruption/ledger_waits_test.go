@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a reader with a budget and some machines. It calls before after it has read the machines and before it
-// answers.
+// slowLists is a reader that lists one budget and some machines. After it has read the machines, and before it returns
+// them, it calls the function before.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
@@ -44,8 +44,8 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 	return machines
 }
 
-// While a grant waits for a live list, which may take long, checks do not wait. A grant that is settled meanwhile, and
-// whose write is not in the list yet, still counts.
+// While a grant waits for a live list, which may take long, a check does not wait. If a grant is settled during the
+// list and the list does not contain its write yet, the grant still counts.
 func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",

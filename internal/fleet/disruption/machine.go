@@ -13,12 +13,12 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of returns the reason for which the machine is disrupted: the machine is being deleted or updated in place. It
-// returns false for a machine without a Node, because no pods run there, for a machine whose instance is gone, and for
-// a machine with a delete mark.
+// Of returns the reason why a machine counts as disrupted. A machine is disrupted while it is being deleted or updated
+// in place. It returns false for a machine without a Node, because no pods run there. It also returns false if the
+// instance is gone, or if the machine has a delete mark.
 //
-// A Machine that is being deleted does not record the reason for that. So a machine that an administrator deleted
-// counts too until it is gone, because it is also out of service.
+// A Machine that is being deleted does not record the reason for that. Therefore a machine that an administrator
+// deleted counts as disrupted too, until it is gone: it is also out of service.
 func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
 	case !Serves(m):
@@ -83,7 +83,7 @@ func exemptionText(m *v1beta1.Machine, until time.Time) string {
 		until.UTC().Format(time.RFC3339))
 }
 
-// brokenSince returns the time at which a machine that must be replaced broke, according to its conditions.
+// brokenSince returns the time since which a machine has been broken, according to its conditions.
 func brokenSince(m *v1beta1.Machine) time.Time {
 	for _, kind := range []string{v1beta1.ConditionRemediationRequested, v1beta1.ConditionReady} {
 		if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
@@ -93,8 +93,9 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 	return m.CreationTimestamp.Time
 }
 
-// CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. Then
-// come those that have been broken for the longest time. A machine that broke a moment ago may still recover.
+// CompareBroken orders machines that must be replaced. Failed machines come first, because they do not recover. The
+// other machines are sorted by the time since they broke, the longest time first. A machine that broke recently may
+// still recover.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
 		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
@@ -104,8 +105,8 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 	)
 }
 
-// ReplacementSurge returns how many machines the set's deployment ordered in addition to replicas, in order to replace
-// others.
+// ReplacementSurge returns how many machines the set has in addition to the replicas of its deployment, because the
+// deployment creates replacements before it deletes the replaced machines.
 func ReplacementSurge(set *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
 	if err != nil {

@@ -26,17 +26,16 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed is true if the end of other disruptions does not help: the budget allows none at all, or the machine is
+	// Closed is true if the end of other disruptions would not help: the budget allows none at all, or the machine is
 	// exempt.
 	Closed bool
-	// Until is the time at which a window or an exemption may change the denial. It is zero if no window and no exemption
-	// does.
+	// Until is the next time at which a window or an exemption may change the denial, or zero if there is no such time.
 	Until time.Time
-	// Why explains the denial, with current numbers and without a full stop.
+	// Why explains the denial with current numbers. It has no full stop.
 	Why string
 }
 
-// Brief explains the denial without numbers that change with every machine, for conditions.
+// Brief explains the denial for a condition, without numbers that change with every machine.
 func (d Denial) Brief() string {
 	if d.Budget == "" {
 		return d.Why
@@ -59,25 +58,25 @@ func untilText(at time.Time) string {
 // Otherwise machines that break one after the other would block all other disruptions forever.
 const agingDelay = time.Hour
 
-// View shows how far the budgets of a namespace are used at one time. It counts what it grants, so only one goroutine
+// View contains the use of the budgets of a namespace at one time. A View counts what it grants, so only one goroutine
 // may use it at a time.
 type View struct {
 	now  time.Time
 	uses []*usage
-	// machines are the machines of the namespace. disrupted has those that are disrupted.
+	// machines contains the machines of the namespace, and disrupted contains the UIDs of those that are disrupted.
 	machines  []*v1beta1.Machine
 	disrupted map[types.UID]bool
 }
 
-// usage is how far a budget is used. The numbers are valid if counted is true.
+// usage is the current use of a budget. The numbers are valid if counted is true.
 type usage struct {
 	*Budget
 	counted                      bool
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace with these budgets and machines. granted reports which machines count as
-// disrupted although their objects do not show it yet. It may be nil.
+// NewView returns the view of a namespace with these budgets and machines. The function granted, which may be nil,
+// reports which machines count as disrupted although their objects do not show it yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -94,7 +93,7 @@ func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.
 	return v
 }
 
-// count counts the machines that the budget selects, if that has not been done yet.
+// count counts the machines that the budget selects, unless it has already counted them.
 func (v *View) count(u *usage) {
 	if u.counted {
 		return
@@ -112,8 +111,9 @@ func (v *View) count(u *usage) {
 	u.allowed = u.Allowed(u.selected)
 }
 
-// Ask divides the room in the budgets. It returns which of the candidates may be disrupted now, and which may not.
-// others are candidates of other controllers. Ask reserves room for each of the others that precedes a candidate.
+// Ask divides the free room of the budgets among the candidates. It returns which of the candidates may be disrupted
+// now, and which may not. The parameter others contains candidates of other controllers. If one of these has precedence
+// over a candidate, Ask reserves room for it.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -178,7 +178,7 @@ func compareWithin(a, b Candidate) int {
 }
 
 // takeRoom takes the room that a candidate needs in every budget, or returns a denial. Two kinds of machines need no
-// room: a machine on which no pods run, and a machine that is disrupted already and not exempt.
+// room: machines on which no pods run, and machines that are already disrupted and not exempt.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
@@ -208,20 +208,19 @@ func (v *View) takeRoom(c Candidate) *Denial {
 	return nil
 }
 
-// Use is how far a budget is used.
+// Use is the current use of a budget: how many machines it selects, and how many of these are disrupted.
 type Use struct {
 	// Budget is the name of the budget.
 	Budget string
 	// Selected is how many machines the budget selects, Disrupted is how many of these are disrupted, and Allowed is how
 	// many of them may be disrupted.
 	Selected, Disrupted, Allowed int
-	// Until is the time at which a window puts the budget in force or ends its force. It is zero if there is no such
-	// window.
+	// Until is the next time at which a window changes whether the budget is in force, or zero if there is no such time.
 	Until time.Time
 }
 
-// Uses returns how far those budgets are used that are in force and in which any of the candidates needs room, sorted
-// by name.
+// Uses returns the use of each budget that is in force and in which a candidate needs room, sorted by the name of the
+// budget.
 func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {
@@ -237,7 +236,7 @@ func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	return uses
 }
 
-// String returns a sentence about how far the budget is used, without a full stop.
+// String returns a sentence about the use of the budget, without a full stop.
 func (u Use) String() string {
 	text := fmt.Sprintf("MachineDisruptionBudget %s: %d of %s disrupted, at most %d allowed", u.Budget, u.Disrupted,
 		wording.Count(u.Selected, "machine"), u.Allowed)

@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 5, 5, 12, 0, 0, 0, time.UTC)
 
-// machine returns a machine of a pool that has a Node and was created an hour ago, after the changes.
+// machine returns a machine of a pool with the given changes. It has a Node and was created an hour ago.
 func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, UID: types.UID(name),
 		Labels: map[string]string{"pool": pool}, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
@@ -30,8 +30,8 @@ func machine(name, pool string, changes ...func(*v1beta1.Machine)) *v1beta1.Mach
 
 func leaving(m *v1beta1.Machine) { at := metav1.NewTime(noon); m.DeletionTimestamp = &at }
 
-// changing changes the specification of a machine, which its provider has not processed yet.
-func changing(m *v1beta1.Machine) { upToDate(m); m.Generation = 2 }
+// specChanged gives a machine a new specification that its provider has not processed yet.
+func specChanged(m *v1beta1.Machine) { upToDate(m); m.Generation = 2 }
 
 func nodeless(m *v1beta1.Machine) { m.Status.NodeRef = nil }
 
@@ -46,10 +46,10 @@ func condition(kind string, status metav1.ConditionStatus, reason string, ago ti
 	}
 }
 
-// upToDate makes a machine's instance match its specification.
+// upToDate sets the condition UpToDate of a machine to True.
 var upToDate = condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate, 0)
 
-// remediated lets a health check find a machine unhealthy.
+// remediated makes a health check find a machine unhealthy. The parameter ago is the age of its request.
 func remediated(ago time.Duration) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonMachineHealthCheck, ago)
 }
@@ -60,7 +60,7 @@ func failed(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// tornDown makes a machine fail before its deletion begins.
+// tornDown makes a machine fail for the given reason, and then starts its deletion.
 func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		leaving(m)
@@ -109,8 +109,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// budget returns a budget for a pool, or for all machines if pool is "", and for the reasons, or for all if there are
-// none.
+// budget returns a budget for one pool, or for all machines if pool is "". It limits disruptions for the given reasons,
+// or for all reasons if none is given.
 func budget(t *testing.T, name, pool, limit string, reasons ...v1beta1.DisruptionReason) *Budget {
 	t.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
@@ -132,7 +132,6 @@ func candidates(reason v1beta1.DisruptionReason, machines ...*v1beta1.Machine) (
 	return cs
 }
 
-// several returns n machines of a pool.
 func several(n int, prefix, pool string, changes ...func(*v1beta1.Machine)) (machines []*v1beta1.Machine) {
 	for i := range n {
 		machines = append(machines, machine(fmt.Sprint(prefix, i), pool, changes...))
@@ -189,9 +188,9 @@ func TestAsk(t *testing.T) {
 		"an exempt machine": {nil, ten, candidates(rollout, machine("x", "a", annotated(v1beta1.AnnotationDoNotDisrupt, ""))),
 			nil,
 			"", "machine x has the annotation machinist.dev/do-not-disrupt"},
-		"an exempt machine being updated in place": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", changing),
+		"an exempt machine being updated in place": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", specChanged),
 			candidates(rollout,
-				several(1, "x", "a", changing, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil,
+				several(1, "x", "a", specChanged, annotated(v1beta1.AnnotationDoNotDisrupt, ""))...), nil,
 			"", "machine x0 has the annotation machinist.dev/do-not-disrupt"},
 		"an exempt machine being deleted": {[]*Budget{budget(t, "ten", "", "10")}, several(1, "x", "a", leaving),
 			candidates(rollout,
@@ -271,7 +270,7 @@ func TestDenialReportsItsEnd(t *testing.T) {
 	}
 }
 
-// The cost of a grant must not grow with the budgets that select none of the candidates.
+// The cost of a grant must not grow with the number of budgets that select none of the candidates.
 func BenchmarkTenThousandBudgets(b *testing.B) {
 	machines := several(1000, "m", "a")
 	budgets := make([]*Budget, 10_000)

@@ -8,8 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended accepts events of machines whose disruption has ended, because a controller that waits for room may have it
-// now.
+// Ended accepts an event of a machine if its disruption has ended, because a waiting controller may now get the room.
 func Ended() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)

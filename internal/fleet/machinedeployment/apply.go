@@ -20,7 +20,8 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// apply carries out the plan with at most one write for each set: first for sets that shrink, then for sets that grow.
+// apply carries out the plan with at most one write for each set. It first writes the sets that shrink, and then those
+// that grow.
 func (p *pass) apply(ctx context.Context, v *view) error {
 	wanted := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -42,7 +43,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// If the deployment only counts machines that the set has received, the set deletes none of them.
+		// If the new replicas only count machines that the set has already received, the set deletes no machine.
 		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
@@ -66,7 +67,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 	return p.create(ctx, v, wanted[len(v.sets)])
 }
 
-// wantedSet returns the desired state of set i.
+// wantedSet returns the wanted state of set i.
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
 	// Sets that are kept only for a rollback do not change.
@@ -98,8 +99,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		}
 	}
 	if i == v.sizedForIndex() {
-		// This annotation alone is worth a write only while another set has replicas. A rollout must know whether replicas
-		// have changed, because otherwise it would resize the sets for the same change again and again.
+		// If only this annotation differs, a write is worthwhile only while another set has replicas. A rollout must know
+		// whether replicas have changed. Otherwise it would resize the sets for the same change again and again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -113,7 +114,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	return set
 }
 
-// replacementSurge returns how many machines set i has in addition to replicas because of replacements.
+// replacementSurge returns how many machines set i should have in addition to replicas, because replacements are
+// created before the replaced machines are deleted.
 func (v *view) replacementSurge(i int) int32 {
 	if i != v.current {
 		return 0
@@ -121,18 +123,18 @@ func (v *view) replacementSurge(i int) int32 {
 	return v.plan.ReplacementSurge
 }
 
-// annotate writes a set's role in a hand-over into its annotations.
+// annotate writes the role of a set in a hand-over into the annotations of the set.
 func (r Role) annotate(set *v1beta1.MachineSet) {
 	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
 }
 
-// currentReplacesLost reports whether the current set replaces machines that old sets lose.
+// currentReplacesLost reports whether the current set must replace a machine that an old set has lost.
 func (v *view) currentReplacesLost() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// sizedForIndex returns the index of the set whose annotation records for how many replicas the sets were sized: the
-// newest set after this pass. It returns -1 if that is the set to create.
+// sizedForIndex returns the index of the set whose annotation records for how many replicas the sets were sized. This
+// is the newest set after the pass. If the newest set is still to be created, sizedForIndex returns -1.
 func (v *view) sizedForIndex() int {
 	switch {
 	case v.setToCreate != nil:
@@ -148,7 +150,7 @@ func (v *view) mayStartRevision() bool {
 	return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == ""
 }
 
-// activeSets returns the sets that have replicas after the plan is carried out.
+// activeSets returns the sets that will have replicas when the plan has been carried out.
 func (v *view) activeSets() (active []int) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -198,7 +200,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	return err
 }
 
-// unacceptable reports whether the API server will reject the same write again.
+// unacceptable reports whether the API server would reject the same write again.
 func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -210,8 +212,9 @@ func (v *view) noteRejection(reason string, err error) {
 	}
 }
 
-// resolveNameCollision handles a set that has the name of the set to create. If it belongs to the deployment and was
-// missing in the cache, the next pass finds it. Otherwise the collision count is raised, which results in another name.
+// resolveNameCollision handles the case that a set with the name of the set to create already exists. If that set
+// belongs to the deployment and was missing in the cache, the next pass finds it. Otherwise resolveNameCollision
+// increases the collision count, so that the next pass uses another name.
 func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	d := p.deployment
 	v.cannotCreateReason = fmt.Sprintf("a MachineSet with the name %s exists already", v.setToCreate.Name)
@@ -223,7 +226,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	case err != nil:
 		return fmt.Errorf("get the set that has the name %s: %w", v.setToCreate.Name, err)
 	}
-	// A set of the deployment that lost its owner is adopted. Another set in its place would replace all machines.
+	// A set of the deployment that has lost its owner reference is adopted. A new set instead would replace all machines.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
 		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && newerThan(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // Use live lists until the cache has the set.
@@ -249,7 +252,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 }
 
 // mayAdopt reports whether the deployment may adopt the set: the set has no owner and matches the selector, and a live
-// list finds it.
+// list would find it.
 func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	return err == nil && unowned(set) && set.Labels[v1beta1.LabelMachineDeployment] == p.deployment.Name &&
@@ -269,14 +272,15 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 	return nil
 }
 
-// patchSet writes the difference between before and after. It fails if the set was changed since it was read.
+// patchSet writes the difference between the two versions of a set. It fails if another client has changed the set
+// since it was read.
 func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
 	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	p.noteAmbiguous(err)
 	return err
 }
 
-// noteAmbiguous stops trusting the cache if the error leaves the outcome of a write unknown.
+// noteAmbiguous marks the cache as not trusted if the error leaves the outcome of a write unknown.
 func (p *pass) noteAmbiguous(err error) {
 	if freshness.Ambiguous(err) {
 		p.known.cache.Invalidate()

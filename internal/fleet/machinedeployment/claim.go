@@ -20,9 +20,9 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets
-// that no longer match. Only the owner reference decides which deployment owns a set, so two deployments with the same
-// selector do not fight over it.
+// claim returns the sets that the deployment owns. It adopts sets without an owner that match the selector, and
+// releases owned sets that no longer match. Only the owner reference decides which deployment owns a set, so two
+// deployments with the same selector do not fight over it.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets whose controller is the deployment. Unless the cache is confirmed, it uses a live list,
-// and also records the sets with the deployment's label that have no owner.
+// ownedSets returns the sets whose controller is the deployment. If the cache is not confirmed, it uses a live list. It
+// then also records the sets that have the deployment's label but no owner.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -76,7 +76,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			p.unowned = append(p.unowned, set)
 		}
 	}
-	// A set that lost the deployment's label is found only in the cache, by its owner.
+	// The live list does not contain sets that have lost the deployment's label. The cache finds them by their owner.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -94,8 +94,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt adopts the sets that match the selector and have no owner, after a live read has shown that the deployment
-// still exists.
+// adopt adopts the sets that match the selector and have no owner. Before that, it checks by a live read that the
+// deployment still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -152,14 +152,15 @@ func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	return nil
 }
 
-// machinesOf returns the machines of the sets, by the UID of their set. The caller must not change the machines.
+// machinesOf returns the machines of the sets, grouped by the UID of their set. The caller must not change the
+// machines.
 func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
 	namespace := p.deployment.Namespace
 	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
 	if len(sets) == 0 {
 		return found, nil
 	}
-	// The version is read before the lists, so that the lists are at least as new.
+	// The version of the cache is read before the lists, so the lists are at least as new as this version.
 	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
@@ -171,7 +172,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = withoutPreserved(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// A set may have handed machines over before it observed that its order was taken back. The cache may lack them.
+	// If the deployment canceled a hand-over, the set may have handed machines over before it observed that. The cache may
+	// not contain them yet.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen
@@ -210,15 +212,16 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	return found, nil
 }
 
-// orderTakenBack reports whether the set has observed that its order was taken back: it hands over no more machines.
+// orderTakenBack reports whether the set has observed that its order was canceled, so that it hands over no more
+// machines.
 func orderTakenBack(set *v1beta1.MachineSet) bool {
 	order, ok := handover.OrderOf(set.Annotations)
 	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
 // cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
-// autoscaler annotates machines for deletion before it lowers replicas. If the cache lacked the annotation, another
-// machine would be deleted, perhaps from another set.
+// autoscaler annotates machines for deletion before it lowers replicas. If the cache did not contain the annotation
+// yet, another machine would be deleted, perhaps from another set.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
@@ -226,8 +229,9 @@ func (p *pass) cacheAsNewAsSpec() bool {
 	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
-// mayShrink reports whether the deployment may have to choose machines for deletion. That is the case if its sets have,
-// or had when they were last sized, more replicas than the deployment. If all machines are deleted, there is no choice.
+// mayShrink reports whether the deployment may have to choose machines for deletion. That is possible if its sets have
+// more replicas than the deployment, or had more when they were last sized. If all machines are to be deleted, there is
+// nothing to choose.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false
@@ -240,7 +244,7 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
-// withoutPreserved removes preserved machines, because they do not count for their set.
+// withoutPreserved removes preserved machines from the list, because they no longer count as machines of their set.
 func withoutPreserved(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(machines, preservation.Preserved)
 }

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// conditions writes the conditions of one status.
+// conditions writes conditions into the status of one deployment.
 type conditions struct {
 	status     *v1beta1.MachineDeploymentStatus
 	generation int64
@@ -32,7 +32,7 @@ func (c conditions) find(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(c.status.Conditions, kind)
 }
 
-// set writes a condition that is True or False, with a reason for each.
+// set writes a condition with status True or False, and with the reason for that status.
 func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	if !isTrue {
@@ -41,7 +41,8 @@ func (c conditions) set(kind string, isTrue bool, reason, otherwise, message str
 	c.put(condition)
 }
 
-// setOnce writes a condition that is missing until it is first True. Each status has a reason and a message.
+// setOnce writes a condition that stays missing until it is True for the first time. The statuses True and False each
+// have their own reason and message.
 func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, falseMessage string) {
 	if !isTrue && c.find(kind) == nil {
 		return
@@ -52,7 +53,8 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut writes RollingOut: whether machines are being replaced, and what the rollout does or waits for.
+// rollingOut writes the condition RollingOut. It tells whether machines are being replaced, and what the rollout is
+// doing or waiting for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
@@ -72,8 +74,8 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen writes Frozen: what stops the creation of machines and rollouts. The controller that set the freeze label may
-// have written the condition already, with a more specific reason.
+// frozen writes the condition Frozen, whose reason is what stops the creation of machines and rollouts. The controller
+// that set the freeze label may have written the condition already, with a more specific reason.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel &&
 		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
@@ -120,8 +122,8 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready writes the conditions that summarize the deployment, with the reason and message of the condition that explains
-// them. A pause or a freeze does not matter if the deployment is as specified.
+// ready writes the conditions that summarize the deployment. They have the reason and message of that condition which
+// explains them. If the deployment is as specified, a pause or a freeze does not affect these conditions.
 func (c conditions) ready(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
@@ -156,17 +158,18 @@ func (c conditions) ready(v *view, r rollout) {
 	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
-// summarize writes the conditions of kstatus, by which GitOps tools see whether the deployment is done. Exactly one of
-// the three is True.
+// summarize writes the kstatus conditions, from which GitOps tools see whether the deployment is done. Exactly one of
+// these three conditions is True.
 func (c conditions) summarize(ready, stuck bool, reason, message string) {
 	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
 	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")
 	c.setOnce(v1beta1.ConditionStalled, !ready && stuck, reason, reason, message, "")
 }
 
-// olderThanRolloutAfter returns a message about machines whose instances are older than spec.rolloutAfter and stay, or
-// "" if there are none. With the strategy InPlace, the machines move to the new revision, but the provider changes
-// nothing. A user who wanted new instances must know that there will be none.
+// olderThanRolloutAfter returns a message about machines that are kept although their instances are older than
+// spec.rolloutAfter, or "" if there are no such machines. With the strategy InPlace, the machines move to the new
+// revision, but the provider changes nothing. The message tells users who want new instances that no instance will be
+// replaced.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""
@@ -186,7 +189,7 @@ func (v *view) olderThanRolloutAfter() string {
 		wording.Count(old, "machine"))
 }
 
-// launchedBefore reports whether the machine's present instance was launched before t.
+// launchedBefore reports whether the machine's current instance was launched before t.
 func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
 	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
 		return false

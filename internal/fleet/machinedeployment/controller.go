@@ -23,13 +23,13 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Name is the name of the controller, also in its work queue's metrics and its events.
+// Name is the name of the controller. The metrics of its work queue and its events contain the same name.
 const Name = "machinedeployment"
 
 // retryConflict is the delay before the next pass after a conflict.
 const retryConflict = 100 * time.Millisecond
 
-// frozenPoll is how often a deployment that must add or replace machines checks whether the process may do so again.
+// frozenPoll is the interval at which a deployment checks whether the process may add and replace machines again.
 const frozenPoll = 10 * time.Second
 
 // DefaultConcurrency is the default of Options.Concurrency.
@@ -45,24 +45,25 @@ type Options struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
-	// version is unknown. In that case, decisions that depend on it read live. If the field is nil, Register sets it from
-	// the manager's cache.
+	// version is unknown. If the version is unknown, decisions that depend on it use live reads. If the field is nil,
+	// Register sets it from the manager's cache.
 	MachineCacheVersion func() string
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
-	// Stopped returns why this process must neither add nor replace machines now, as the reason and message of the
+	// Stopped returns whether this process must neither add nor replace machines now, as the reason and message of the
 	// condition Frozen. An empty reason means that the process may add and replace machines. If the field is nil, the
-	// process always may.
+	// process may always do so.
 	Stopped func() (reason, message string)
-	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. It may send a
-	// request, but must not block for long. It is nil if there is no target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or "" while it is unknown. The function may
+	// send a request, but must not block for long. The function is nil if there is no target cluster.
 	ServerVersion func(context.Context) string
-	// NoOutdatedTaints is true if the Nodes of old revisions are not tainted during a rollout. Existing taints are removed.
+	// If NoOutdatedTaints is true, Nodes of old revisions are not tainted during a rollout, and existing taints are
+	// removed.
 	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote from what its cache already contained. It may be
-	// nil.
+	// Decided records the generations of sets that this process wrote based only on data that its cache already contained.
+	// The field may be nil.
 	Decided *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -144,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		known.cache.Confirm(p.cacheMark)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
-		// The event of the other write triggers a pass as well.
+		// The write of the other client also triggers an event, and so another pass.
 		logf.FromContext(ctx).V(1).Info("Retrying after a change by another client", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
@@ -154,12 +155,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// errStale is returned by a pass if the deployment has changed at the API server and the cache does not show it yet.
+// errStale is the error of a pass if the API server has a newer version of the deployment than the cache.
 var errStale = errors.New("the cached deployment is out of date")
 
-// checkCurrent returns errStale unless a live GET returns the same generation of the deployment as the cache. A pass
-// over a deleted deployment would create sets without an owner. A pass over an old version would undo changes that were
-// already carried out.
+// checkCurrent reads the deployment live, and returns errStale unless the generation is the same as in the cache. If
+// the deployment is deleted, a pass would create sets without an owner. If the cached version is old, a pass would undo
+// changes that were already carried out.
 func (p *pass) checkCurrent(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {

@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// readDisruption determines which machines budgets hold back: machines of old revisions, and machines of the wanted
-// revision that are marked for replacement. The sets ask the budgets again before they disrupt a machine. The
-// deployment asks too, so that it does not begin a rollout that cannot advance, and can report what the rollout waits
-// for.
+// readDisruption determines which machines must not be disrupted now because of budgets. Candidates are the machines of
+// old revisions, and the machines of the wanted revision that are marked for replacement. The sets ask the budgets
+// again before they disrupt a machine. The deployment asks as well, so that it does not begin a rollout that cannot
+// advance, and reports what the rollout waits for.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()
@@ -106,7 +106,7 @@ func (v *view) setOf() map[types.UID]int {
 	return setOf
 }
 
-// waitingFor adds to Plan.Waiting what budgets hold back.
+// waitingFor appends to Plan.Waiting why a disruption is denied.
 func (v *view) waitingFor(waiting string) string {
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting

@@ -1,4 +1,5 @@
-// Package machinedeployment keeps the number of machines of a MachineDeployment and rolls out changes of its template.
+// Package machinedeployment maintains the number of machines of a MachineDeployment and rolls out changes of its
+// template.
 //
 // A pass over a deployment has three steps:
 //
@@ -18,12 +19,12 @@
 //     if the set cannot lose an available machine. The guaranteed number is a lower bound: it assumes that the set
 //     chooses the worst victims that its deletion order permits.
 //
-// If an administrator's change or a failing machine exceeds a bound, every write brings the deployment closer to the
-// bound.
+// A change by an administrator or a failing machine may still violate a bound. Then every write brings the deployment
+// closer to the bound.
 //
 // The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
 // Nodes of their machines. No rollout waits for that.
 //
 // With the strategy InPlace, machines are not replaced but moved from set to set (plan_inplace.go, package handover).
-// With the orchestration Manual, an administrator selects these machines with a label.
+// With the orchestration Manual, an administrator selects the machines to move with a label.
 package machinedeployment

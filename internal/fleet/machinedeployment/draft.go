@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// draft is a plan under construction. Its sets have the replicas that the plan gives them so far. All changes of
-// replicas use grow and shrink, which keep the bounds.
+// draft is a plan under construction. Its sets have the replicas that the plan has given them so far. All changes of
+// replicas use the methods grow and shrink, which keep the bounds.
 type draft struct {
 	State
 	before []int32    // present replicas, by set
@@ -29,7 +29,7 @@ func newDraft(s State) *draft {
 			d.Sets[i].Replicas = 0
 		}
 		d.before[i] = d.Sets[i].Replicas
-		// A set has a role in a hand-over only if the plan gives it one.
+		// A set keeps its role in a hand-over only if the plan assigns it again.
 		d.roles[i], d.Sets[i].Role = d.Sets[i].Role, Role{}
 		if s.Strategy == v1beta1.StrategyInPlace {
 			d.Sets[i].Available -= d.Sets[i].Updating
@@ -39,8 +39,8 @@ func newDraft(s State) *draft {
 	return d
 }
 
-// ceiling returns the maximum number of machines that the set can have without another write. Its controller may not
-// have acted yet, or may still act upon earlier replicas.
+// ceiling returns the maximum number of machines that the set can have before the deployment writes it again. The
+// controller of the set may not have acted on its current replicas yet, or may still act on earlier replicas.
 func ceiling(s Set) int32 {
 	if s.BeingDeleted {
 		return s.Live
@@ -60,8 +60,8 @@ func guaranteedAvailable(s Set) int32 {
 	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.UnavailableFirst))
 }
 
-// harmlessReplicas returns the lowest number of replicas with which the set deletes no available machine, in the
-// present state. If a machine becomes available before the set chooses its victims, the set waits.
+// harmlessReplicas returns the lowest number of replicas at which the set would currently delete no available machine.
+// If a machine becomes available before the set chooses its victims, the set does not delete the machine.
 func harmlessReplicas(s Set) int32 {
 	if s.Available == 0 {
 		return 0
@@ -77,13 +77,14 @@ func (d *draft) sum(of func(Set) int32) int32 {
 	return n
 }
 
-// capacity returns how many machines may be added over all sets. It is negative if there are too many machines.
+// capacity returns how many machines may be added in all sets together. The result is negative if there are too many
+// machines.
 func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
 // minAvailable returns how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
-// mustStayAvailable returns minAvailable as a part of a message.
+// mustStayAvailable returns the part of a message that explains minAvailable.
 func (d *draft) mustStayAvailable() string {
 	return fmt.Sprintf("at least %d must stay available (replicas %d − maxUnavailable %d)", d.minAvailable(), d.Replicas,
 		d.MaxUnavailable)
@@ -116,8 +117,8 @@ func (d *draft) blockedDeletions(included func(i int) bool) int32 {
 	return min(among, max(0, all-max(0, available-d.minAvailable())))
 }
 
-// grow raises the replicas of set i to at most the number to, as far as maxSurge and a freeze allow. It returns by how
-// much.
+// grow raises the replicas of set i to at most the given number, as far as maxSurge and a freeze permit. It returns the
+// size of the change.
 func (d *draft) grow(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
 	if set.BeingDeleted || d.Frozen {
@@ -132,8 +133,8 @@ func (d *draft) grow(i int, to int32, why string) int32 {
 	return n
 }
 
-// shrink lowers the replicas of set i to at least the number to, as far as maxUnavailable allows. It returns by how
-// much.
+// shrink lowers the replicas of set i to at least the given number, as far as maxUnavailable permits. It returns the
+// size of the change.
 func (d *draft) shrink(i int, to int32, why string) int32 {
 	set := &d.Sets[i]
 	if set.BeingDeleted {
@@ -151,7 +152,7 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 		return 0
 	}
 	// Until the set's controller observes the change, it may still create machines up to the higher number. For the same
-	// reason, grow does not change Least.
+	// reason, grow does not raise Least.
 	set.Most = max(set.Most, set.Replicas)
 	set.Replicas -= n
 	d.addReason(i, why)
@@ -164,7 +165,7 @@ func (d *draft) addReason(i int, why string) {
 	}
 }
 
-// grew reports whether the plan gives any set more replicas.
+// grew reports whether the plan increases the replicas of any set.
 func (d *draft) grew() bool {
 	for i, set := range d.Sets {
 		if set.Replicas > d.before[i] {
@@ -174,7 +175,8 @@ func (d *draft) grew() bool {
 	return false
 }
 
-// scales returns the changes of replicas: first sets that shrink, the oldest first, then sets that grow.
+// scales returns the changes of replicas. The sets that shrink come first, the oldest of them first, and then the sets
+// that grow.
 func (d *draft) scales() []Scale {
 	var down, up []Scale
 	for i, set := range d.Sets {
@@ -189,7 +191,7 @@ func (d *draft) scales() []Scale {
 	return append(down, up...)
 }
 
-// rolesNow returns the planned role of each set in a hand-over.
+// rolesNow returns the role in a hand-over that the plan gives to each set.
 func (d *draft) rolesNow() []Role {
 	roles := make([]Role, len(d.Sets))
 	for i, set := range d.Sets {

@@ -17,31 +17,30 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// failuresInARow is the number of machines of a new revision that fail to launch in a row after which the rollout
-// stops.
+// failuresInARow is the number of consecutive launch failures of a new revision at which the rollout stops.
 const failuresInARow = 3
 
-// launchFailure is a machine of a set that failed to launch.
+// launchFailure describes a machine of a set that failed to launch.
 type launchFailure struct {
 	set     types.UID
 	machine v1beta1.FailedMachine
 }
 
-// failures records the machines of one set that failed to launch, by name. Names are never used twice. The set replaces
-// these machines, so they rarely exist at the same time. The status of the deployment lists them until a machine of the
-// set becomes Ready.
+// failures records, by name, the machines of one set that failed to launch. A name is never used again. The set
+// replaces these machines, so they rarely exist at the same time. The status of the deployment lists them until a
+// machine of the set becomes Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow have failed
-	// since.
+	// recovered is true if a machine became Ready after all recorded failures, and fewer than failuresInARow machines have
+	// failed since.
 	recovered bool
-	// ready has the names of the machines that were Ready in the last pass. It is nil before the first pass. superseded
-	// has the names of existing machines that failed before another machine became Ready.
+	// ready contains the names of the machines that were Ready in the last pass. The map is nil before the first pass.
+	// superseded contains the names of those existing machines that failed before another machine became Ready.
 	ready, superseded map[string]bool
 }
 
-// restore restores the failures from a status, unless the set is known already.
+// restore reads the failures from a status, unless the failures of this set are already recorded.
 func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
 	if f.set == set.UID {
 		return
@@ -56,7 +55,7 @@ func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMa
 	}
 }
 
-// gone returns the recorded failures of machines that no longer exist or are being deleted.
+// gone returns the recorded failures whose machines no longer exist or are being deleted.
 func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var gone []v1beta1.FailedMachine
 	for name, failed := range f.machines {
@@ -69,15 +68,16 @@ func (f *failures) gone(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return gone
 }
 
-// observe records the failures of the set's machines, and those that events reported (seen), whose machines may be gone
-// by now. It returns how many machines failed in a row, and when a machine last became Ready.
+// observe records the failures of the set's machines. It also records the failures in seen, which events reported. The
+// machines of these may no longer exist. It returns the number of consecutive failures, and the time at which a machine
+// last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int,
 	ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
 	if f.sawReady(machines) {
-		// This does not compare times, because the provider's clock may have been set back in between.
+		// Do not compare times here, because the provider's clock may have been set back since.
 		f.recovered = f.recovered || len(f.machines) > 0
 		for name := range f.machines {
 			f.superseded[name] = true
@@ -119,8 +119,8 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// sawReady reports whether any machine is Ready that was not Ready in the previous pass. It updates the record of Ready
-// machines.
+// sawReady reports whether a machine is Ready that was not Ready in the previous pass. It also updates the record of
+// Ready machines.
 func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	ready, superseded := map[string]bool{}, map[string]bool{}
 	for _, m := range machines {
@@ -136,8 +136,8 @@ func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	return became
 }
 
-// updatesRejected returns how many machines could not be updated in place. They may recover without being replaced, so
-// they count only until then.
+// updatesRejected returns how many machines could not be updated in place. Such a machine may recover without being
+// replaced, so it counts only until its update succeeds.
 func updatesRejected(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
 		if handover.UpdateRejected(m) {
@@ -147,7 +147,7 @@ func updatesRejected(machines []*v1beta1.Machine) (n int) {
 	return n
 }
 
-// forgetOldest keeps the newest failures, as many as make a revision fail.
+// forgetOldest keeps only the newest failures, up to the number at which a revision counts as failing.
 func (f *failures) forgetOldest() {
 	newestFirst := slices.SortedFunc(maps.Values(f.machines), func(a, b v1beta1.FailedMachine) int {
 		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Name, b.Name))
@@ -157,10 +157,10 @@ func (f *failures) forgetOldest() {
 	}
 }
 
-// failing reports whether the revision fails: enough machines failed in a row, and no machine of the revision became
-// Ready since. After a restart, the result is restored from the condition Progressing. Its time comes from the
-// manager's clock, and the time when a machine became Ready comes from the provider's clock, which may be behind. So an
-// observed recovery takes precedence over these times.
+// failing reports whether the revision is failing: enough machines failed in a row, and no machine of the revision has
+// become Ready since. After a restart, this fact is restored from the condition Progressing. The time of that condition
+// comes from the manager's clock. The time at which a machine became Ready comes from the provider's clock, which may
+// be slow. Therefore an observed recovery takes precedence over these times.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow
@@ -190,8 +190,8 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 }
 
 // failedToLaunch returns the failure of a machine that failed before its Node was Ready, or whose replacement a health
-// check requested before its Node was Ready. A machine whose replacement was requested is soon deleted, and is never in
-// the phase Failed. ok is false for any other machine.
+// check requested before its Node was Ready. If a health check requested the replacement, the machine is soon deleted,
+// and is never in the phase Failed. For any other machine, ok is false.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -204,8 +204,9 @@ func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) 
 	return failed, false
 }
 
-// requestedByHealthCheck reports whether a reason of RemediationRequested is about the machine's health. An
-// administrator may request the replacement of any machine, which does not indicate a problem of its revision.
+// requestedByHealthCheck reports whether a reason of the condition RemediationRequested concerns the health of the
+// machine. An administrator may request the replacement of any machine. Such a request does not indicate a problem of
+// the revision.
 func requestedByHealthCheck(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation:
@@ -223,9 +224,9 @@ func isLaunchFailure(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// lastChangedAt returns when the provider last changed the machine's status. This time, and the times when machines
-// become Ready, come from the provider's clock. If there is no such time, lastChangedAt returns the machine's creation
-// time, which comes from the API server's clock.
+// lastChangedAt returns the time at which the provider last changed the machine's status. This time comes from the
+// provider's clock, like the times at which machines become Ready. If there is no such time, lastChangedAt returns the
+// machine's creation time, which comes from the API server's clock.
 func lastChangedAt(m *v1beta1.Machine) time.Time {
 	var last time.Time
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {

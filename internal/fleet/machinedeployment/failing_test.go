@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// machine returns a machine whose conditions changed the given minutes after noon.
+// machine returns a machine. Its conditions changed at the given number of minutes after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
 		CreationTimestamp: metav1.NewTime(noon)}}
@@ -47,14 +47,14 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// seenFailing returns the reported failure of a machine that failed to launch the given minutes after noon.
+// seenFailing returns an event's report that a machine failed to launch, at the given number of minutes after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
 	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError),
 		Time: &at}}
 }
 
-// unhealthyFor lets a health check request the replacement of a machine before it was a Ready Node.
+// unhealthyFor makes a health check request the replacement of a machine whose Node has never been Ready.
 func unhealthyFor(reason string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase = v1beta1.MachineProvisioned
@@ -187,7 +187,7 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// A new process continues to count, because the status lists the machines that failed and were replaced.
+// A new process continues the count, because the status lists the machines that failed and were replaced.
 //
 // Rule: progress-survives-restart.
 func TestFailuresInARowSurviveRestart(t *testing.T) {
@@ -196,8 +196,8 @@ func TestFailuresInARowSurviveRestart(t *testing.T) {
 	one := int32(1)
 	set.Spec.Replicas = &one
 	sets := []*v1beta1.MachineSet{old, set}
-	// Each machine fails a minute after the one before, which the set has replaced by then. Each pass is run by another
-	// process.
+	// Each machine fails one minute after the previous machine, which the set has already replaced. A new process runs
+	// each pass.
 	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
 		machines := map[types.UID][]*v1beta1.Machine{
 			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady),
@@ -234,14 +234,14 @@ func TestFailuresInARowSurviveRestart(t *testing.T) {
 				len(v.failedAndGone), test.failing, test.gone)
 		}
 	}
-	// The failures of one revision do not count for another.
+	// Failures of one revision do not count as failures of another revision.
 	if v := viewed(t, deployment("a"), sets, nil); v.state.Failing {
 		t.Error("the old revision counts as failing")
 	}
 }
 
-// A machine whose replacement a health check requests is deleted before it is marked as failed. So the event of the
-// request counts, and a new process restores the failure from the status.
+// If a health check requests the replacement of a machine, the machine is deleted before its phase can become Failed.
+// So the event about the request must count, and a new process restores the failure from the status.
 //
 // Rule: failing-revision-stops.
 func TestMachinesReplacedByHealthChecksCount(t *testing.T) {
@@ -288,8 +288,8 @@ func TestStatusListsAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// Failures can be recorded from the first pass on, even if none were restored and the set has no UID yet, as in a
-// preview.
+// Failures can be recorded in the first pass, even if no failures were restored and the set does not have a UID yet.
+// This is the case in a preview.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}
@@ -300,8 +300,8 @@ func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	}
 }
 
-// The time when a machine became Ready comes from the provider's clock. This may be minutes behind the manager's clock,
-// from which the time of the condition comes.
+// The time at which a machine became Ready comes from the provider's clock. The time of the condition Progressing comes
+// from the manager's clock, which may be minutes ahead.
 //
 // Rule: failing-revision-stops.
 func TestReadyMachineEndsFailureDespiteClockDifference(t *testing.T) {

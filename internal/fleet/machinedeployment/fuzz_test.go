@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps: controllers act with a delay
-// on what they read, machines fail, and the deployment is changed. The world checks the bounds at every write. When
-// changes and failures have ended, the deployment must reach its desired state.
+// FuzzPlan (rule surge-and-unavailable-kept, rule kept-machine-counts) runs random steps: controllers act late on what
+// they have read, machines fail, and the deployment is changed. The world checks the bounds at every write. When the
+// changes and failures have stopped, the deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -44,9 +44,9 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestCrashAfterAnyStep (rule in-place-hands-over) restarts all controllers after the first effect of a rollout in
-// place, after the second, and so on. The rollout must end in the same way, with the same number of machines at every
-// step.
+// TestCrashAfterAnyStep (rule in-place-hands-over) runs the same rollout in place many times. In each run, all
+// controllers are restarted after a different step. Each rollout must have the same result, and the number of machines
+// must be the same at every step.
 func TestCrashAfterAnyStep(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
@@ -110,7 +110,7 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 	w.checkDone()
 }
 
-// randomStep runs one of all possible steps and returns its name. The names of changes by hand begin with a dash.
+// randomStep runs one randomly chosen step and returns its name. The name of a manual change begins with a dash.
 func (w *world) randomStep(r *rand.Rand) string {
 	var set *simulatedSet
 	var machine *simulatedMachine
@@ -181,8 +181,9 @@ func (w *world) randomStep(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// This does not happen between a set's choice of victims and their deletion. These are only milliseconds, and a
-		// deployment cannot know that other machines are deleted by hand just then.
+		// The simulation does not delete a machine between the choice of victims by its set and their deletion. In reality
+		// this time is only milliseconds long, and no deployment can know that an administrator deletes other machines during
+		// this time.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:
@@ -207,8 +208,8 @@ func (w *world) randomStep(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// endFailures lets unhealthy machines recover and sets replace failed ones. With strategy OnDelete it also deletes an
-// old machine, and with orchestration Manual it selects old machines.
+// endFailures makes unhealthy machines healthy, and makes sets replace failed machines. With strategy OnDelete it also
+// deletes an old machine, and with orchestration Manual it selects old machines.
 func (w *world) endFailures() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {

@@ -15,12 +15,12 @@ import (
 )
 
 // hashVersion is the version of the algorithm of TemplateHash. It is recorded on every set, only for information. The
-// set of a template is found by comparing rolloutFields, never by its hash. So another algorithm creates no new
-// revision.
+// set of a template is found by comparing rolloutFields, never by its hash. Therefore another algorithm does not create
+// a new revision.
 const hashVersion = "1"
 
-// rolloutFields is the part of a template whose change creates a new revision. Two values are equal if and only if they
-// have the same meaning.
+// rolloutFields contains the fields of a template whose change creates a new revision. Two values are equal if and only
+// if they have the same meaning.
 type rolloutFields struct {
 	Provider     string `json:"provider,omitempty"`
 	ProviderSpec string `json:"providerSpec,omitempty"` // canonical
@@ -55,8 +55,9 @@ func sameRevision(a, b *v1beta1.MachineSpec) bool {
 	return rolloutFieldsOf(a) == rolloutFieldsOf(b)
 }
 
-// TemplateHash returns the hash of a revision, at most 9 characters of an alphabet that forms no words. rolloutAfter is
-// a time in the past, or zero. collisions is how many earlier hashes collided with those of other templates.
+// TemplateHash returns the hash of a revision. It has at most 9 characters, from an alphabet that forms no words. The
+// parameter rolloutAfter is a time in the past or zero, and collisions is the number of earlier hashes that collided
+// with the hash of another template.
 func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions int32) string {
 	hashed := struct {
 		HashVersion  string `json:"hashVersion"`

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of the controller. A nil *Metrics counts nothing.
+// Metrics are the metrics of the controller. A nil *Metrics records nothing.
 type Metrics struct {
 	stuck    *prometheus.GaugeVec
 	replicas *objectmetrics.Collector
@@ -54,15 +54,15 @@ func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	}, replicas)
 }
 
-// lead enables the export of the replicas, because this process reconciles deployments.
+// lead enables the export of the replicas. Only the process that reconciles deployments exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()
 	}
 }
 
-// stuckFor replaces the reason why a deployment's rollout is stuck. An empty reason means that the rollout is not
-// stuck.
+// stuckFor replaces the recorded reason why the rollout of a deployment is stuck. An empty reason means that the
+// rollout is not stuck.
 func (m *Metrics) stuckFor(deployment, before, now string) {
 	if m == nil || before == now {
 		return
@@ -75,7 +75,7 @@ func (m *Metrics) stuckFor(deployment, before, now string) {
 	}
 }
 
-// forget drops the series of a deployment.
+// forget deletes the metrics of a deployment.
 func (m *Metrics) forget(deployment string) {
 	if m != nil {
 		m.stuck.DeletePartialMatch(prometheus.Labels{"deployment": deployment})

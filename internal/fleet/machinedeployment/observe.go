@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// count summarizes a set and its machines for a plan. inPlace is true if the deployment updates machines in place.
-// requeueAfter is the time until a machine becomes available because of minReadySeconds, or 0 if there is none.
+// count summarizes a set and its machines for a plan. The parameter inPlace is true if the deployment updates machines
+// in place. The result requeueAfter is the time until minReadySeconds have passed for the next machine, or 0 if no
+// machine waits for that.
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())

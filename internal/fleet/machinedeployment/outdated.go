@@ -2,12 +2,13 @@ package machinedeployment
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// declareOutdated annotates set i while the deployment replaces its machines step by step. The provider then taints
-// their Nodes. inUse is false for a set that is kept only for a rollback: the annotation alone is not worth a write.
+// declareOutdated adds an annotation to set i while the deployment replaces its machines step by step. The provider
+// then taints the Nodes of these machines. The parameter inUse is false for a set that is kept only for a rollback: a
+// write of nothing but the annotation is not worthwhile.
 func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
 	case !v.mayStartRevision() || v.state.Current < 0:
-		// The rollout is stopped but not complete, or the set of the wanted revision cannot be created yet.
+		// The rollout is stopped before its end, or the set of the wanted revision cannot be created yet.
 	case i == v.state.Current, !v.taintsOutdated, !v.state.replacesStepByStep():
 		delete(set.Annotations, v1beta1.AnnotationOutdated)
 	case inUse:

@@ -28,7 +28,8 @@ func TestSetsAreDeclaredOutdated(t *testing.T) {
 		name   string
 		off    bool
 		change func(*v1beta1.MachineDeployment)
-		// set is the index of the set, of which an empty one has no machines. before reports whether it is annotated.
+		// set is the index of the set. If empty is true, the set has no machines. If before is true, the set already has the
+		// annotation.
 		set           int
 		empty, before bool
 		want          bool

@@ -20,23 +20,23 @@ import (
 // pass is one reconciliation of one MachineDeployment.
 type pass struct {
 	*Reconciler
-	// deployment is the deployment as it was read. The pass does not change it.
+	// deployment is the version of the deployment that the pass has read. The pass does not modify this object.
 	deployment *v1beta1.MachineDeployment
 	known      *deploymentState
 	now        time.Time
-	// requeueAfter is when to reconcile again without an event. Zero means never.
+	// requeueAfter is the time after which to reconcile again even without an event. Zero means never.
 	requeueAfter time.Duration
-	// cacheMark is a mark taken before the live lists of the pass. cacheConfirmed is true if the cache was at least as new
-	// as these lists.
+	// cacheMark is a mark that was taken before the live lists of the pass. cacheConfirmed is true if the cache was at
+	// least as new as these lists.
 	cacheMark      freshness.Mark
 	cacheConfirmed bool
 	// fromCache is true if the machines were read from a cache at least as new as the deployment's specification.
 	fromCache bool
-	// unowned are sets without an owner that a live list found by the deployment's label.
+	// unowned contains sets without an owner that a live list found by the deployment's label.
 	unowned []*v1beta1.MachineSet
 }
 
-// view is the state that a pass observed, and the decisions of the pass.
+// view contains the state that a pass has observed, and the decisions of the pass.
 type view struct {
 	history
 	bounds   Bounds
@@ -44,28 +44,28 @@ type view struct {
 	state    State
 	plan     Plan
 
-	// setToCreate is the set to be created for the wanted revision, or nil if none is to be created. It is the last of
+	// setToCreate is the set to create for the wanted revision, or nil if no set must be created. It is also the last of
 	// state.Sets.
 	setToCreate *v1beta1.MachineSet
-	// freeze is the reason why no machine may be added or replaced, or empty if that is allowed. freezeMessage is its
-	// message.
+	// freeze is the reason why no machine may be added or replaced now, or empty if there is no such reason. freezeMessage
+	// is the message for that reason.
 	freeze, freezeMessage string
-	// failedAndGone are machines of the wanted revision that failed to launch, in a row, and are gone.
+	// failedAndGone contains consecutive machines of the wanted revision that failed to launch and no longer exist.
 	failedAndGone []v1beta1.FailedMachine
-	// denied are the machines that budgets hold back.
+	// denied contains the machines that must not be disrupted now because of budgets.
 	denied []disruption.Denial
-	// recent are the last failures, newest first, including those of machines that are gone.
+	// recent contains the last failures, the newest first, including failures of machines that no longer exist.
 	recent []v1beta1.FailedMachine
-	// cannotCreateReason is why the set of the wanted revision cannot be created yet, or empty.
+	// cannotCreateReason is the reason why the set of the wanted revision cannot be created yet, or empty.
 	cannotCreateReason string
-	// began is the reason of Progressing if the pass began a new revision, or empty.
+	// began is the reason for the condition Progressing if the pass began a new revision, and otherwise empty.
 	began string
 	// taintsOutdated is true if the Nodes of old revisions are tainted during a rollout.
 	taintsOutdated bool
 	// applied is true if the whole plan was carried out.
 	applied bool
-	// rejected is why the API server rejected a set, and rejectedReason is the reason of Progressing for that. The same
-	// write would fail again.
+	// rejected is the error if the API server rejected a set, and rejectedReason is the corresponding reason for the
+	// condition Progressing. The same write would fail again.
 	rejected       error
 	rejectedReason string
 }
@@ -134,7 +134,7 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// observe turns objects into the state for which a plan is made.
+// observe returns the state for a plan, computed from the deployment's objects.
 func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	limits Bounds) *view {
 	d := p.deployment
@@ -192,8 +192,8 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	return v
 }
 
-// frozenBy returns what stops the creation of machines and rollouts. Only deployments that must add or replace machines
-// report a stop of the whole process.
+// frozenBy returns the reason and message of what stops the creation of machines and rollouts. If the whole process is
+// stopped, only deployments that must add or replace machines report this.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
@@ -207,9 +207,9 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch returns how many machines must become Ready or be gone before the next step of a rollout, or 0 without a
-// rollout. It is half of the machines that may be replaced at a time, so that some are created while others are
-// deleted. It is never more than the machines in progress.
+// batch returns how many machines must become Ready or disappear before the next step of a rollout, or 0 without a
+// rollout. It is half the number of machines that may be replaced at a time. Therefore some machines are created while
+// others are being deleted. It is at most the number of machines in progress.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
 		return 0
@@ -217,7 +217,7 @@ func (v *view) batch() int32 {
 	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())
 }
 
-// inProgress returns how many machines will still have to become Ready or to be gone after the plan is carried out.
+// inProgress returns how many machines still have to become Ready or disappear after the plan has been carried out.
 func (v *view) inProgress() (n int32) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -235,7 +235,7 @@ func (v *view) inProgress() (n int32) {
 	return n
 }
 
-// requeueIn requests another pass after d at the latest. Zero means never.
+// requeueIn requests another pass after at most d. Zero means never.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
 // reportInvalid reports that the deployment is invalid. The pass does nothing else.
@@ -252,6 +252,6 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 
 // Reasons of Progressing on a MachineDeployment, in addition to those of package v1beta1.
 const (
-	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller then does nothing.
+	// ReasonInvalidSelector surfaces on Progressing if the selector is invalid. The controller then does nothing.
 	ReasonInvalidSelector = "InvalidSelector"
 )

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Bounds are how far the number of machines may differ from replicas during a rollout.
+// Bounds limit how far the number of machines may differ from replicas during a rollout.
 type Bounds = bounds.Bounds
 
 // Unknown is the value of State.SizedFor if no number was recorded.
@@ -20,21 +20,21 @@ type State struct {
 	Strategy v1beta1.DeploymentStrategyType
 	// Manual is true if an administrator selects the machines that the strategy InPlace updates.
 	Manual bool
-	// Replicas is the wanted number of machines.
+	// Replicas is the desired number of machines.
 	Replicas int32
-	// Bounds are how far the number of machines may differ from Replicas.
+	// Bounds limit how far the number of machines may differ from Replicas.
 	Bounds
 	// SizedFor is the number of replicas for which the sets were last sized, or Unknown.
 	SizedFor int32
-	// Paused and Frozen stop rollouts. Frozen also stops the creation of machines for any other purpose.
+	// Both Paused and Frozen stop rollouts. Frozen also stops the creation of machines for all other purposes.
 	Paused, Frozen bool
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// DisruptionDenied is why no machine at all may be disrupted, or empty if some may be. No rollout begins while it is
-	// set.
+	// DisruptionDenied is the reason why no machine may be disrupted now, or empty if some machine may be disrupted. If
+	// there is such a reason, no rollout begins.
 	DisruptionDenied string
-	// VersionSkew is why the target cluster does not support the version of the wanted revision, or empty if the revision
-	// may be rolled out.
+	// VersionSkew is the reason why the target cluster does not support the version of the wanted revision, or empty if
+	// the revision may be rolled out.
 	VersionSkew string
 	// Sets are the deployment's sets, the oldest revision first.
 	Sets []Set
@@ -47,8 +47,8 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the minimum and maximum of the replicas that the set's controller may act upon: the present
-	// replicas, and earlier ones while the controller has not observed the change.
+	// Least and Most are the minimum and maximum number of replicas that the set's controller may act on. These are the
+	// current replicas, and also earlier replicas until the controller has observed the change.
 	Least, Most int32
 	// Behind is true if the set's controller has not observed the set's generation yet.
 	Behind bool
@@ -57,44 +57,47 @@ type Set struct {
 	// Role is the set's role in a hand-over.
 	Role
 
-	// Live counts machines without a deletionTimestamp, Deleting those with one. All further numbers count live machines.
+	// Live counts machines without a deletionTimestamp, and Deleting counts machines with one. All numbers below count
+	// live machines.
 	Live, Deleting int32
-	// Ready, Available and Unhealthy count machines by their state. Marked counts machines with a delete mark.
+	// Ready, Available and Unhealthy count the machines in each of these states. Marked counts machines with a delete
+	// mark.
 	Ready, Available, Unhealthy, Marked int32
 	// Unlaunched counts the machines that have no instance.
 	Unlaunched int32
 	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
-	// Selected counts the machines that are selected for an update in place. SelectedIdle counts those of them that are
-	// not Ready or not up to date.
+	// Selected counts the machines that are selected for an update in place. SelectedIdle counts those selected machines
+	// that are not Ready or not up to date.
 	Selected, SelectedIdle int32
-	// Denied counts the machines that budgets hold back now.
+	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
 	// MarkedForReplacement counts the machines with the annotation machinist.dev/replace that are not denied.
-	// UnavailableMarkedForReplacement counts those of them that are not available.
+	// UnavailableMarkedForReplacement counts the unavailable machines among these.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
-	// ReplacementSurge is Plan.ReplacementSurge as it was last recorded on the set.
+	// ReplacementSurge is the value of Plan.ReplacementSurge that was last recorded on the set.
 	ReplacementSurge int32
 	// Forecast predicts which machines the set deletes.
 	victims.Forecast
 
-	// pendingBefore is the number of pending deletions before this plan. The set may have chosen the victims already, when
-	// other machines were unavailable.
+	// pendingBefore is the number of pending deletions before this plan. The set may have chosen the victims already, at a
+	// time when other machines were unavailable.
 	pendingBefore int32
 }
 
-// Plan is what a deployment does next.
+// Plan is the next change of a deployment.
 type Plan struct {
 	// Scales are the changes of replicas, at most one for each set, in the order in which to apply them.
 	Scales []Scale
-	// Roles are the roles of all sets in a hand-over from now on, by index in State.Sets.
+	// Roles contains the new role of each set in a hand-over, by index in State.Sets.
 	Roles []Role
 	// SizedFor becomes State.SizedFor of later plans.
 	SizedFor int32
-	// ReplacementSurge is how many machines the current set has, or gets, in addition to replicas because of replacements.
+	// ReplacementSurge is how many machines the current set has or will have in addition to replicas, because of
+	// replacements.
 	ReplacementSurge int32
-	// Waiting is a clause that says why the rollout does not advance, without a capital letter and a full stop. It may be
-	// empty.
+	// Waiting is a clause about why the rollout does not advance. It begins with a small letter and has no full stop. It
+	// may be empty.
 	Waiting string
 	// AwaitsSelection is true if the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool
@@ -119,7 +122,7 @@ func MakePlan(s State) Plan {
 	case d.countReceived():
 		sizedFor = s.keptSizedFor()
 	case s.deniedInPlace():
-		// As during a rollout, old sets create no machines.
+		// Old sets create no machines, as during a rollout.
 		d.shrinkOldToLive()
 		sizedFor += d.resize(shrinkOnly)
 		d.growCurrentBesideOld()
@@ -143,7 +146,7 @@ func MakePlan(s State) Plan {
 		waiting = d.inPlace()
 	default:
 		sizedFor += d.resize(growInProportion)
-		// Old sets that just grew in proportion are not shrunk by the same pass.
+		// If old sets have just grown in proportion, the same pass does not shrink them.
 		if !d.grew() {
 			waiting = d.rolling()
 		}
@@ -152,7 +155,7 @@ func MakePlan(s State) Plan {
 		Waiting: waiting, AwaitsSelection: d.awaitsSelection}
 }
 
-// keptSizedFor returns SizedFor of a plan that does not resize the sets.
+// keptSizedFor returns the value of SizedFor for a plan that does not resize the sets.
 func (s State) keptSizedFor() int32 {
 	if s.SizedFor == Unknown {
 		return s.Replicas
@@ -166,21 +169,21 @@ func (s State) mayRollOut() bool {
 	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.Current >= 0
 }
 
-// old reports whether set i has another revision than the wanted one.
-func (s State) old(i int) bool { return i != s.Current }
+// isOld reports whether the revision of set i is not the wanted revision.
+func (s State) isOld(i int) bool { return i != s.Current }
 
 // outdated returns how many machines of old revisions exist or may still be created.
 func (d *draft) outdated() int32 {
 	var n int32
 	for i, set := range d.Sets {
-		if d.old(i) {
+		if d.isOld(i) {
 			n += ceiling(set)
 		}
 	}
 	return n
 }
 
-// whyNotRolling returns what stops the rollout, if there are outdated machines.
+// whyNotRolling returns the reason why outdated machines are not replaced, if there are such machines.
 func (d *draft) whyNotRolling() string {
 	outdated := d.outdated()
 	switch {

@@ -9,8 +9,8 @@ import (
 
 // Role is a set's role in a hand-over.
 type Role struct {
-	// MoveTo is the name of the set that receives at most Moves machines of this set. It may be empty. Moves is 0 in an
-	// order that was taken back.
+	// MoveTo is the name of the set that receives at most Moves machines of this set. It may be empty. If the order was
+	// canceled, Moves is 0.
 	MoveTo string
 	Moves  int32
 	// BySelection is true if only selected machines are handed over.
@@ -28,14 +28,14 @@ type Role struct {
 //  3. The deployment counts the received machines: it raises the replicas of the receiving set. When all machines are
 //     handed over, it removes the order from the old set.
 //
-// Until the third step is done, the deployment plans nothing else. That takes only moments, because no step waits for
-// an update.
+// Until the third step is done, the deployment plans nothing else. The three steps take only moments, because none of
+// them waits for an update.
 //
-// An administrator who selected machines may deselect them, so that an old set cannot carry out its order. In this case
-// the deployment takes the order back. The set must not create machines before its controller has observed that,
-// because it would replace a machine that it still hands over.
+// If an administrator selected machines and deselects them again, the old set cannot carry out its order. In this case,
+// the deployment cancels the order. The set must not create machines until its controller has observed the
+// cancellation. Otherwise the set would replace a machine that it still hands over.
 
-// handingOver reports whether a set has an order to hand machines over.
+// handingOver reports whether any set has an order to hand machines over.
 func (d *draft) handingOver() bool {
 	for i, set := range d.Sets {
 		if d.roles[i].MoveTo != "" && !set.BeingDeleted {
@@ -45,7 +45,7 @@ func (d *draft) handingOver() bool {
 	return false
 }
 
-// finishHandOver plans the third step and returns Plan.Waiting.
+// finishHandOver plans the third step and returns the value of Plan.Waiting.
 func (d *draft) finishHandOver() (waiting string) {
 	for i := range d.Sets {
 		set := &d.Sets[i]
@@ -89,7 +89,7 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns Plan.Waiting while a set's order was taken back and the set has not observed that yet.
+// orderNotObserved returns the value of Plan.Waiting if an order was canceled and the set has not observed that yet.
 func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that it must hand over no more machines", s.Name)
 }
@@ -107,8 +107,8 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived raises the replicas of sets by the machines that were handed over to them. It reports whether there
-// were any.
+// countReceived increases the replicas of each set by the number of machines that it received in a hand-over. It
+// reports whether there were any such machines.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.BeingDeleted && set.Live > set.Replicas {
@@ -137,20 +137,21 @@ func (d *draft) indexOf(name string) int {
 	return -1
 }
 
-// shrinkOldToLive lowers the replicas of old sets that have lost machines, so that the wanted revision replaces these.
+// shrinkOldToLive lowers the replicas of old sets that have lost machines. The set of the wanted revision then replaces
+// the lost machines.
 func (d *draft) shrinkOldToLive() {
 	for i, set := range d.Sets {
-		if d.old(i) && set.Live < set.Replicas {
+		if d.isOld(i) && set.Live < set.Replicas {
 			d.shrink(i, set.Live, "machines are gone")
 		}
 	}
 }
 
-// growCurrentBesideOld grows the set of the wanted revision by the missing machines, and keeps the machines of the old
-// sets. It returns the replicas of the old sets.
+// growCurrentBesideOld increases the replicas of the current set by the number of missing machines, and keeps the
+// machines of the old sets. It returns the replicas of the old sets.
 func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	for i, set := range d.Sets {
-		if d.old(i) {
+		if d.isOld(i) {
 			oldReplicas += set.Replicas
 		}
 	}
@@ -158,8 +159,8 @@ func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 	return oldReplicas
 }
 
-// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It
-// returns Plan.Waiting.
+// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where the provider updates
+// them. It returns the value of Plan.Waiting.
 func (d *draft) inPlace() string {
 	oldReplicas := d.growCurrentBesideOld()
 	current := &d.Sets[d.Current]
@@ -181,7 +182,8 @@ func (d *draft) inPlace() string {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
-		// The set's controller may be about to create machines. Together with received ones there would be too many.
+		// The set's controller may be about to create machines. Together with the received machines, the set would have too
+		// many.
 		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
 	}
 	n, blockedBy := d.mayHandOver(from)
@@ -195,13 +197,14 @@ func (d *draft) inPlace() string {
 	return ""
 }
 
-// waitingForUpdated returns a message about the machines of the new revision that are not up to date and available yet.
+// waitingForUpdated returns a message about the machines of the new revision that are not yet both up to date and
+// available.
 func waitingForUpdated(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are up to date and available", current.Available, replicas)
 }
 
-// waitForSelection returns Plan.Waiting while no machine of an old set is selected. Selection may take weeks, so
-// updates in progress are reported first.
+// waitForSelection returns the value of Plan.Waiting if no machine of an old set is selected. Selection may take weeks,
+// so updates in progress are reported first.
 func (d *draft) waitForSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,
@@ -213,17 +216,17 @@ func (d *draft) waitForSelection(oldReplicas int32) string {
 	return selection
 }
 
-// mayHandOver returns how many machines of an old set may be handed over now. If there are none, it returns what
-// prevents that.
+// mayHandOver returns how many machines of an old set may be handed over now. If no machine may be handed over, it
+// returns the reason for that.
 //
-// Machines that are not Ready are handed over first, because their update interrupts nothing. But as in a rolling
-// update, they count as if they recovered, and machines that were handed over count only when they are up to date.
-// Otherwise an outage that makes all machines unavailable would update all of them at once.
+// Machines that are not Ready are handed over first, because their update interrupts nothing. As in a rolling update,
+// these machines nevertheless count as if they had recovered, and machines that were handed over do not count until
+// they are up to date. Otherwise an outage that makes all machines unavailable would update all of them at once.
 func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
 	for i, set := range d.Sets {
-		if d.old(i) && !set.BeingDeleted {
+		if d.isOld(i) && !set.BeingDeleted {
 			replicas += set.Replicas
 		}
 	}
@@ -241,8 +244,8 @@ func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set may be handed over according to budgets and the selection. idle is
-// how many of them are not Ready or not up to date. These are handed over first.
+// movable returns how many machines of an old set may be handed over as far as budgets and the selection are concerned.
+// The result idle is the number of those that are not Ready or not up to date. Idle machines are handed over first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {
@@ -252,13 +255,13 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return all, min(idle, all)
 }
 
-// source returns the index of the old set that hands machines over: a set with idle machines or, if there is none, the
-// present source or, if there is none, the oldest set. It returns -1 if there is none.
+// source returns the index of the old set that hands machines over. It prefers a set with idle machines, then the
+// current source, and then the oldest set. If no old set can hand machines over, source returns -1.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {
 		all, n := d.movable(set)
-		if !d.old(i) || set.BeingDeleted || all == 0 {
+		if !d.isOld(i) || set.BeingDeleted || all == 0 {
 			continue
 		}
 		idle := n > 0
@@ -269,7 +272,7 @@ func (d *draft) source() int {
 	return best
 }
 
-// deniedInPlace reports whether only budgets prevent the update of old machines in place.
+// deniedInPlace reports whether budgets are the only reason why old machines are not updated in place.
 func (s State) deniedInPlace() bool {
 	allowed := s
 	allowed.DisruptionDenied = ""

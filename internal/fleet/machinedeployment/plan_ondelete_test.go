@@ -6,8 +6,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rule: on-delete-replaces-what-has-no-instance. With the strategy OnDelete, a machine of a class that does not exist
-// would otherwise stay forever, and another class in the template would change nothing.
+// Rule: on-delete-replaces-what-has-no-instance. If the class of a machine does not exist, the machine never gets an
+// instance. With the strategy OnDelete, it would otherwise stay forever, even after the template refers to another
+// class.
 func TestOnDeleteReplacesMachinesWithoutAnInstance(t *testing.T) {
 	old := one(2)
 	stuck := one(1, func(s *Set) {

@@ -6,12 +6,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// recreate plans the next step of a rollout that never has machines of two revisions. All old machines are deleted at
-// once. The new ones are created when the last old one is gone.
+// recreate plans the next step of a rollout during which machines of two revisions never exist at the same time. All
+// old machines are deleted at once. The new machines are created when the last old machine is gone.
 func (d *draft) recreate() string {
 	var remaining int32
 	for i, set := range d.Sets {
-		if !d.old(i) {
+		if !d.isOld(i) {
 			continue
 		}
 		d.shrink(i, 0, "old revision")

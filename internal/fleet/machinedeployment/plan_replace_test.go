@@ -6,17 +6,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// An unavailable machine that is marked for replacement does not count among the other machines that must be available
-// before it is deleted. Without a surge, a marked machine is deleted before its replacement is created, and only if
-// enough other machines are available. Otherwise the set would delete a machine that is not available yet, such as the
-// replacement of the last one.
+// Before a marked machine is deleted, enough other machines must be available. An unavailable marked machine does not
+// count among these. Without a surge, a marked machine is deleted before its replacement is created. This also requires
+// that enough other machines are available. Otherwise the set would delete a machine that is not available yet, such as
+// the replacement that was created last.
 //
 // Rule: exchange-makes-the-other-first.
 func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {
 	surge, noSurge := Bounds{MaxSurge: 1}, Bounds{MaxUnavailable: 1}
 	for name, test := range map[string]struct {
 		bounds Bounds
-		// machines of the set, of which one is marked for replacement.
+		// machines is the number of machines of the set. One of them is marked for replacement.
 		machines, available, unavailableMarked int32
 		want                                   string
 	}{

@@ -1,21 +1,22 @@
 package machinedeployment
 
-// resizing is how a change of replicas is divided among sets of several revisions.
+// resizing determines how a change of replicas is divided among the sets of several revisions.
 type resizing int
 
 const (
-	// growInProportion divides both additional and surplus machines among the sets in proportion to their replicas.
+	// growInProportion divides both additional and surplus machines among the sets, in proportion to their replicas.
 	growInProportion resizing = iota
-	// shrinkOnly divides only surplus machines among the sets. All additional machines are of the wanted revision.
+	// shrinkOnly divides only surplus machines among the sets. All additional machines then belong to the wanted revision.
 	shrinkOnly
 )
 
-// resize resizes the sets after a change of the deployment's replicas. If machines of several revisions exist, the sets
-// keep their proportion, so that a broken revision does not get all additional machines. resize returns how many
-// machines with a delete mark must not be deleted yet.
+// resize resizes the sets after a change of the deployment's replicas. If machines of several revisions exist, the
+// proportion of the sets stays the same, so that a broken revision does not get all additional machines. The result
+// heldBack is the number of machines with a delete mark that must not be deleted yet.
 //
-// During a rollout, resize changes the sets once for each change of replicas. All other changes are steps of the
-// rollout. While rollouts are stopped, resize keeps the total between replicas and replicas + maxSurge.
+// During a rollout, resize changes the sets only once for each change of replicas. All other changes are steps of the
+// rollout. While rollouts are stopped, resize keeps the total number of machines between replicas and replicas +
+// maxSurge.
 func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
@@ -25,7 +26,7 @@ func (d *draft) resize(how resizing) (heldBack int32) {
 		if len(active) == 1 {
 			only = active[0]
 		}
-		// During a rollout, the steps of the rollout bring the current set to replicas.
+		// During a rollout, the steps of the rollout change the current set until it has the desired replicas.
 		if how == shrinkOnly || !rolls || changed && only != d.Current {
 			d.resizeOnly(only, how)
 		}
@@ -67,7 +68,7 @@ func (d *draft) resizeOnly(only int, how resizing) {
 	}
 }
 
-// active returns the sets that have replicas, and the sum of these.
+// active returns the indexes of the sets that have replicas, and the sum of their replicas.
 func (d *draft) active() (sets []int, replicas int32) {
 	for i, set := range d.Sets {
 		if set.Replicas > 0 && !set.BeingDeleted {
@@ -78,8 +79,8 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the set that is resized when no set has replicas: the current one or else the last. It returns -1 if
-// there is no set.
+// newest returns the index of the set to resize if no set has replicas: the current set or, if there is none, the last
+// set. If there is no set at all, newest returns -1.
 func (d *draft) newest() int {
 	if d.Current >= 0 {
 		return d.Current
@@ -92,12 +93,12 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks sets by their machines with a delete mark, at most n in all, because replicas were lowered by n
-// in order to delete these machines. It returns how many of them must wait.
+// releaseMarked shrinks each set by the number of its machines with a delete mark, up to a total of n. The deployment's
+// replicas were lowered by n in order to delete these machines. It returns how many of the marked machines must wait.
 func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// A set deletes marked machines first, so its pending deletions are marked machines.
+		// A set deletes marked machines first, so its pending deletions are deletions of marked machines.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
@@ -118,7 +119,7 @@ func (d *draft) growInProportion(active []int, n int32) {
 	if d.Failing {
 		var launching []int
 		for _, i := range active {
-			if d.old(i) {
+			if d.isOld(i) {
 				launching = append(launching, i)
 			}
 		}
@@ -137,8 +138,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n in proportion to the weights into whole numbers whose sum is n. The remainder goes to the parts with
-// the largest fractions, and among equal fractions to the last. If the sum of the weights is 0, all parts are 0.
+// share divides n into whole numbers in proportion to the weights. The remainder goes to the parts with the largest
+// fractions. If fractions are equal, the last part takes precedence. If the sum of the weights is 0, all parts are 0.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

@@ -7,8 +7,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// rolling plans the next step of a rolling update. The wanted revision grows within replicas + maxSurge. Old revisions
-// shrink by the machines that are available beyond replicas − maxUnavailable. rolling returns Plan.Waiting.
+// rolling plans the next step of a rolling update. The set of the wanted revision grows, up to a total of replicas +
+// maxSurge machines. Old sets shrink by the number of machines that are available in addition to replicas −
+// maxUnavailable. The result is the value of Plan.Waiting.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
@@ -31,7 +32,7 @@ func waitingForAvailable(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are available", current.Available, replicas)
 }
 
-// growCurrent brings the set of the wanted revision closer to replicas.
+// growCurrent brings the replicas of the current set closer to the replicas of the deployment.
 func (d *draft) growCurrent() bool {
 	if d.Sets[d.Current].Replicas > d.Replicas {
 		return d.shrink(d.Current, d.Replicas, "more than replicas") > 0
@@ -39,17 +40,18 @@ func (d *draft) growCurrent() bool {
 	return d.grow(d.Current, d.Replicas, "new revision") > 0
 }
 
-// shrinkOld shrinks old sets, those with unavailable machines first. If it shrinks none, it returns what prevents that.
+// shrinkOld shrinks old sets. Sets with unavailable machines come first. If shrinkOld shrinks no set, it returns the
+// reason for that.
 //
-// Two more limits apply in addition to those of shrink. Machines being deleted still cost money and quota, so at most
-// maxSurge + maxUnavailable machines are deleted at a time. And unavailable machines of old revisions count as if they
-// recovered. Otherwise, in an outage that makes all machines unavailable, all old machines would be deleted in favor of
-// new ones that are unavailable too.
+// In addition to the limits of the method shrink, two more limits apply. Machines that are being deleted still cost
+// money and quota, so at most maxSurge + maxUnavailable machines are deleted at a time. The second limit is that
+// unavailable machines of old revisions count as if they had recovered. Otherwise an outage that makes all machines
+// unavailable would cause the deletion of all old machines, although the new machines are not available either.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
 	for i, set := range d.Sets {
-		if d.old(i) && set.Replicas > 0 && !set.BeingDeleted {
+		if d.isOld(i) && set.Replicas > 0 && !set.BeingDeleted {
 			old = append(old, i)
 			replicas += set.Replicas
 		}
@@ -58,8 +60,8 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, ""
 	}
 	current := d.Sets[d.Current]
-	// Machines whose deletion is blocked stay for as long as they are needed, so they count too.
-	inReserve := replicas + d.blockedDeletions(d.old) + guaranteedAvailable(current) - d.minAvailable()
+	// If the deletion of a machine is blocked, the machine stays as long as it is needed, so it counts as well.
+	inReserve := replicas + d.blockedDeletions(d.isOld) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s; while machines of an old revision are deleted (%d left), %s",
 			waitingForAvailable(current, current.Replicas), replicas, d.mustStayAvailable())
@@ -67,7 +69,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
 		set := d.Sets[i]
-		// Replicas without a machine need no deletion.
+		// If a replica has no machine yet, nothing must be deleted for it.
 		missing := max(0, set.Replicas-set.Live)
 		by = min(by, inReserve, missing+d.mayDelete())
 		if by <= 0 {
@@ -93,13 +95,13 @@ func (d *draft) shrinkOld() (bool, string) {
 		machinesAre(d.sum(guaranteedAvailable)), replicas, d.mustStayAvailable())
 }
 
-// deletionLimitReached returns a message for when mayDelete is 0.
+// deletionLimitReached returns the message for the case that mayDelete returns 0.
 func (d *draft) deletionLimitReached() string {
 	return fmt.Sprintf("%s being deleted, and the limit is %d at a time (maxSurge %d + maxUnavailable %d)",
 		machinesAre(d.deletionsInProgress()), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 }
 
-// deletionsInProgress returns the number of machines that are being deleted or will be.
+// deletionsInProgress returns the number of machines that are being deleted or are about to be deleted.
 func (d *draft) deletionsInProgress() int32 {
 	everywhere := func(int) bool { return true }
 	return max(0, d.sum(func(s Set) int32 { return s.Deleting + pendingDeletions(s) })-d.blockedDeletions(everywhere))

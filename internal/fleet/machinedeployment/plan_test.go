@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bySelection is a deployment of 4 machines during a hand-over of machines that were selected for an update.
+// A deployment of 4 machines during a hand-over of machines that were selected for an update.
 func bySelection(change func(old, wanted *Set)) State {
 	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2},
 		SizedFor: 4, Current: 1, Sets: []Set{
@@ -20,8 +20,8 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// Rule withdrawn-selection-harmless: an order for machines that are no longer selected is taken back. The set finishes
-// what it has begun before it may create or delete machines again.
+// Rule withdrawn-selection-harmless: if machines are no longer selected, the order to hand them over is canceled. The
+// set must finish what it has begun before it may create or delete machines again.
 func TestHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
@@ -64,7 +64,7 @@ func TestHandOverOrderIsTakenBack(t *testing.T) {
 	}
 }
 
-// Rule waits-for-selection: the rollout waits for a selection only while there is nothing else to wait for.
+// Rule waits-for-selection: the rollout reports that it waits for a selection only if it waits for nothing else.
 func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change          func(old, wanted *Set)
@@ -94,9 +94,9 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available, and then
-// the machine became available. The set keeps the machine, because exactly five are available and five must be. So the
-// unavailable machine of set b must be deleted.
+// Rule kept-machine-counts: the deployment lowered the replicas of set a because a machine was not available. Then this
+// machine became available. The set keeps the machine, because exactly five machines are available and five must be
+// available. So the unavailable machine of set b must be deleted.
 func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,
@@ -117,7 +117,8 @@ func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
 	}
 
-	// A deletion that is not blocked counts as pending, so a machine of set b would be the second one to be deleted.
+	// A deletion that is not blocked counts as pending. If a machine of set b were also deleted, two machines would be
+	// deleted at a time.
 	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
 	if plan = MakePlan(state); len(plan.Scales) != 0 {
 		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)
@@ -156,8 +157,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// While budgets allow no machine to be updated in place, the deployment still follows replicas. Old sets create no
-// machines, so that additional machines and replacements of lost ones are of the wanted revision.
+// If budgets do not allow any update in place, the deployment still follows changes of replicas. Old sets create no
+// machines, so additional machines and replacements of lost machines belong to the wanted revision.
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: live, Available: live}

@@ -16,26 +16,26 @@ import (
 
 // Previewed is the result of Preview.
 type Previewed struct {
-	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. A set that the pass would
-	// create is the last, and has no UID.
+	// Sets contains the deployment's sets as they would be after the pass, the oldest revision first. If the pass would
+	// create a set, that set is the last one, and has no UID.
 	Sets []*v1beta1.MachineSet
 	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
 	Current int
 	// Outdated is how many machines of old revisions exist or may still be created.
 	Outdated int32
-	// Bounds are the bounds of the rollout.
+	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing is which sets the pass would scale, and why. Waiting is why the rollout does not advance, a clause without a
-	// capital letter and a full stop. Both may be empty.
+	// Doing describes which sets the pass would scale, and why. Waiting is the reason why the rollout does not advance, as
+	// a clause without a capital letter and a full stop. Both may be empty.
 	Doing, Waiting string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
-	// StartsIn is the time until spec.rolloutAfter, or 0 if that is in the past or not set.
+	// StartsIn is the time until spec.rolloutAfter, or 0 if spec.rolloutAfter is not set or not in the future.
 	StartsIn time.Duration
 }
 
-// Preview returns what a pass over the deployment would do with its sets and machines. It changes none of them. The
-// error is why the controller would ignore the deployment.
+// Preview returns what a pass over the deployment would do with its sets and machines. It changes none of them. If the
+// controller would ignore the deployment, the error is the reason.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
@@ -93,12 +93,13 @@ func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 // Revision returns the number of a set's revision, or 0 if it has none.
 func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
-// SameRevision reports whether a rollout from one spec to the other replaces no machines.
+// SameRevision reports whether a rollout from one spec to the other would replace no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack changes the deployment back to the revision of a set. It restores the fields of the template that cause a
-// rollout. The other fields stay, because a set has their latest values and not those at the time of the revision.
-// RollBack also restores spec.rolloutAfter, because otherwise the set's machines would be replaced.
+// RollBack changes the deployment back to the revision of a set. It restores those fields of the template whose change
+// causes a rollout. The other fields of the template do not change, because a set contains their latest values, and not
+// the values at the time of the revision. RollBack also restores spec.rolloutAfter. Otherwise the machines of the set
+// would be replaced.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
@@ -110,9 +111,9 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest time, not before now, that causes the replacement of all existing machines as
-// spec.rolloutAfter. Times in the API have whole seconds, and a set created in the same second would count as new
-// enough.
+// RestartAt returns a value for spec.rolloutAfter that causes the replacement of all existing machines. It is the
+// earliest such time that is not before now. Times in the API are whole seconds. A set that was created in the same
+// second as this time would count as new enough.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -129,8 +130,8 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
 		later(after.Time)
 	}
-	// The time must also be later than the end of the last rollout, so that the end of this rollout can be distinguished
-	// from it.
+	// The time must also be later than the end of the last rollout, so that the end of the new rollout can be
+	// distinguished from that end.
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil &&
 		c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)

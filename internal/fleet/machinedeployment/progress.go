@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout is the state that the condition Progressing depends on.
+// rollout contains the state on which the condition Progressing depends.
 type rollout struct {
 	set string // name of the set of the wanted revision, or empty
 	// paused, frozen and failing are true if they stop the rollout.
@@ -19,25 +19,26 @@ type rollout struct {
 	complete bool
 	// onlyCurrent is true if no machine of an old revision exists.
 	onlyCurrent bool
-	// waitReason is the reason of Progressing if the rollout waits for something that has no deadline, or empty: for an
-	// administrator to delete or select machines, for room in a disruption budget, or for a target cluster that supports
-	// the version.
+	// If the rollout waits for something that has no deadline, waitReason is the reason for the condition Progressing, and
+	// otherwise empty. Such waits end when an administrator deletes or selects machines, when a disruption budget has
+	// room, or when the target cluster supports the version.
 	waitReason string
-	// rejected is which set the API server rejected, and why. rejectedReason is the reason of Progressing for that.
+	// rejected is the error if the API server rejected a set. rejectedReason is the corresponding reason for the condition
+	// Progressing.
 	rejected       error
 	rejectedReason string
-	// began is the reason of Progressing if a new revision began in this pass, or empty.
+	// began is the reason for the condition Progressing if a new revision began in this pass, and otherwise empty.
 	began string
-	// advanced is true if the numbers of machines came closer to the end of the rollout.
+	// advanced is true if the numbers of machines are closer to the end of the rollout than before.
 	advanced bool
-	// waiting is what the rollout waits for, doing is which sets this pass scales. Both may be empty.
+	// waiting describes what the rollout waits for, and doing describes which sets this pass scales. Both may be empty.
 	waiting, doing string
-	// stalledFor is how long there has been no progress. deadline is how long there may be none.
+	// stalledFor is the time since the last progress, and deadline is the longest time allowed without progress.
 	stalledFor, deadline time.Duration
 }
 
-// progressing returns the condition Progressing with the reasons of apps/v1. before is the previous condition, or nil.
-// restart is true if there is progress now for which the API has no time yet.
+// progressing returns the condition Progressing, with the reasons of apps/v1. The parameter before is the previous
+// condition or nil. The result restart is true if there is progress now that no time in the API records yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -68,13 +69,14 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
-		// A change of replicas or an unhealthy machine is not a rollout.
+		// A change of replicas is not a rollout, and neither is an unhealthy machine.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
-		// The API does not record when machines are selected or a budget gets room, so the deadline could not start then. The
-		// condition is Unknown meanwhile, so that its transition to True records that time.
+		// The API does not record when machines are selected or when a budget gets room, so there is no time from which to
+		// count the deadline. The condition is therefore Unknown until then, so that its transition to True records this
+		// time.
 		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
@@ -94,8 +96,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
 }
 
-// progressedAt returns when the rollout last made progress. It uses times in the API, which survive a restart. If there
-// are none, it returns the creation time of the deployment.
+// progressedAt returns when the rollout last made progress. It uses only times in the API, which a restart does not
+// change. If the API contains no such time, progressedAt returns the creation time of the deployment.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {
@@ -142,7 +144,7 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	return last
 }
 
-// now returns doing, or waiting if doing is empty.
+// now returns the text in doing, or the text in waiting if doing is empty.
 func (r rollout) now() string {
 	if r.doing != "" {
 		return r.doing
@@ -150,7 +152,7 @@ func (r rollout) now() string {
 	return r.waiting
 }
 
-// deadlineIn returns the time until the progress deadline, or 0 if there is none now.
+// deadlineIn returns the time until the progress deadline, or 0 if no deadline applies now.
 func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	if r.complete || condition.Status == metav1.ConditionFalse {
 		return 0

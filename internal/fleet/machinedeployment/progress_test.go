@@ -104,20 +104,20 @@ func TestProgressing(t *testing.T) {
 	}
 }
 
-// scene is a rollout whose progress deadline is tested.
+// A rollout for a test of the progress deadline.
 type scene struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
 }
 
-// is sets a condition of the deployment whose last transition was the given minutes after noon.
-func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
+// addCondition adds a condition to the deployment, with its last transition at the given number of minutes after noon.
+func (s *scene) addCondition(kind string, status metav1.ConditionStatus, minute int) {
 	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
 		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
 }
 
-// The deadline of a rollout is computed from times in the API, so that a new process keeps it.
+// The deadline of a rollout is computed from times in the API, so a new process computes the same deadline.
 //
 // Rules: progress-deadline-reported, progress-survives-restart.
 func TestProgressedAt(t *testing.T) {
@@ -128,14 +128,14 @@ func TestProgressedAt(t *testing.T) {
 		want   int // minutes after noon
 	}{
 		{"the deployment was created", func(*scene) {}, 1},
-		{"the rollout began", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionTrue, 7) }, 7},
-		{"the last rollout ended", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionFalse, 7) }, 1},
+		{"the rollout began", func(s *scene) { s.addCondition(v1beta1.ConditionRollingOut, metav1.ConditionTrue, 7) }, 7},
+		{"the last rollout ended", func(s *scene) { s.addCondition(v1beta1.ConditionRollingOut, metav1.ConditionFalse, 7) }, 1},
 		{"the rollout was stuck until then",
-			func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionTrue, 7) }, 7},
+			func(s *scene) { s.addCondition(v1beta1.ConditionProgressing, metav1.ConditionTrue, 7) }, 7},
 		{"the rollout has been stuck since then",
-			func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionFalse, 7) }, 1},
-		{"the rollout was resumed", func(s *scene) { s.is(v1beta1.ConditionPaused, metav1.ConditionFalse, 7) }, 7},
-		{"the freeze ended", func(s *scene) { s.is(v1beta1.ConditionFrozen, metav1.ConditionFalse, 7) }, 7},
+			func(s *scene) { s.addCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, 7) }, 1},
+		{"the rollout was resumed", func(s *scene) { s.addCondition(v1beta1.ConditionPaused, metav1.ConditionFalse, 7) }, 7},
+		{"the freeze ended", func(s *scene) { s.addCondition(v1beta1.ConditionFrozen, metav1.ConditionFalse, 7) }, 7},
 		{"the current set was created", func(s *scene) { s.current.CreationTimestamp = minute(7) }, 7},
 		{"the old set was created", func(s *scene) { s.old.CreationTimestamp = minute(7) }, 1},
 		{"a new machine was created", func(s *scene) {

@@ -7,8 +7,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate copies to a set the fields of its deployment that are propagated to machines in place: all fields that
-// cause no rollout. The set keeps the fields that cause a rollout, so its revision does not change.
+// propagate copies those fields of a deployment to its set that the set then propagates to machines in place. These are
+// all fields that do not cause a rollout. The set keeps the fields that cause a rollout, so the revision of the set
+// does not change.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
@@ -16,48 +17,48 @@ func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	old := set.Spec.Template
 	template := d.Spec.Template.DeepCopy()
 	keepRolloutFields(&template.Spec, &old.Spec)
-	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, ownLabels(set, d))
-	// The selector of an adopted set may have more labels than that of the deployment.
-	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, set.Spec.Selector.MatchLabels)
+	template.ObjectMeta.Labels = union(template.ObjectMeta.Labels, ownLabels(set, d))
+	// The selector of an adopted set may contain more labels than the selector of the deployment.
+	template.ObjectMeta.Labels = union(template.ObjectMeta.Labels, set.Spec.Selector.MatchLabels)
 	set.Spec.Template = *template
 
-	// The set itself carries the labels of its template, so that the deployment's selector finds it.
+	// The set itself also has the labels of its template, so that the deployment's selector matches the set.
 	for key := range old.ObjectMeta.Labels {
 		if _, wanted := template.ObjectMeta.Labels[key]; !wanted {
 			delete(set.Labels, key)
 		}
 	}
-	set.Labels = with(set.Labels, template.ObjectMeta.Labels)
-	set.Labels = with(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
+	set.Labels = union(set.Labels, template.ObjectMeta.Labels)
+	set.Labels = union(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
 }
 
-// keepRolloutFields gives spec the fields of old that cause a rollout.
+// keepRolloutFields copies the fields that cause a rollout from old to spec.
 func keepRolloutFields(spec, old *v1beta1.MachineSpec) {
 	sameForm := spec.Provider == old.Provider && (spec.ClassRef == nil) == (old.ClassRef == nil)
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// The credentials would be for another provider, or for an inline spec where the set has a class.
+		// The credentials of spec would be for another provider, or for an inline provider spec although the set has a class.
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }
 
 // maxTemplateLabels is the maximum number of labels that the API admits in a template. The template of a set has two
-// labels more than that of its deployment.
+// more labels than the template of its deployment.
 const maxTemplateLabels = 64
 
 // tooManyLabels returns a message if the deployment's template has too many labels for a set, or "" otherwise.
 func tooManyLabels(d *v1beta1.MachineDeployment) string {
 	labels := d.Spec.Template.ObjectMeta.Labels
 	ours := map[string]string{v1beta1.LabelMachineDeployment: "", v1beta1.LabelTemplateHash: ""}
-	if len(with(labels, ours)) <= maxTemplateLabels {
+	if len(union(labels, ours)) <= maxTemplateLabels {
 		return ""
 	}
 	return fmt.Sprintf("spec.template.metadata.labels: %d labels are too many: together with %s and %s, at most %d are allowed",
 		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, maxTemplateLabels)
 }
 
-// ownLabels are the labels that identify the machines of a set.
+// ownLabels returns the labels that identify the machines of a set.
 func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string]string {
 	labels := map[string]string{v1beta1.LabelMachineDeployment: d.Name}
 	if hash, ok := set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash]; ok {
@@ -68,8 +69,8 @@ func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string
 	return labels
 }
 
-// with returns a map with the entries of both maps. Entries of added take precedence.
-func with(base, added map[string]string) map[string]string {
+// union returns a new map with the entries of both maps. If both maps have a key, the value in added takes precedence.
+func union(base, added map[string]string) map[string]string {
 	merged := maps.Clone(base)
 	if merged == nil {
 		merged = make(map[string]string, len(added))

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// kstatus returns the status that kstatus computes for an object of a kind that it does not know. Flux, Helm and other
-// tools use these rules. The test does not import kstatus, because a dependency of this module is also one of its
-// importers.
+// kstatus computes the status of a deployment by the rules of the library kstatus for objects of unknown kinds. Flux,
+// Helm and other tools use this library. The test does not import the library, because one of the modules that this
+// module depends on also imports it.
 func kstatus(d *v1beta1.MachineDeployment) string {
 	if d.Generation != d.Status.ObservedGeneration {
 		return "InProgress"
@@ -35,12 +35,13 @@ func kstatus(d *v1beta1.MachineDeployment) string {
 	return "Current"
 }
 
-// stage is a deployment of three available machines of class b, which a test can change.
+// stage is a deployment with three available machines of class b, which a test can change.
 type stage struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
-	// rejected is why the API server rejected a set. undone is true if the plan was not carried out completely.
+	// rejected is the error if the API server rejected a set, and undone is true if the plan was not carried out
+	// completely.
 	rejected error
 	undone   bool
 }
@@ -49,19 +50,19 @@ func newStage() *stage {
 	s := &stage{d: deployment("b"), old: setOf("a", 1, noon), current: setOf("b", 2, noon),
 		machines: map[types.UID][]*v1beta1.Machine{}}
 	s.old.Spec.Replicas, s.current.Spec.Replicas = new(int32), s.d.Spec.Replicas
-	s.has(s.current, upToDate, upToDate, upToDate)
+	s.setMachines(s.current, upToDate, upToDate, upToDate)
 	return s
 }
 
-// has replaces the machines of a set.
-func (s *stage) has(set *v1beta1.MachineSet, machines ...func(*v1beta1.Machine)) {
+// setMachines replaces the machines of a set.
+func (s *stage) setMachines(set *v1beta1.MachineSet, machines ...func(*v1beta1.Machine)) {
 	s.machines[set.UID] = nil
 	for i, change := range machines {
 		s.machines[set.UID] = append(s.machines[set.UID], machine(fmt.Sprintf("%s-%d", set.Name, i), 1, change))
 	}
 }
 
-// progressWas sets the condition Progressing of the previous status.
+// progressWas replaces the conditions in the previous status with the given condition Progressing.
 func (s *stage) progressWas(status metav1.ConditionStatus, reason string) {
 	s.d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason,
 		LastTransitionTime: metav1.NewTime(noon.Add(59 * time.Minute))}}
@@ -83,14 +84,14 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	rollOut := func(s *stage) { // Two machines are still of the old revision.
 		two, one := int32(2), int32(1)
 		s.old.Spec.Replicas, s.current.Spec.Replicas = &two, &one
-		s.has(s.old, upToDate, upToDate)
-		s.has(s.current, upToDate)
+		s.setMachines(s.old, upToDate, upToDate)
+		s.setMachines(s.current, upToDate)
 	}
 	freeze := func(s *stage) { s.d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }
 	fails := func(s *stage) {
 		rollOut(s)
 		failed := failedFor(v1beta1.FailureCreateError)
-		s.has(s.current, failed, failed, failed)
+		s.setMachines(s.current, failed, failed, failed)
 	}
 	for _, test := range []struct {
 		name    string
@@ -100,37 +101,37 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 		kstatus string
 	}{
 		{"done", func(*stage) {}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		{"done while old machines are being deleted", func(s *stage) { s.has(s.old, beingDeleted(upToDate)) }, ready,
+		{"done while old machines are being deleted", func(s *stage) { s.setMachines(s.old, beingDeleted(upToDate)) }, ready,
 			v1beta1.ReasonRolloutComplete, "Current"},
 		{"replicas are 0", func(s *stage) {
 			s.d.Spec.Replicas, s.current.Spec.Replicas = new(int32), new(int32)
-			s.has(s.current)
+			s.setMachines(s.current)
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
 		{"rolls out", rollOut, reconciling, v1beta1.ReasonRollingOut, "InProgress"},
-		{"a machine of the old revision exists in addition to all wanted ones", func(s *stage) { s.has(s.old, upToDate) },
+		{"a machine of the old revision exists in addition to all wanted ones", func(s *stage) { s.setMachines(s.old, upToDate) },
 			reconciling, v1beta1.ReasonRolloutBlocked, "InProgress"},
 		{"waits for deletion by hand", func(s *stage) {
 			rollOut(s)
 			s.d.Spec.Strategy.Type = v1beta1.StrategyOnDelete
 		}, reconciling, v1beta1.ReasonWaitingForDeletion, "InProgress"},
-		{"a machine is not Ready", func(s *stage) { s.has(s.current, upToDate, upToDate, notReady) }, reconciling,
+		{"a machine is not Ready", func(s *stage) { s.setMachines(s.current, upToDate, upToDate, notReady) }, reconciling,
 			v1beta1.ReasonMachinesNotAvailable, "InProgress"},
 		{"a machine is Ready, but not for minReadySeconds", func(s *stage) { s.d.Spec.MinReadySeconds = 7200 },
 			reconciling, v1beta1.ReasonMachinesNotAvailable, "InProgress"},
-		{"a machine is missing", func(s *stage) { s.has(s.current, upToDate, upToDate) }, reconciling,
+		{"a machine is missing", func(s *stage) { s.setMachines(s.current, upToDate, upToDate) }, reconciling,
 			v1beta1.ReasonScalingUp, "InProgress"},
-		{"there is a surplus machine", func(s *stage) { s.has(s.current, upToDate, upToDate, upToDate, upToDate) },
+		{"there is a surplus machine", func(s *stage) { s.setMachines(s.current, upToDate, upToDate, upToDate, upToDate) },
 			reconciling, v1beta1.ReasonScalingDown, "InProgress"},
 		{"a machine is being updated in place", func(s *stage) {
 			s.d.Spec.Strategy.Type = v1beta1.StrategyInPlace
-			s.has(s.current, upToDate, upToDate, updating)
+			s.setMachines(s.current, upToDate, upToDate, updating)
 		}, reconciling, v1beta1.ReasonRolloutBlocked, "InProgress"},
 		{"all machines were updated in place", func(s *stage) { s.d.Spec.Strategy.Type = v1beta1.StrategyInPlace }, ready,
 			v1beta1.ReasonRolloutComplete, "Current"},
 		{"paused midway", func(s *stage) { rollOut(s); s.d.Spec.Paused = true }, reconciling,
 			v1beta1.ReasonDeploymentPaused, "InProgress"},
 		{"paused when done", func(s *stage) { s.d.Spec.Paused = true }, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		{"scaled while paused", func(s *stage) { s.has(s.current, upToDate, upToDate); s.d.Spec.Paused = true },
+		{"scaled while paused", func(s *stage) { s.setMachines(s.current, upToDate, upToDate); s.d.Spec.Paused = true },
 			reconciling, v1beta1.ReasonScalingUp, "InProgress"},
 		{"frozen midway", func(s *stage) { rollOut(s); freeze(s) }, reconciling, v1beta1.ReasonFrozen, "InProgress"},
 		{"frozen when done", freeze, ready, v1beta1.ReasonRolloutComplete, "Current"},
@@ -148,7 +149,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s.progressWas(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
 			s.d.Spec.Paused = true
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
-		// As in apps/v1, the generation is not observed if a set was rejected.
+		// As in apps/v1, the generation does not count as observed if a set was rejected.
 		{"a set is rejected", func(s *stage) { s.rejected = errors.New("patch set b: too long"); s.undone = true }, stalled,
 			v1beta1.ReasonInvalidConfiguration, "InProgress"},
 		{"the change was not carried out", func(s *stage) { s.undone = true }, reconciling, v1beta1.ReasonRolloutBlocked,
@@ -179,8 +180,8 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	}
 }
 
-// A condition with abnormal-true polarity is missing until it is first True, and stays with the status False
-// afterwards.
+// A condition whose normal status is False stays missing until it is True for the first time. It is never removed after
+// that.
 func TestStalledIsMissingUntilItIsTrue(t *testing.T) {
 	s := newStage()
 	report := func() *metav1.Condition {
@@ -192,11 +193,11 @@ func TestStalledIsMissingUntilItIsTrue(t *testing.T) {
 		t.Errorf("Stalled is %s although it never was True", c.Status)
 	}
 	failed := failedFor(v1beta1.FailureCreateError)
-	s.has(s.current, failed, failed, failed)
+	s.setMachines(s.current, failed, failed, failed)
 	if c := report(); c == nil || c.Status != metav1.ConditionTrue {
 		t.Errorf("Stalled is %+v, expected True", c)
 	}
-	s.has(s.current, upToDate, upToDate, upToDate)
+	s.setMachines(s.current, upToDate, upToDate, upToDate)
 	if c := report(); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("Stalled is %+v, expected False", c)
 	}
@@ -217,8 +218,8 @@ func TestMachinesCountAsUpToDateAndReadyOnlyWithoutAnUpdate(t *testing.T) {
 	} {
 		s := newStage()
 		s.d.Spec.Strategy.Type = test.strategy
-		s.has(s.old, upToDate) // Machines of an old revision do not count.
-		s.has(s.current, test.machine)
+		s.setMachines(s.old, upToDate) // Machines of an old revision do not count.
+		s.setMachines(s.current, test.machine)
 		status, _ := statusOf(s.d, viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines), "app=web", noon)
 		if got := status.UpToDateReadyReplicas; got != test.want {
 			t.Errorf("%s: %d machines are up to date and Ready, expected %d", name, got, test.want)
@@ -236,8 +237,8 @@ func TestStatusListsMostFrequentVersions(t *testing.T) {
 		machines = append(machines, version(fmt.Sprintf("v1.%d.0", 10+i)))
 	}
 	machines = append(machines, version("v1.49.0"), version("v1.49.0"), version(""), beingDeleted(version("v1.50.0")))
-	s.has(s.old, machines...)
-	s.has(s.current, version("v1.49.0"))
+	s.setMachines(s.old, machines...)
+	s.setMachines(s.current, version("v1.49.0"))
 	var want []v1beta1.VersionCount
 	for i := range 31 {
 		want = append(want, v1beta1.VersionCount{Version: fmt.Sprintf("v1.%d.0", 10+i), Count: 1})

@@ -18,8 +18,9 @@ import (
 // maxRecentFailures is the maximum number of recent failures in a status.
 const maxRecentFailures = 5
 
-// recentFailure returns why and since when a machine is broken: it failed, cannot be launched or was found unhealthy.
-// ok is false for any other machine. The time does not change while the failure lasts and is retried.
+// recentFailure returns why a machine is broken and since when. A machine is broken if it failed, cannot be launched or
+// was found unhealthy. For any other machine, ok is false. The time does not change while the same failure continues or
+// the provider retries.
 func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) {
 	failure.Name = m.Name
 	of := func(c *metav1.Condition) {
@@ -42,8 +43,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// keepTime returns the failure with the time of an earlier report of the same failure. The status must not change with
-// each attempt to launch a machine.
+// keepTime returns the failure, with the time of an earlier report if that report was about the same failure. Otherwise
+// the status would change with each attempt to launch a machine.
 func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
@@ -51,7 +52,8 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 	return failure
 }
 
-// mergeFailures returns the last failures of two lists, newest first. others are later reports than recent.
+// mergeFailures returns the last failures of two lists, the newest first. Reports in others are later than reports in
+// recent.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {
@@ -74,7 +76,7 @@ func timeOf(f v1beta1.FailedMachine) time.Time {
 	return f.Time.Time
 }
 
-// machineFailed records a failure that an event reported. The machine may be gone before the next pass.
+// machineFailed records a failure from an event. The machine may no longer exist in the next pass.
 func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.FailedMachine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,8 +86,8 @@ func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.Fa
 	}
 }
 
-// recentFailures returns the last failures: those of the status, of events and of the existing machines. They are kept
-// until a status has them, which may be several passes later.
+// recentFailures returns the last failures in the status, in events and of the existing machines. Failures are kept
+// until a status contains them, which may be several passes later.
 func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
 	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
 	m.mu.Lock()

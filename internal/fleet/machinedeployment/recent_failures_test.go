@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// listed returns the failures of a list as text, each with the time when it began, in minutes after noon.
+// listed returns the failures as text. The time at which each failure began is given in minutes after noon.
 func listed(failures []v1beta1.FailedMachine) string {
 	parts := make([]string, len(failures))
 	for i, f := range failures {
@@ -22,7 +22,7 @@ func listed(failures []v1beta1.FailedMachine) string {
 	return strings.Join(parts, ", ")
 }
 
-// recents runs passes over one set. Each pass starts with the status that the previous one wrote.
+// recents runs passes over one set. Each pass begins with the status that the previous pass wrote.
 type recents struct {
 	state  *deploymentState
 	shared *sharedState
@@ -83,7 +83,8 @@ func TestRecentFailuresAreLimitedAndStableAcrossAttempts(t *testing.T) {
 		"m5 InsufficientResources 6, m4 InsufficientResources 5"; first != want {
 		t.Errorf("the status lists %q, want the newest five", first)
 	}
-	// Each further attempt fails in the same way, with a later time. This includes machines that are not listed.
+	// Each further attempt to launch fails in the same way, but at a later time. The same applies to machines that the
+	// status does not list.
 	for minute := 20; minute < 60; minute += 20 {
 		if again := r.pass(fleet(minute)...); again != first {
 			t.Errorf("after another attempt of each machine, the status lists %q, before %q", again, first)
@@ -91,8 +92,8 @@ func TestRecentFailuresAreLimitedAndStableAcrossAttempts(t *testing.T) {
 	}
 }
 
-// A pass may run after the machine is gone, and the status may be written several passes later. The failure must not be
-// lost meanwhile.
+// The next pass may run only after the machine is gone, and the status may be written several passes later. The failure
+// must not be lost until then.
 //
 // Rule: recent-failures-stay.
 func TestFailureReportedOnlyByEventIsListed(t *testing.T) {

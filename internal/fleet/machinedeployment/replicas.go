@@ -14,8 +14,8 @@ import (
 )
 
 // storeReplicas writes spec.replicas of a deployment that was created without this field and without the webhook that
-// sets it. The event of the write triggers the next pass. Without a stored value, the API server does not serve the
-// scale subresource.
+// sets it. The event about this write triggers the next pass. If spec.replicas is not stored, the API server does not
+// serve the scale subresource.
 func (p *pass) storeReplicas(ctx context.Context, sets []*v1beta1.MachineSet) error {
 	changed := p.deployment.DeepCopy()
 	replicas := autoscaling.Replicas(p.deployment.Annotations, currentReplicas(sets))
@@ -27,7 +27,7 @@ func (p *pass) storeReplicas(ctx context.Context, sets []*v1beta1.MachineSet) er
 	return nil
 }
 
-// currentReplicas returns the replicas for which the sets of a deployment were last sized, or nil without a set.
+// currentReplicas returns the replicas for which the sets of a deployment were last sized, or nil if there is no set.
 func currentReplicas(sets []*v1beta1.MachineSet) *int32 {
 	if len(sets) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func currentReplicas(sets []*v1beta1.MachineSet) *int32 {
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	replicas := sizedForOf(newest)
 	if replicas == Unknown {
-		// If the number is unknown, no rollout has begun and only one set has replicas.
+		// If this number is unknown, no rollout has begun and only one set has replicas.
 		replicas = 0
 		for _, set := range sets {
 			replicas += max(0, set.ReplicasOrDefault()-disruption.ReplacementSurge(set))

@@ -18,13 +18,14 @@ import (
 // statusInterval is the minimum time between two writes of a status in which only numbers and messages changed.
 const statusInterval = time.Second
 
-// versionsInterval is the minimum time between two writes of a status in which only the versions of kubelets changed. A
-// machine that is updated or joins soon changes other numbers too, and the versions are written together with them.
+// versionsInterval is the minimum time between two writes of a status in which only the versions of kubelets changed.
+// If a machine is updated or joins the cluster, other numbers change soon as well, and the versions are then written
+// together with them.
 const versionsInterval = 30 * time.Second
 
 // Reasons of events on a MachineDeployment, in addition to those of its conditions.
 const (
-	// reasonRevisionCreated surfaces when the MachineSet of a new revision was created.
+	// reasonRevisionCreated surfaces when the MachineSet of a new revision has been created.
 	reasonRevisionCreated = "RevisionCreated"
 
 	// reasonRevisionFound surfaces when the MachineSet of an earlier revision is used again.
@@ -38,8 +39,8 @@ func (p *pass) report(ctx context.Context, v *view, selector string) error {
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status if it changed: an urgent change at once, other changes no more often than
-// statusInterval and versionsInterval.
+// writeStatus writes the status if it has changed. It writes an urgent change immediately, and other changes no more
+// often than statusInterval and versionsInterval permit.
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
@@ -78,7 +79,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	return nil
 }
 
-// urgent reports whether more changed than numbers and messages.
+// urgent reports whether anything except numbers and messages has changed.
 func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
 		return true
@@ -93,7 +94,7 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	return false
 }
 
-// onlyVersions reports whether only the versions of kubelets changed.
+// onlyVersions reports whether nothing except the versions of kubelets has changed.
 func onlyVersions(before, after *v1beta1.MachineDeploymentStatus) bool {
 	same := *before
 	same.Versions = after.Versions
@@ -110,7 +111,7 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 // transition is an event.
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events for a change of the status, except that of a new revision.
+// transitions returns the events about a change of the status. The event about a new revision is not included.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

@@ -12,23 +12,22 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// history contains the revisions of a deployment: its sets, the oldest first, and which of them has the wanted
-// template.
+// history contains the sets of a deployment, the oldest revision first, and the set that has the wanted template.
 type history struct {
 	sets []*v1beta1.MachineSet
 	// current is the index of the set that has the wanted template, or -1 if there is none.
 	current int
-	// number is the number of the wanted revision: that of the current set if it is the newest, or else one more than the
-	// newest.
+	// number is the number of the wanted revision. If the current set is the newest set, this is the revision of that set.
+	// Otherwise it is one more than the revision of the newest set.
 	number int64
-	// rolloutAfter is the deployment's spec.rolloutAfter if that is in the past. Otherwise startsIn is the time until
-	// then.
+	// rolloutAfter is the deployment's spec.rolloutAfter if that time has passed. If it is in the future, startsIn is the
+	// time until then.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have it, the newest
-// of them is current, because that avoids a rollout.
+// findRevision sorts the sets and finds the set that has the deployment's template. If several sets have this template,
+// the newest of them is the current set, because this avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -77,7 +76,8 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// sizedFor returns the number of replicas for which the sets were last sized. The newest set records it.
+// sizedFor returns the number of replicas for which the sets were last sized, or Unknown. The newest set records this
+// number.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
@@ -103,7 +103,7 @@ func (h history) setNamed(name string) *v1beta1.MachineSet {
 	return nil
 }
 
-// newSet returns the set of the wanted revision, without replicas.
+// newSet returns the set of the wanted revision, with 0 replicas.
 func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var collisions int32
 	if d.Status.CollisionCount != nil {
@@ -138,8 +138,8 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// RevisionSet returns a set of the deployment, without replicas, for a revision. The fields that cause a rollout come
-// from instance. All other fields come from the deployment's template.
+// RevisionSet returns a set of the deployment for a revision, with 0 replicas. The parameter instance provides the
+// fields that cause a rollout. The deployment's template provides all other fields.
 func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 	number int64) *v1beta1.MachineSet {
 	of := d.DeepCopy()
@@ -147,10 +147,11 @@ func RevisionSet(d *v1beta1.MachineDeployment, instance *v1beta1.MachineSpec,
 	return history{number: number}.newSet(of)
 }
 
-// AnnotationChangeCause is kubectl's annotation for the cause of a change.
+// AnnotationChangeCause is the annotation in which kubectl records the cause of a change.
 const AnnotationChangeCause = "kubernetes.io/change-cause"
 
-// recordCause copies the cause of a change to the set of the revision, for the rollout history.
+// recordCause copies the annotation with the cause of a change to the set of the revision, so that the rollout history
+// contains the cause.
 func recordCause(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	if cause, ok := d.Annotations[AnnotationChangeCause]; ok {
 		annotate(set, AnnotationChangeCause, cause)
@@ -174,8 +175,8 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the oldest of the old and empty sets, those beyond the history limit. A set is empty if it has no
-// machines and its controller cannot create any.
+// expired returns the old and empty sets that exceed the history limit. These are the oldest of them. A set is empty if
+// it has no machines and its controller cannot create any.
 func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {

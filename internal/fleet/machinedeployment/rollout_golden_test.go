@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// legend is the beginning of every golden file.
+// legend contains the first lines of every golden file.
 const legend = `# — strategy, or what changes from outside at this point.
 #   "a 3→2": one reconcile of the deployment changed the replicas of set a from 3 to 2.
 #       "a 2 ●●": set a, its replicas, and its machines after the sets have acted:
@@ -359,7 +359,8 @@ func TestRolloutsStepByStep(t *testing.T) {
 	}
 }
 
-// started returns a function that creates a deployment with template a, whose machines are all available.
+// started returns a function that creates a deployment with the template a. All machines of the deployment are
+// available.
 func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) func(*testing.T) *world {
 	return func(t *testing.T) *world {
 		w := newWorld(t, strategy, replicas, surge, unavailable)
@@ -369,7 +370,7 @@ func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailab
 	}
 }
 
-// midway changes the template and runs two passes.
+// midway changes the template and then runs two passes.
 func (w *world) midway(template string) {
 	w.note("template %s, after two passes", template)
 	w.template = template
@@ -381,7 +382,7 @@ func (w *world) midway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-// inPlaceMidway changes the template and stops after one machine was handed over and before the next one is.
+// inPlaceMidway changes the template, and stops after the first machine was handed over.
 func (w *world) inPlaceMidway(template string) {
 	w.note("template %s, until one machine was handed over", template)
 	w.template = template

@@ -16,7 +16,7 @@ import (
 )
 
 // world simulates a deployment with its sets and machines, to test the effects of plans. It checks each write of a plan
-// against the bounds with the true state, not with the state from which the plan was made.
+// against the bounds. For this check it uses the true state, and not the state from which the plan was made.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -40,7 +40,7 @@ type world struct {
 }
 
 // simulatedSet simulates a MachineSet and its controller. The controller makes a plan and then carries it out step by
-// step, even if the set changes meanwhile.
+// step, even if the set changes in the meantime.
 type simulatedSet struct {
 	name       string
 	revision   int
@@ -164,7 +164,7 @@ func (s *simulatedSet) live() (n int32) {
 	return n
 }
 
-// bounds resolves the strategy's bounds as the API would.
+// bounds resolves the bounds of the strategy as the API does.
 func (w *world) bounds() Bounds {
 	switch w.strategy {
 	case v1beta1.StrategyRecreate:
@@ -180,7 +180,7 @@ func (w *world) bounds() Bounds {
 	return Bounds{}
 }
 
-// state observes the state as a pass would.
+// state observes the state as a real pass does.
 func (w *world) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
 		Paused: w.paused, Frozen: w.frozen, Current: -1}
@@ -244,8 +244,8 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// countEffect counts an effect, and reports whether the controllers crash after it. All controllers then lose their
-// state and their plans.
+// countEffect counts an effect, and reports whether the controllers crash after this effect. After a crash, all
+// controllers have lost their state and their plans.
 func (w *world) countEffect() bool {
 	if w.crashIn == 0 {
 		return false
@@ -260,8 +260,8 @@ func (w *world) countEffect() bool {
 	return true
 }
 
-// assign gives a set its role in a hand-over. It checks that the set, which had the given replicas before, cannot
-// delete machines that were handed over.
+// assign gives a set its role in a hand-over. It checks that the set cannot delete machines that were handed over. The
+// parameter replicas is the number of replicas that the set had before.
 func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
@@ -276,7 +276,7 @@ func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	set.Role = role
 }
 
-// write carries out a scale and checks that it keeps the bounds.
+// write carries out a change of replicas and checks that it keeps the bounds.
 func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
@@ -314,7 +314,7 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	}
 }
 
-// mayExist returns how many machines can exist without another plan.
+// mayExist returns the maximum number of machines that can exist before the next plan.
 func (w *world) mayExist() (n int32) {
 	for _, s := range w.sets {
 		n += max(s.replicas, s.live()+s.creates)
@@ -322,8 +322,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable returns how many machines remain available if every controller carries out its present plan, and then
-// deletes its surplus while no available machine can be spared.
+// surelyAvailable returns how many machines remain available if every controller carries out its current plan, and then
+// deletes all its surplus machines even if they are available.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -342,7 +342,7 @@ func (w *world) surelyAvailable() (n int32) {
 	return n
 }
 
-// runSets lets the controller of every set act until it has nothing to do.
+// runSets lets the controller of every set act until it has nothing left to do.
 func (w *world) runSets() {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
@@ -351,7 +351,7 @@ func (w *world) runSets() {
 	}
 }
 
-// sync lets the set's controller act until it has nothing to do.
+// sync lets the controller of the set act until it has nothing left to do.
 func (w *world) sync(s *simulatedSet) {
 	w.t.Helper()
 	for range 2 {
@@ -362,7 +362,7 @@ func (w *world) sync(s *simulatedSet) {
 	}
 }
 
-// completeOperations completes creations, updates and deletions of machines, or lets them fail.
+// completeOperations completes the creation, update or deletion of machines, or makes the operation fail.
 func (w *world) completeOperations() {
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
@@ -429,7 +429,7 @@ func (w *world) note(format string, args ...any) {
 	fmt.Fprintf(w.log, "— "+format+"\n", args...)
 }
 
-// playUntilStable runs passes, sets and operations of machines until nothing changes, and logs every step.
+// playUntilStable runs passes, sets and operations of machines until nothing changes. It logs every step.
 func (w *world) playUntilStable() {
 	w.t.Helper()
 	for step := 0; ; step++ {

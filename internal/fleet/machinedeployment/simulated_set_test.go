@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// remainsAvailable returns how many machines of a set with a role in a hand-over stay available. Such a set deletes no
-// machines, and hands over unavailable ones first.
+// remainsAvailable returns how many machines stay available in a set that has a role in a hand-over. Such a set deletes
+// no machines, and hands unavailable machines over first.
 func (s *simulatedSet) remainsAvailable() int32 {
 	var up int32
 	for _, m := range s.machines {
@@ -29,7 +29,7 @@ func (s *simulatedSet) remainsAvailable() int32 {
 	return min(up, s.replicas)
 }
 
-// notToBeDeleted returns how many machines the sets need not delete.
+// notToBeDeleted returns how many machines the sets have no need to delete.
 func (w *world) notToBeDeleted() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -41,7 +41,7 @@ func (w *world) notToBeDeleted() (n int32) {
 	return n
 }
 
-// handOverCandidates returns the machines that may be handed over, in the order of the hand-over.
+// handOverCandidates returns the machines that may be handed over, in the order in which the set hands them over.
 func (s *simulatedSet) handOverCandidates() []*simulatedMachine {
 	order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return s.BySelection && !m.selected })
 	rank := func(m *simulatedMachine) int {
@@ -54,8 +54,8 @@ func (s *simulatedSet) handOverCandidates() []*simulatedMachine {
 	return order
 }
 
-// order returns the live machines in the order of deletion. Among machines of equal precedence, available ones come
-// first.
+// order returns the live machines in the order in which the set deletes them. If machines have equal precedence, the
+// available ones come first.
 func (s *simulatedSet) order() []*simulatedMachine {
 	rank := func(m *simulatedMachine) int {
 		switch {
@@ -78,7 +78,7 @@ func (s *simulatedSet) order() []*simulatedMachine {
 	return order
 }
 
-// decide lets the set's controller make a plan, unless it is still carrying out an earlier one.
+// decide lets the controller of the set make a plan, unless the controller is still carrying out an earlier plan.
 func (w *world) decide(s *simulatedSet) {
 	if s.creates > 0 || len(s.victims) > 0 || len(s.toHandOver) > 0 {
 		return
@@ -97,7 +97,8 @@ func (w *world) decide(s *simulatedSet) {
 	}
 }
 
-// act lets the set's controller create, delete or hand over one machine. It returns false if there was nothing to do.
+// act lets the controller of the set create, delete or hand over one machine. It returns false if there was nothing to
+// do.
 func (w *world) act(s *simulatedSet) bool {
 	w.t.Helper()
 	defer w.countEffect()
@@ -120,7 +121,7 @@ func (w *world) act(s *simulatedSet) bool {
 		victim := s.victims[0]
 		s.victims = s.victims[1:]
 		if victim.state == available && !victim.deleting && w.availableNow() <= w.replicas-w.bounds().MaxUnavailable {
-			// The machine stays for now, and an unavailable machine is deleted instead.
+			// The available machine stays for now. An unavailable machine is deleted instead.
 			victim = s.unavailable()
 		}
 		if victim == nil {
@@ -146,7 +147,7 @@ func (w *world) availableNow() (n int32) {
 	return n
 }
 
-// unavailable returns a machine of the set that is not available and not a victim, or nil if there is none.
+// unavailable returns a machine of the set that is neither available nor a victim, or nil if there is none.
 func (s *simulatedSet) unavailable() *simulatedMachine {
 	for _, m := range s.machines {
 		if m.state != available && !m.deleting && !slices.Contains(s.victims, m) {
@@ -156,13 +157,13 @@ func (s *simulatedSet) unavailable() *simulatedMachine {
 	return nil
 }
 
-// receives reports whether machines are being handed over to the set.
+// receives reports whether another set is handing machines over to the set.
 func (w *world) receives(s *simulatedSet) bool {
 	from := w.set(s.ReceiveFrom)
 	return from != nil && from.MoveTo == s.name
 }
 
-// handOverOne hands one machine over, unless the machine was changed meanwhile.
+// handOverOne hands one machine over, unless the machine was changed in the meantime.
 func (w *world) handOverOne(s *simulatedSet) {
 	w.t.Helper()
 	m, to := s.toHandOver[0], w.set(s.handOverTo)
@@ -185,14 +186,13 @@ func (w *world) handOverOne(s *simulatedSet) {
 	}
 }
 
-// report lets the set's controller write its status once it has carried out its plan.
+// report lets the controller of the set write its status once the plan has been carried out.
 func (s *simulatedSet) report() {
 	if s.creates == 0 && len(s.victims) == 0 && len(s.toHandOver) == 0 {
 		s.observed = s.decidedOn
 	}
 }
 
-// setState changes the state of a machine.
 func (w *world) setState(m *simulatedMachine, state machineState) {
 	if m.state != state {
 		m.state, m.since = state, w.clock

@@ -19,44 +19,47 @@ type sharedState struct {
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for
-// the fields that events write.
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses this state,
+// except for the fields that event handlers write.
 type deploymentState struct {
 	uid types.UID
-	// cache tracks whether the cache may be trusted. A pass confirms it by a comparison with live lists.
+	// cache tracks whether the cache may be trusted. A pass confirms the cache by comparing it with live lists.
 	cache freshness.Tracker
-	// orphanSet is true if a set without an owner may belong to the deployment. failed are machines that failed to launch
-	// since the last pass. Events write both. Both are guarded by sharedState.mu.
+	// orphanSet is true if a set without an owner may belong to the deployment, and failed contains the machines that
+	// failed to launch since the last pass. Event handlers write both fields, which sharedState.mu guards.
 	orphanSet bool
 	failed    []launchFailure
-	// recent are the last failures, newest first. broken are the failures of all existing machines, by name. Events use
-	// both. Both are guarded by sharedState.mu.
+	// recent contains the last failures, the newest first. broken contains the failures of all existing machines, by name.
+	// Event handlers use both fields, which sharedState.mu guards.
 	recent []v1beta1.FailedMachine
 	broken map[string]v1beta1.FailedMachine
-	// machineEvents counts events of machines that are Ready or gone since the last pass. It is guarded by sharedState.mu.
+	// machineEvents counts the events since the last pass about machines that are Ready or gone. sharedState.mu guards
+	// this field.
 	machineEvents int32
 
-	// observedGeneration is the present generation. specVersion is a resource version at which the deployment had it.
+	// observedGeneration is the current generation of the deployment. specVersion is a resource version of the deployment
+	// with this generation.
 	observedGeneration int64
 	specVersion        string
-	// generation and decidedAt belong to the last decision. machines is how many machines it counted.
+	// generation and decidedAt are the generation and the time of the last decision, and machines is the number of
+	// machines that this decision counted.
 	generation int64
 	decidedAt  time.Time
 	machines   int
-	// batch is for how many machineEvents a rollout waits before its next step, or 0 without a rollout.
+	// batch is the number of machineEvents that a rollout waits for before its next step, or 0 without a rollout.
 	batch int32
-	// reportedAt is when the status was last written.
+	// reportedAt is the time at which the status was last written.
 	reportedAt time.Time
 	// stuck is the reason in the metric of stuck rollouts, or empty if the rollout is not stuck.
 	stuck string
 
-	// unobserved are earlier replicas that sets may still act upon, by the UID of the set.
+	// unobserved contains earlier replicas that sets may still act on, by the UID of the set.
 	unobserved map[types.UID]unobservedReplicas
-	// failures are the last launch failures of the set that is being rolled out.
+	// failures contains the last launch failures of the set that is being rolled out.
 	failures failures
 }
 
-// unobservedReplicas are the replicas of a set before the given generation.
+// unobservedReplicas is the range of the replicas that a set had before the given generation.
 type unobservedReplicas struct {
 	least, most int32
 	generation  int64
@@ -66,7 +69,7 @@ func newSharedState() *sharedState {
 	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
 }
 
-// get returns the state of the deployment. If the name has another UID than before, the state is new.
+// get returns the state of the deployment. If the deployment has another UID than before, the state is new.
 func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +82,7 @@ func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentSt
 	return r
 }
 
-// observed records a version of the deployment.
+// observed records the generation and resource version of the deployment.
 func (r *deploymentState) observed(d *v1beta1.MachineDeployment) {
 	if r.observedGeneration != d.Generation {
 		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
@@ -101,7 +104,7 @@ func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	}
 }
 
-// takeOrphanSetSeen reports whether to list sets without an owner, and resets the record.
+// takeOrphanSetSeen reports whether a set without an owner may exist, and resets this record.
 func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +119,7 @@ func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
 	r.orphanSet = true
 }
 
-// launchFailed records a machine that failed to launch. The machine may be gone before the next pass.
+// launchFailed records a machine that failed to launch. The machine may no longer exist in the next pass.
 func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +129,7 @@ func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailu
 	}
 }
 
-// takeFailed returns the machines that failed to launch since the last call.
+// takeFailed returns the machines that failed to launch since the previous call.
 func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,15 +138,15 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// spacing limits the CPU time for counting machines, even if many machines trigger events at once.
+// spacing limits the CPU time that is spent on counting machines, even if many machines trigger events at once.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
-// stepDebounce is how long a rollout collects events of machines before a step. If several machines may be replaced at
-// a time, one step with one write for each set then replaces several of them.
+// stepDebounce is the time for which a rollout collects events of machines before its next step. If several machines
+// may be replaced at a time, one step can then replace several of them, with only one write for each set.
 const stepDebounce = time.Second
 
-// debounce returns how long to wait for further events before the next pass. A change of the deployment itself never
-// waits.
+// debounce returns how long to wait for more events before the next pass. A pass because of a change of the deployment
+// itself does not wait.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -164,7 +167,7 @@ func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	}
 }
 
-// machineEventsOf returns how many events were recorded since the last reset, and resets them if take is true.
+// machineEventsOf returns the number of events since the last reset. If take is true, it resets this number.
 func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +178,8 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// includeUnobserved extends Least and Most of the set by earlier replicas, until the set's controller has observed a
-// later generation.
+// includeUnobserved extends the range from Least to Most by earlier replicas of the set, until the set's controller has
+// observed a later generation.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -188,9 +191,9 @@ func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Se
 	}
 }
 
-// recordWrite records that the replicas of a set were changed from before to now with the given generation. live is the
-// number of live machines of the set. If the set had already reached its earlier replicas, these cause no more actions
-// and are not recorded.
+// recordWrite records that the write with the given generation changed the replicas of a set from the value before to
+// the value now. The parameter live is the number of live machines of the set. If the set had already reached the
+// earlier replicas, these cause no more actions, so they are not recorded.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
@@ -203,7 +206,7 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 		generation: max(generation, t.generation)}
 }
 
-// keepOnly drops the state of all sets that are not in the list.
+// keepOnly drops the state of all sets that are not in the given list.
 func (r *deploymentState) keepOnly(sets []types.UID) {
 	for uid := range r.unobserved {
 		if !slices.Contains(sets, uid) {

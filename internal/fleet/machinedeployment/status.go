@@ -22,8 +22,8 @@ const maxFailedMachines = 10
 // maxVersions is the maximum number of kubelet versions in a status.
 const maxVersions = 32
 
-// statusOf returns the status after a pass. requeueAfter is the time until the progress deadline, or 0 if there is
-// none.
+// statusOf returns the status after a pass. The result requeueAfter is the time until the progress deadline, or 0 if no
+// deadline applies.
 func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
@@ -57,7 +57,7 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	return status, deadlineIn(progress, r)
 }
 
-// minAvailable returns how many machines must be available for the deployment to be Available.
+// minAvailable returns how many machines must be available for the condition Available to be True.
 func (v *view) minAvailable() int32 {
 	if v.state.Strategy == v1beta1.StrategyRecreate {
 		return v.state.Replicas
@@ -117,9 +117,9 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Versions = versionCounts(versions)
 }
 
-// upToDateReady reports whether a machine of the newest revision is Ready and its instance matches its specification.
-// Only a rollout in place changes the specification of an instance. After that, an earlier report of the provider is
-// outdated.
+// upToDateReady reports whether a machine of the newest revision is Ready and has an instance that matches its
+// specification. Only a rollout in place changes the specification of an instance. When a machine has been handed over,
+// an earlier report of its provider about the specification is outdated.
 func (v *view) upToDateReady(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
 }
@@ -139,7 +139,7 @@ func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
 	return counts
 }
 
-// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that are gone take precedence,
+// limitFailedMachines returns at most maxFailedMachines failed machines. Machines that no longer exist take precedence,
 // because after a restart the controller knows them only from the status.
 func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
@@ -150,7 +150,7 @@ func limitFailedMachines(failed, gone []v1beta1.FailedMachine) []v1beta1.FailedM
 	return failed
 }
 
-// hasLabels reports whether labels include all wanted ones.
+// hasLabels reports whether the labels include all wanted labels.
 func hasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if have, ok := labels[key]; !ok || have != value {
@@ -214,8 +214,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdated returns how many machines of old revisions exist or may still be created. With strategy Recreate, it
-// includes those being deleted, because the rollout waits until they are gone.
+// outdated returns how many machines of old revisions exist or may still be created. With the strategy Recreate, the
+// number includes machines that are being deleted, because the rollout waits until they are gone.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {
@@ -230,7 +230,7 @@ func (v *view) outdated() int32 {
 	return n
 }
 
-// updating returns how many machines of a rollout in place are available, but not up to date.
+// updating returns how many machines of an update in place are available but not up to date.
 func (v *view) updating() (n int32) {
 	if v.state.Strategy != v1beta1.StrategyInPlace {
 		return 0
@@ -241,7 +241,7 @@ func (v *view) updating() (n int32) {
 	return n
 }
 
-// doing returns which sets the pass scales, and why. It is empty if the pass scales none.
+// doing describes which sets the pass scales, and why. The text is empty if the pass scales no set.
 func (v *view) doing() string {
 	parts := make([]string, len(v.plan.Scales))
 	for i, scale := range v.plan.Scales {

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/machine/preservation"
 )
 
-// deploymentsOfSet returns the deployment that controls the set or, if there is none, the deployments that may adopt
-// the set.
+// deploymentsOfSet returns the deployment that controls the set. If no object controls the set, it returns the
+// deployments that may adopt the set.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -50,7 +50,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	return requests
 }
 
-// deploymentOfMachine returns the deployment in the machine's label. It also records failures of the machine.
+// deploymentOfMachine returns the deployment that the machine's label names. It also records a failure of the machine.
 func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object) []reconcile.Request {
 	m, ok := object.(*v1beta1.Machine)
 	name := object.GetLabels()[v1beta1.LabelMachineDeployment]
@@ -73,7 +73,7 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// deploymentsOfBudget returns the deployments in a budget's namespace.
+// deploymentsOfBudget returns the deployments in the namespace of a budget.
 func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Object) []reconcile.Request {
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()),
@@ -89,8 +89,8 @@ func (r *Reconciler) deploymentsOfBudget(ctx context.Context, object client.Obje
 	return requests
 }
 
-// deploymentChanged drops updates of the status, which the controller writes itself, and of annotations on which no
-// pass depends.
+// deploymentChanged drops updates of the status, which only the controller writes, and updates of annotations on which
+// no pass depends.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		deletionBegan(), onUpdate(func(before, after client.Object) bool {
@@ -104,14 +104,14 @@ func deletionBegan() predicate.Predicate {
 	})
 }
 
-// onUpdate accepts all creations and deletions, and updates for which changed is true.
+// onUpdate accepts all creations and deletions, and those updates for which the function changed returns true.
 func onUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld != nil && e.ObjectNew != nil && changed(e.ObjectOld, e.ObjectNew)
 	}}
 }
 
-// setChanged drops updates of the counts in a set's status, because a deployment counts machines itself.
+// setChanged drops updates of the numbers in a set's status, because a deployment counts the machines itself.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)

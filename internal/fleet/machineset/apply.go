@@ -18,12 +18,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// actions are the machines that a pass changed, by kind of change, for its events.
+// actions contains the machines that a pass changed, for its events. There is one field for each kind of change.
 type actions struct {
 	created, adopted, released, handedOver, deleted, remediated tally
 }
 
-// apply carries out at most one batch of the plan. again is false if the pass must end after this round.
+// apply carries out at most one batch of the plan. The result again is false if the pass must end after this round.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
@@ -50,7 +50,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	return again && !p.cacheStale, err
 }
 
-// confirm reads the set live and reports whether the plan still applies to it.
+// confirm reads the set live, and reports whether the plan still applies to the set.
 func (p *pass) confirm(ctx context.Context) (bool, error) {
 	set, decided := &v1beta1.MachineSet{}, p.state.Set
 	if err := p.Live.Get(ctx, p.key, set); err != nil {
@@ -89,8 +89,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := desired[m]
 		patch := client.MergeFrom(m)
-		// A merge patch replaces whole lists, and an autoscaler may just have renewed its annotation. So a patch of these
-		// must fail if the machine was changed meanwhile.
+		// A merge patch replaces whole lists, and an autoscaler may have written its delete annotation again just now. So a
+		// patch that changes a list or this annotation must fail if another client has changed the machine since it was read.
 		if !sameLists(m, changed) ||
 			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
 			patch = optimisticPatch(m)
@@ -101,8 +101,7 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	return err
 }
 
-// adopt adopts orphans, each after a live read. An orphan that is being deleted by now, or has another controller, is
-// left alone.
+// adopt adopts orphans. Each orphan is read live first, and is skipped if it is being deleted or has a controller.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -141,7 +140,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is
+// scaleDown deletes surplus machines. If a machine was chosen from several, or because it was not available, it is
 // deleted only if it has not changed since the decision. Otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
@@ -177,7 +176,7 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	return err
 }
 
-// remediate deletes machines in order to replace them, each after a live read that confirms the reason for it.
+// remediate deletes machines in order to replace them. Before each deletion, a live read confirms the reason.
 func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
@@ -231,7 +230,8 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
-		// If the machine was itself a replacement, for whatever reason, it counts as a lost replacement from now on.
+		// The lost machine may itself be a replacement. From now on, its own replacement counts only as the replacement of a
+		// lost machine.
 		again = again || slices.Contains(p.known.lostReplacements, m.Name)
 		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
@@ -250,7 +250,7 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
-// each calls f for every machine and returns the machines for which f succeeded. It ignores NotFound errors.
+// each calls f for every machine, and returns the machines for which f succeeded. It ignores NotFound errors.
 func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
@@ -275,32 +275,33 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine,
 	return succeeded, errors.Join(errs...)
 }
 
-// markCacheStale ends the pass after the present round. Another round would make the same decision from the same cache.
+// markCacheStale ends the pass after the current round. Another round would make the same decision from the same cache.
 func (p *pass) markCacheStale() {
 	p.cacheStale = true
 	p.requeueIn(queueing.ConflictDelay)
 }
 
-// deletionFailed records an error for the condition ReplicaFailure. It ignores conflicts, which the next pass retries.
+// deletionFailed records an error for the condition ReplicaFailure. It ignores conflicts, because the next pass tries
+// again.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
 		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
 	}
 }
 
-// withoutOwner returns the machine's owners without the set.
+// withoutOwner returns the owner references of the machine, except the reference to the set.
 func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool {
 		return o.UID == p.state.Set.UID
 	})
 }
 
-// reference returns a Machine object with only the name and UID of m, for requests that need no more.
+// reference returns a Machine object with only the name and UID of m, for requests that need no other fields.
 func reference(m *v1beta1.Machine) *v1beta1.Machine {
 	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
 }
 
-// optimisticPatch returns a merge patch that fails if the machine was changed since it was read.
+// optimisticPatch returns a merge patch that fails if another client has changed the machine since it was read.
 func optimisticPatch(m *v1beta1.Machine) client.Patch {
 	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
 }

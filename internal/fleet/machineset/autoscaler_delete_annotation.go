@@ -7,19 +7,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine if no scale-down follows.
-// The autoscaler removes the annotation itself if it cannot lower replicas, unless it is terminated in between.
+// deleteAnnotationLifetime is the time for which an autoscaler's delete annotation stays on a machine if no scale-down
+// follows. The autoscaler itself removes the annotation if it cannot lower replicas, unless it is terminated before
+// that.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// deleteAnnotationLayout is the format that cluster-autoscaler's clusterapi provider writes: time.Now().String(), which
-// includes the monotonic clock reading and is not written by hand. See MarkMachineForDeletion in kubernetes/autoscaler,
-// cloudprovider/clusterapi/clusterapi_unstructured.go.
+// deleteAnnotationLayout is the format in which cluster-autoscaler's clusterapi provider writes the annotation. It is
+// the result of time.Now().String(), which includes the monotonic clock reading. No administrator would write that by
+// hand. See MarkMachineForDeletion in kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go.
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion. It returns false if the
-// annotation is missing or was not written by an autoscaler.
+// autoscalerDeleteAnnotation returns the time at which an autoscaler annotated the machine for deletion. It returns
+// false if the annotation is missing or was not written by an autoscaler.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {
@@ -33,7 +34,7 @@ func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	return marked, err == nil
 }
 
-// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid. It returns false if
+// deleteAnnotationExpiresIn returns the remaining lifetime of an autoscaler's delete annotation. It returns false if
 // there is no such annotation.
 func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
 	marked, ok := autoscalerDeleteAnnotation(m)

@@ -20,23 +20,24 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// availabilityPoll is how often a set checks whether the deployment can spare the available machines that the set would
-// delete. The set gets no events of other sets' machines.
+// availabilityPoll is the interval at which a set checks whether its deployment can now spare the available machines
+// that the set would delete. The set gets no events of machines in other sets.
 const availabilityPoll = time.Second
 
-// Availability is how many available machines a deployment needs.
+// Availability describes how many available machines a deployment needs.
 //
 // When a deployment lowers the replicas of a set, it expects the set to delete machines that are not available. One of
-// them may become available before the set acts. The set would then delete an available machine that the deployment
-// needs. So the set counts the available machines of all sets right before it deletes any (package victims). The
-// deployment treats machines whose deletion is blocked as existing ones (draft.blockedDeletions).
+// these machines may become available before the set acts. The set would then delete an available machine that the
+// deployment needs. So the set counts the available machines of all sets immediately before it deletes any machine
+// (package victims). If the deletion of a machine is blocked, the deployment still counts this machine
+// (draft.blockedDeletions).
 type Availability struct {
-	// MinAvailable is how many machines must stay available over all sets of the deployment. For a standalone set it is
-	// the set's replicas, so that the surplus consists of unavailable machines as far as possible.
+	// MinAvailable is how many machines must stay available in all sets of the deployment together. For a standalone set,
+	// it is the number of replicas, so that the set prefers to delete unavailable machines.
 	MinAvailable int
-	// Elsewhere is how many machines are available in the deployment's other sets.
+	// Elsewhere is how many machines are available in the other sets of the deployment.
 	Elsewhere int
-	// UpToDate is true if a machine counts only if its instance is up to date.
+	// If UpToDate is true, a machine counts as available only if its instance is up to date.
 	UpToDate bool
 }
 
@@ -45,8 +46,8 @@ func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time
 	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// choose returns which surplus machines may be deleted now, and which are blocked. order contains all machines of the
-// set in the order of deletion.
+// choose returns which surplus machines may be deleted now, and which are blocked. The parameter order contains all
+// machines of the set in the order of deletion.
 func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
 		return order[:surplus], nil
@@ -62,20 +63,20 @@ func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (ma
 	return victims.Choose(order, surplus, spare, available)
 }
 
-// message returns a message about why deletions are blocked.
+// message returns a message that explains why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s is available and is not deleted yet: at least %s must stay available.",
-		first(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
+		firstByName(blocked, 1)[0].Name, wording.Count(k.MinAvailable, "machine"))
 }
 
-// readAvailability determines how many available machines must stay, if the set has too many machines.
+// readAvailability determines how many available machines must stay if the set has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
 	if s.Standalone {
 		s.Availability.MinAvailable = int(s.Set.ReplicasOrDefault())
 	}
-	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
+	// If the deployment is being deleted, or its strategy is invalid, no deletion is blocked.
 	if d == nil || !d.DeletionTimestamp.IsZero() || p.live <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
@@ -95,8 +96,8 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	return nil
 }
 
-// availableElsewhere counts the available machines of the deployment's other sets. It uses the cache if that may be
-// trusted, and a live LIST otherwise.
+// availableElsewhere counts the available machines of the deployment's other sets. It uses the cache if the cache may
+// be trusted, and otherwise a live LIST.
 func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
 	siblings, err := p.siblings(ctx)
 	if err != nil || len(siblings) == 0 {
@@ -143,10 +144,10 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable returns which of the chosen machines may still be deleted, according to a live read of the deployment. The
-// deployment may have changed since it lowered the set's replicas. Other sets of the deployment count the same
-// machines. So if the other sets have available machines, the caller must hold sharedState.shrinking until the victims
-// are deleted.
+// deletable reads the deployment live, and returns which of the chosen machines may still be deleted. The deployment
+// may have changed since it lowered the set's replicas. Other sets of the deployment depend on the same count of
+// available machines. So if other sets have available machines, the caller must hold sharedState.shrinking until the
+// machines are deleted.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

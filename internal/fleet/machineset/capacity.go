@@ -9,22 +9,22 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is how often a set without capacity checks whether the other sets of its deployment have fewer machines.
-// The set gets no events of their machines.
+// capacityPoll is the interval at which a set without capacity checks whether the other sets of its deployment have
+// fewer machines now. The set gets no events of machines in these sets.
 const capacityPoll = time.Second
 
-// noCapacity is the message of a set that waits for capacity.
+// noCapacity is the message of a set that cannot create more machines now.
 const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. " +
 	"This set creates more when the other sets of the deployment have fewer."
 
-// readCapacity determines how many of the set's replicas exceed the capacity that is left for the set. All sets of the
-// deployment together may have replicas + maxSurge machines. The deployment kept this bound when it raised the set's
-// replicas. But another set may have more machines than the deployment knew, because their deletion is blocked (rule
-// set-keeps-deployment-available).
+// readCapacity determines how many of the set's replicas must not get a machine now, because the deployment has too
+// many machines. All sets of the deployment together may have at most replicas + maxSurge machines. The deployment
+// already observed this limit when it raised the set's replicas. But if the deletion of machines is blocked, another
+// set may have more machines than the deployment expected (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
-	// Administrators may scale the sets of a paused deployment as they like.
+	// If a deployment is paused, administrators may scale its sets without this limit.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || p.live >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}

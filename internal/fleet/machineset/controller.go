@@ -27,18 +27,19 @@ const (
 	// parallelWrites is the maximum number of parallel write requests of one set.
 	parallelWrites = 64
 
-	// confirmedBatch is how many machines a set creates first in a pass if its last creations succeeded.
+	// confirmedBatch is the number of machines that a set creates in the first round of a pass if its last creations
+	// succeeded.
 	confirmedBatch = 16
 
 	// maxBatch is the maximum number of machines that a set creates or deletes before it counts its machines again.
 	maxBatch = 500
 
 	// cacheLag, plus cacheLagPerMachine for each machine of a set, is how long the set waits for its cache before it lists
-	// machines live. Waiting usually avoids the LIST, which costs as much as writing several machines.
+	// machines live. The wait usually avoids the LIST, which costs as much as several writes.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
-	// maxRounds is the maximum number of rounds of one pass. The next pass continues after other sets had their turn.
+	// maxRounds is the maximum number of rounds of one pass. The next pass continues when other sets have had their turn.
 	maxRounds = 64
 )
 
@@ -55,26 +56,26 @@ type Options struct {
 	Concurrency int
 
 	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if that
-	// version is unknown. In that case the reconciler counts from live reads only. If the field is nil, Register sets it
-	// from the manager's cache.
+	// version is unknown. If the version is unknown, the reconciler counts machines only in live reads. If the field is
+	// nil, Register sets it from the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns why this process must not create or remediate machines now. An empty reason means that it may. If
-	// the field is nil, it always may.
+	// Stopped returns the reason why this process must not create or remediate machines now. If the reason is empty, the
+	// process may do both. If the field is nil, the process always may.
 	Stopped func() Reason
-	// Run calls f for each of 0 to n-1 and returns when all calls have returned. Defaults to parallel calls.
+	// Run calls f with each number from 0 to n-1, and returns when all calls have returned. Defaults to parallel calls.
 	Run func(n int, f func(i int))
-	// NewName returns a name for a new Machine of a set, and never the same name twice. Defaults to the set's name with 5
-	// random characters.
+	// NewName returns a name for a new Machine of a set. It must never return the same name twice. The default is the
+	// set's name with 5 random characters.
 	NewName func(set string) string
-	// Remediated is called for each machine that was deleted in order to replace it, for a metric. The reason is the
-	// machine's failure or the policy that found it unhealthy. It may be nil.
+	// Remediated is called, for a metric, for each machine that was deleted in order to be replaced. The reason is the
+	// machine's failure, or the policy that found the machine unhealthy. The field may be nil.
 	Remediated func(reason string)
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote from what its cache already contained. It may be
-	// nil.
+	// Decided records the generations of sets that this process wrote based only on data that its cache already contained.
+	// The field may be nil.
 	Decided *freshness.Decisions
 	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
@@ -136,21 +137,23 @@ type pass struct {
 	deployment *v1beta1.MachineDeployment
 	// live is the number of machines that are not being deleted.
 	live int
-	// trusted is true if the machines may be counted, asNewAsSpec if they are at least as new as the set's spec.
+	// If trusted is true, the number of the machines may be trusted. If asNewAsSpec is true, the machines are at least as
+	// new as the set's spec.
 	trusted, asNewAsSpec bool
 
-	// batch is how many machines the next round may create. It is 0 before the first round.
+	// batch is the maximum number of machines that the next round may create. Before the first round it is 0.
 	batch int
-	// notAdoptable are machines that look like orphans in the cache, but not in a live read.
+	// notAdoptable contains machines that look like orphans in the cache, but not in a live read.
 	notAdoptable map[types.UID]bool
-	// failure is why a machine could not be created or deleted.
+	// failure is the reason why a machine could not be created or deleted.
 	failure Reason
-	// deletionBlocked is true if the deployment still needs machines that the plan would have deleted.
+	// deletionBlocked is true if the deployment still needs a machine that the plan would have deleted.
 	deletionBlocked bool
-	// cacheStale is true if the cache has machines, or reasons to replace machines, that the API server no longer has.
+	// cacheStale is true if the cache contains machines that no longer exist, or reasons to replace machines that no
+	// longer apply.
 	cacheStale bool
 	done       actions
-	// requeueAfter is when to reconcile again without an event. Zero means never.
+	// requeueAfter is the time after which to reconcile again even without an event. Zero means never.
 	requeueAfter time.Duration
 }
 
@@ -207,7 +210,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// count counts the machines and reads the limits that the set shares with the other sets of its deployment.
+// count counts the machines, and reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
 	p.state.Steady, p.state.Others = p.known.steady.sort(p.state.Set, p.state.Machines, p.state.Now)
 	p.live = len(p.state.Steady) + countLive(p.state.Others)
@@ -223,8 +226,8 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether the plan must be made again from a live LIST. atLeast is the resource version that the LIST
-// must have reached, or "" if it must be the newest one.
+// needsLive reports whether a new plan must be made from a live LIST. The result atLeast is the resource version that
+// the LIST must have reached, or "" if it must be the newest version.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
@@ -232,20 +235,20 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
 	case plan.Create > 0 && !p.asNewAsSpec && p.mayReceiveMachines():
-		// The deployment raises replicas for machines that were handed over. A set that has not seen such a machine yet
-		// would create another one.
+		// The deployment raises replicas to count machines that were handed over. If the set has not seen such a machine yet,
+		// it would create another machine.
 		return true, p.known.specVersion
 	}
 	return false, ""
 }
 
-// mayReceiveMachines reports whether the set may just have received machines from other sets of its deployment.
+// mayReceiveMachines reports whether other sets of the deployment may just have handed machines over to this set.
 func (p *pass) mayReceiveMachines() bool {
 	return handover.Receives(p.state.Set) || p.deployment != nil &&
 		p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// requeueIn requests another pass after d at the latest. Zero means never.
+// requeueIn requests another pass after at most d. Zero means never.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d

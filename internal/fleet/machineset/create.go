@@ -21,12 +21,13 @@ const (
 	minCreationBackoff = time.Second
 	maxCreationBackoff = 5 * time.Minute
 
-	// nameAttempts bounds the search for an unused name.
+	// nameAttempts is the maximum number of attempts to find an unused name.
 	nameAttempts = 5
 )
 
-// create creates at most n machines, and no more than the batch allows. The batch doubles with every round that
-// succeeds. So if a quota or a webhook rejects the machines of a set, the set sends a few requests and not thousands.
+// create creates at most n machines, but no more than the batch permits. The size of the batch doubles with every round
+// that succeeds. So if a quota or a webhook rejects the machines of a set, the set sends only a few requests, and not
+// thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -48,14 +49,14 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 		if result.machine != nil && !result.existed {
 			p.done.created.add(result.machine)
 		}
-		// The cache may not have a machine that existed already.
+		// If a machine already existed, the cache may not contain it.
 		if result.existed || freshness.Ambiguous(result.err) {
 			p.known.cache.Invalidate()
 		}
 		failure = firstError(failure, result.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Replacements that count towards the budget come first, so that the budget is never exceeded.
+	// Replacements that count against the budget come first, so that the budget is never exceeded.
 	unassigned := in.unassigned()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
 	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(unassigned, len(names)):])
@@ -74,22 +75,22 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 		failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
-	// The backoff starts at the API server's answer, which may have taken longer than the backoff itself.
+	// The backoff begins with the response of the API server, because the request may have taken longer than the backoff.
 	now := p.Clock.Now()
 	p.known.creation.fail(now, minCreationBackoff, maxCreationBackoff)
 	p.requeueIn(p.known.creation.until.Sub(now))
 	return false
 }
 
-// createResult is the outcome of creating one machine.
+// createResult is the result of the creation of one machine.
 type createResult struct {
 	machine *v1beta1.Machine
 	existed bool
 	err     error
 }
 
-// createOne creates one machine. It chooses the name before the request, so that it recognizes a machine that was
-// created although the request seemed to fail.
+// createOne creates one machine. It chooses the name before the request. If the request seems to fail although the
+// machine was created, createOne therefore recognizes the machine.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -114,8 +115,8 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, or "" if it is not known yet. In that case the provider process
-// adds the label itself.
+// provider returns the provider of the set's machines, or "" if the provider is not known yet. In that case, the
+// provider process itself adds the label.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {

@@ -20,17 +20,17 @@ import (
 
 // Disruption is the part of a State that limits disruptions.
 type Disruption struct {
-	// Ask returns which of the candidates may be disrupted now, and which may not. A nil Ask allows all of them, because
-	// there is no budget and no machine is exempt.
+	// Ask returns which of the candidates may be disrupted now, and which may not be. If Ask is nil, all candidates may be
+	// disrupted, because there is no budget and no machine is exempt.
 	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
 	// Outdated is true if the set belongs to an old revision of its deployment.
 	Outdated bool
-	// ScaleDown is how many machines of a deployment's set are deleted because the deployment was scaled down, and not
-	// because of a rollout or a replacement.
+	// ScaleDown is how many machines of the set are deleted because its deployment was scaled down, and not because of a
+	// rollout or a replacement.
 	ScaleDown int
 }
 
-// ask asks the budgets about machines and returns those that may be disrupted, in the same order.
+// ask asks the budgets for permission to disrupt machines. It returns the permitted machines in the same order.
 func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	reason func(*v1beta1.Machine) v1beta1.DisruptionReason) (may []*v1beta1.Machine, denied []disruption.Denial) {
 	if s.Ask == nil || len(machines) == 0 {
@@ -55,7 +55,8 @@ func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	return may, denied
 }
 
-// removeDenied removes from Delete the machines that budgets hold back. A scale-down does not need room in budgets.
+// removeDenied removes the machines from Delete that must not be disrupted now because of budgets. A scale-down does
+// not need room in budgets.
 func (p *Plan) removeDenied(s State) {
 	if s.Ask == nil {
 		return
@@ -81,7 +82,7 @@ func (p *Plan) removeDenied(s State) {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
 }
 
-// deny records machines that budgets hold back, and requests another plan to ask again.
+// deny records machines that must not be disrupted now, and requests another plan in order to ask again.
 func (p *Plan) deny(denied []disruption.Denial) {
 	p.Denied = append(p.Denied, denied...)
 	if len(denied) > 0 {
@@ -89,8 +90,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// recordPlanned records which of the asked candidates the plan disrupts. If the plan is carried out later, candidates
-// with a lower priority must not take the room of these machines meanwhile.
+// recordPlanned records which of the permitted candidates the plan disrupts. If the plan is carried out later,
+// candidates with a lower priority must not take the room of these machines in the meantime.
 func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
 		return
@@ -106,7 +107,8 @@ func (p *Plan) recordPlanned() {
 	}
 }
 
-// waitForWindows requests another plan when a window changes a budget that holds machines back, or an exemption ends.
+// waitForWindows requests another plan for the time at which a window or the end of an exemption may allow a denied
+// disruption.
 func (p *Plan) waitForWindows(now time.Time) {
 	for _, d := range p.Denied {
 		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
@@ -115,8 +117,8 @@ func (p *Plan) waitForWindows(now time.Time) {
 	}
 }
 
-// exemptLast moves machines that are exempt from disruption to the end, so that other machines are deleted if possible.
-// All exempt machines are among mayBeExempt.
+// exemptLast moves machines that are exempt from disruption to the end of the list, so that other machines are deleted
+// if possible. The list mayBeExempt contains all exempt machines.
 func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1beta1.Machine {
 	if !slices.ContainsFunc(mayBeExempt, func(m *v1beta1.Machine) bool {
 		_, exempt := disruption.ExemptUntil(m, now)
@@ -132,7 +134,7 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. If no budget and no exemption concerns the set, Ask stays nil.
+// readDisruption prepares State.Disruption. If no budget and no exemption applies to the set, Ask stays nil.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
@@ -160,8 +162,8 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	return p.readRollout(ctx)
 }
 
-// mayDisrupt reports whether a plan may disrupt a machine at all. If not, the pass does not read budgets. live is the
-// number of machines that are not being deleted.
+// mayDisrupt reports whether a plan may disrupt any machine. If not, the pass does not read budgets. The parameter live
+// is the number of machines that are not being deleted.
 func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
@@ -170,8 +172,8 @@ func (s *State) mayDisrupt(live int) bool {
 		})
 }
 
-// readRollout determines whether the set is outdated, and how many machines of the deployment exceed what a rollout may
-// have. These machines are deleted because the deployment was scaled down.
+// readRollout determines whether the set is outdated, and by how many machines the deployment exceeds the maximum
+// during a rollout. The machines beyond this maximum are deleted because the deployment was scaled down.
 func (p *pass) readRollout(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	siblings, err := p.siblings(ctx)
@@ -216,9 +218,9 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// grant takes room in the budgets for the machines of the plan that need it, and returns the machines without those
-// that are denied by now. Another controller may have taken the room since the plan was made. The caller must call
-// Ledger.Settle for each returned machine.
+// grant takes room in the budgets for those of the machines that need it according to the plan. It returns the machines
+// except those whose disruption is denied now. Another controller may have taken the room since the plan was made. The
+// caller must call Ledger.Settle for each returned machine.
 func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	var candidates []disruption.Candidate
 	for _, m := range machines {
@@ -240,8 +242,8 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 	}), nil
 }
 
-// deniedMessage returns a message about what holds machines back. It names only one machine, because a message with a
-// count would change with every machine.
+// deniedMessage returns a message that explains why machines must not be disrupted now. The message names only one
+// machine. With a count, the message would change with every machine.
 func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)
@@ -249,16 +251,16 @@ func deniedMessage(denied []disruption.Denial) string {
 	return fmt.Sprintf("Machine %s must not be disrupted now: %s.", first.Machine.Name, first.Brief())
 }
 
-// waitingSpacing delays passes over sets that wait for room in a budget, because the disruption of several machines may
-// end at once.
+// waitingSpacing delays passes over sets that wait for room in a budget, because several disruptions may end at the
+// same time.
 const waitingSpacing = 200 * time.Millisecond
 
-// asker identifies a set towards the ledger.
+// asker returns the identity of a set in requests to the Ledger.
 func asker(key types.NamespacedName) disruption.Asker {
 	return disruption.Asker{Kind: "MachineSet", NamespacedName: key}
 }
 
-// waitingSets returns the sets in the object's namespace that wait for room in a budget.
+// waitingSets returns the sets that wait for room in a budget, in the namespace of the object.
 func (r *Reconciler) waitingSets(_ context.Context, o client.Object) []reconcile.Request {
 	return r.Ledger.Requests("MachineSet", o.GetNamespace())
 }

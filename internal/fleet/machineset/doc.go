@@ -1,4 +1,4 @@
-// Package machineset keeps a MachineSet's number of machines.
+// Package machineset keeps the number of machines of a MachineSet at its replicas.
 //
 // A pass over a set consists of rounds. Each round has three steps:
 //
@@ -27,6 +27,6 @@
 //     not changed since the decision. Before a machine is adopted, or deleted because of its health, a live GET
 //     confirms the state of the machine too.
 //
-// Pure functions make all decisions. Only observe.go, availability.go, capacity.go, apply.go, create.go, handover.go
-// and report.go call the API server.
+// Pure functions make all decisions. The only files that call the API server are observe.go, availability.go,
+// capacity.go, apply.go, create.go, handover.go and report.go.
 package machineset

@@ -13,36 +13,38 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// A wrong image, user data that cannot join, or a cloud controller that gives Nodes another provider ID breaks every
-// new machine of a set in the same way. Each replacement then costs an instance until spec.timeouts.creation has
-// passed, and may leave a Node behind. So after some replacements in a row, the set stops and replaces only one machine
-// per hour.
+// Some mistakes break every new machine of a set in the same way: a wrong image, invalid user data, or a cloud
+// controller that gives Nodes another provider ID. Each replacement then costs an instance until spec.timeouts.creation
+// has passed, and may leave a Node behind. So after some consecutive replacements of this kind, the set stops and
+// replaces only one machine per hour.
 
 const (
-	// failuresInARow is the number of machines replaced in a row after which their set stops replacing machines.
+	// failuresInARow is the number of consecutive failed replacements after which a set stops replacing machines.
 	failuresInARow = 3
-	// failingRetry is the time after which a stopped set replaces one machine, to see whether the replacement joins.
+	// failingRetry is the time after which a stopped set replaces one more machine, to find out whether the replacement
+	// joins the cluster.
 	failingRetry = time.Hour
 )
 
-// failureStreak counts machines that a set replaced in a row because their instances never became Ready Nodes, all for
-// the same reason. The streak ends when a machine that is as young as these joins. It is in memory. After a restart,
-// the condition ReplicaFailure shows whether the set has stopped.
+// failureStreak counts consecutive machines that a set replaced because their instances never became Ready Nodes, all
+// for the same reason. The streak ends when a machine of at most the same age joins the cluster. The count is kept only
+// in memory. After a restart, the condition ReplicaFailure shows whether the set has stopped.
 type failureStreak struct {
 	// template is the template of the machines. It is nil before the first pass.
 	template *v1beta1.MachineTemplateSpec
-	// count is the number of machines, reason is why they failed, and message is the message of ReplicaFailure.
+	// count is the number of machines in the streak, reason is why they failed, and message is the message of the
+	// condition ReplicaFailure.
 	count           int
 	reason, message string
-	// oldest is when the oldest machine of the streak was created, by the API server's clock. last is when the last one
-	// was replaced.
+	// oldest is the creation time of the oldest machine of the streak, by the API server's clock. last is the time at
+	// which the last machine of the streak was replaced.
 	oldest, last time.Time
 }
 
-// stopped reports whether the set has stopped replacing machines, except one per hour.
+// stopped reports whether the set has stopped replacing machines, except for one machine per hour.
 func (r *failureStreak) stopped() bool { return r.count >= failuresInARow }
 
-// replicaFailure returns the reason and message of ReplicaFailure if the set has stopped.
+// replicaFailure returns the reason and message of the condition ReplicaFailure if the set has stopped.
 func (r *failureStreak) replicaFailure() Reason {
 	if !r.stopped() {
 		return Reason{}
@@ -50,9 +52,9 @@ func (r *failureStreak) replicaFailure() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe ends the streak if the template has changed, replicas are 0, or a machine that is as young as the machines of
-// the streak has joined. A process that observes the set for the first time restores the streak from the set's
-// condition.
+// observe ends the streak if the template has changed, replicas are 0, or a machine has joined the cluster that is not
+// older than the machines of the streak. A process that observes the set for the first time restores the streak from
+// the set's condition.
 func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -76,15 +78,15 @@ func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Mac
 	}
 }
 
-// add records machines that were deleted in order to replace them. Machines that had joined, or never had an instance,
-// neither extend the streak nor end it.
+// add records machines that were deleted in order to be replaced. If a machine had joined the cluster or never had an
+// instance, it neither extends the streak nor ends it.
 func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		reason, why := neverJoined(m)
 		if reason == "" {
 			continue
 		}
-		// The reason of a streak that was restored from a condition is not known.
+		// If a streak was restored from a condition, its reason is not known.
 		if r.count > 0 && r.reason != "" && r.reason != reason {
 			*r = failureStreak{template: r.template}
 		}
@@ -92,7 +94,7 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 			r.oldest = m.CreationTimestamp.Time
 		}
 		if r.count++; r.count <= failuresInARow {
-			// Once the set has stopped, the message does not change with each further attempt.
+			// After the set has stopped, further attempts do not change the message.
 			r.message = wording.Brief(fmt.Sprintf("The last %d replaced machines never became Ready, all for the same reason, "+
 				"so the set replaces only one machine per hour: %s: %s", failuresInARow, reason, why))
 		}
@@ -100,8 +102,8 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns why a machine that has an instance, but never was a Ready Node, is replaced. The reason is empty
-// for any other machine.
+// neverJoined returns why a machine is replaced that has an instance but was never a Ready Node. For any other machine,
+// the reason is empty.
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
@@ -115,9 +117,9 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	return "", ""
 }
 
-// replaceAnyway returns the candidates that are replaced although the set has stopped: those with the annotation
-// machinist.dev/remediate, and one of the other candidates after failingRetry. wait is the time until that candidate is
-// replaced, or zero if this time has passed or there are no other candidates.
+// replaceAnyway returns the candidates that are replaced although the set has stopped. These are the candidates with
+// the annotation machinist.dev/remediate and, after failingRetry, one other candidate. The result wait is the time
+// until that other candidate is replaced. It is zero if this time has passed or there is no other candidate.
 func (r *failureStreak) replaceAnyway(candidates []*v1beta1.Machine, now time.Time) (some []*v1beta1.Machine,
 	wait time.Duration) {
 	var others []*v1beta1.Machine

@@ -18,7 +18,8 @@ func unjoined(m *v1beta1.Machine) {
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureJoinClusterTimeout, "there is no node"
 }
 
-// remediateBeforeReady lets a health check request remediation of a machine whose instance never became a Ready Node.
+// remediateBeforeReady makes a health check request the remediation of a machine whose instance never became a Ready
+// Node.
 func remediateBeforeReady(m *v1beta1.Machine) {
 	launched(m)
 	setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonMachineHealthCheck, time.Minute)
@@ -30,7 +31,7 @@ func unlaunchedFailure(m *v1beta1.Machine) {
 	m.Status.FailureReason = v1beta1.FailureInsufficientResources
 }
 
-// conditionOf returns a condition of a status, or an empty one if it is missing.
+// conditionOf returns a condition of a status, or an empty condition if it is missing.
 func conditionOf(status v1beta1.MachineSetStatus, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
 		return *c
@@ -49,7 +50,7 @@ func TestReplacementStopsWhenMachinesFailForTheSameReason(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		replaced []*v1beta1.Machine
-		// set and machines are what the next pass observes.
+		// set and machines are the objects that the next pass observes.
 		set      *v1beta1.MachineSet
 		machines []*v1beta1.Machine
 		want     bool
@@ -135,7 +136,7 @@ func TestStoppedSetReplacesOneMachinePerHour(t *testing.T) {
 	}
 }
 
-// After a restart, the process restores the stop from the condition. It writes nothing for that.
+// After a restart, the process learns from the condition that the set has stopped. It writes nothing.
 //
 // Rule: replacements-fail-alike-stop.
 func TestStoppedSetStaysStoppedAfterRestart(t *testing.T) {

@@ -58,8 +58,8 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of aSet, by default one that has been Pending for an hour. It panics if the options
-// result in a state that no controller ever writes.
+// newMachine returns a machine of the set that aSet returns. Without options, the machine has been Pending for an hour.
+// newMachine panics if the options result in a state that no controller ever writes.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"
@@ -88,7 +88,7 @@ func setCondition(m *v1beta1.Machine, condition string, truth bool, reason strin
 	})
 }
 
-// up makes a machine Running and Ready for half an hour.
+// up makes a machine Running. It has been Ready for half an hour.
 func up(m *v1beta1.Machine) {
 	m.Spec.ProviderID = "sim:///" + m.Name
 	m.Status.Phase = v1beta1.MachineRunning
@@ -132,7 +132,7 @@ func unhealthy(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeNotReady, time.Minute)
 }
 
-// notReady makes a machine Running, but not Ready because its update failed.
+// notReady makes a machine Running but not Ready, because its update failed.
 func notReady(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonUpdateError, time.Minute)
@@ -167,7 +167,7 @@ func created(ago time.Duration) machineOption {
 	return func(m *v1beta1.Machine) { m.CreationTimestamp = metav1.NewTime(epoch.Add(-ago)) }
 }
 
-// several returns n machines named prefix0, prefix1, ….
+// several returns n machines whose names are the prefix followed by 0, 1, 2 and so on.
 func several(prefix string, n int, options ...machineOption) []*v1beta1.Machine {
 	var list []*v1beta1.Machine
 	for i := range n {
@@ -185,13 +185,13 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
-	// This process has known all recoveries for an hour.
+	// This process saw each recovery for the first time an hour ago.
 	s.Recoveries = recoveries(nil).refresh(s.Machines, epoch.Add(-time.Hour))
 	return s
 }
 
-// autoscalerValue returns the value of a delete annotation as cluster-autoscaler writes it: time.Now().String() in a
-// process that has run for a while.
+// autoscalerValue returns a delete annotation as cluster-autoscaler writes it: the result of time.Now().String() in a
+// process that has been running for some time.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }

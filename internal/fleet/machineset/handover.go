@@ -20,10 +20,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// handOverPoll is how often a set checks again for the set that receives its machines.
+// handOverPoll is the interval at which a set checks whether the set that receives its machines is ready.
 const handOverPoll = time.Second
 
-// handOver plans to hand over n machines. With onlySelected, it hands over at most n of the selected machines.
+// handOver plans to hand over n machines. If onlySelected is true, it hands over at most n of the selected machines.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
 		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
@@ -47,9 +47,9 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	}
 }
 
-// handOverOrder sorts machines for a hand-over. Machines whose hand-over interrupts nothing come first, because they
-// are not Ready or being updated. Then come machines without and with a delete mark; among each of these, machines that
-// no controller may change come last.
+// handOverOrder sorts machines into the order of a hand-over. Machines that are not Ready or are being updated come
+// first, because their hand-over interrupts nothing. Machines without a delete mark follow, and then machines with one.
+// Within each of these groups, machines that no controller may change come last.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
@@ -64,8 +64,9 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as a machine of the template's set: with the owner, the labels and the instance
-// specification of this set. The selection label is removed, because it selected the machine for this update only.
+// receive returns the machine as it must be after the hand-over: with the owner, the labels and the instance
+// specification of the template's set. The selection label is removed, because the label selected the machine only for
+// this update.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -81,7 +82,7 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 	return changed
 }
 
-// readPartner reads the set that receives machines from this set, and the set that hands machines over to it.
+// readPartner reads the set that receives machines from this set, and the set that hands machines over to this set.
 func (p *pass) readPartner(ctx context.Context) error {
 	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
 		len(validation.IsDNS1123Label(from)) == 0 {
@@ -112,8 +113,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, each with one patch that fails on a conflict. It first reads the receiving set live,
-// because the garbage collector would delete a machine whose set no longer exists.
+// handOver hands machines over. It patches each machine once, and the patch fails if there is a conflict. handOver
+// first reads the receiving set live, because the garbage collector would delete a machine whose set no longer exists.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The set may replace only some of the machines that health checks found unhealthy.
+// The set may replace only some of the machines that health checks have found unhealthy.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited.
 func TestRemediable(t *testing.T) {
@@ -45,9 +45,9 @@ func TestRemediable(t *testing.T) {
 	}
 }
 
-// A machine that is Ready although a check requested its remediation is not replaced for a while, because the check may
-// be about to withdraw the request. The grace period starts when this process sees both conditions, because their times
-// come from other clocks.
+// If a machine is Ready although a health check requested its remediation, the set waits before it replaces the
+// machine. The health check may be about to withdraw its request. The grace period begins when this process sees both
+// conditions, because the times in the conditions come from other clocks.
 //
 // Rules: remediation-by-strategy, recovery-minute-by-own-clock.
 func TestRecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
@@ -87,14 +87,14 @@ func TestRecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// interrupted makes a machine Running, with an instance that the cloud is about to remove.
+// interrupted makes a machine Running. The cloud is about to remove its instance.
 func interrupted(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
 }
 
-// It is no use to wait, so neither a budget nor a backoff nor recoveryGrace applies.
+// A delay would not help. Therefore no budget, backoff or recoveryGrace applies.
 //
 // Rule: interrupted-replaced-at-once.
 func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
@@ -158,7 +158,8 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// Rule interrupted-replaced-at-once: of a surplus, machines that the cloud removes anyway are deleted first.
+// Rule interrupted-replaced-at-once: if there is a surplus, the machines that the cloud removes anyway are deleted
+// first.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

@@ -13,10 +13,10 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of the controller. A nil *Metrics counts nothing.
+// Metrics are the metrics of the controller. A nil *Metrics records nothing.
 type Metrics struct{ replicas *objectmetrics.Collector }
 
-// NewMetrics registers the metrics of the controller. They are computed from the cache at each scrape.
+// NewMetrics registers the metrics of the controller. The metrics are computed from the cache at each scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	replicas := prometheus.NewDesc("machinist_set_replicas",
 		"Replicas of a MachineSet, by state: desired, current, ready, available and up_to_date. The labels set and deployment are namespace/name; deployment is empty for a standalone set.",
@@ -71,7 +71,7 @@ func deploymentOf(set *v1beta1.MachineSet) string {
 	return ""
 }
 
-// lead enables the export of the metrics, because this process reconciles sets.
+// lead enables the export of the metrics. Only the process that reconciles sets exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.replicas.Lead()

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// errGone is returned by observe if the set no longer exists.
+// errGone is the error of observe if the set no longer exists.
 var errGone = errors.New("the set no longer exists")
 
 // observe reads the state of the set from the cache.
@@ -55,7 +55,7 @@ func (p *pass) observe(ctx context.Context) error {
 	return p.readOwner(ctx)
 }
 
-// readMachines reads the set's machines from the cache, and determines whether the cache may be trusted with them.
+// readMachines reads the set's machines from the cache, and determines whether this result may be trusted.
 func (p *pass) readMachines(ctx context.Context) (err error) {
 	set := p.state.Set
 	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
@@ -63,12 +63,13 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
 	}
 	for range 2 {
-		// The version is read before the list, so that the list is at least as new.
+		// The version of the cache is read before the list, so the list is at least as new as this version.
 		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
 		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steady); err != nil {
 			return err
 		}
-		// The cache may have become trusted while the list waited for this process's own writes. Then list once more.
+		// The cache may have become trustworthy while the list waited for this process's own writes. In that case, list once
+		// more.
 		if trusted, asNew := trustedAt(p.cacheVersion()); trusted == p.trusted && asNew == p.asNewAsSpec {
 			break
 		}
@@ -86,7 +87,7 @@ func (r *Reconciler) cacheVersion() string {
 }
 
 // cachedMachines returns the machines of a set from the cache, without preserved ones. The caller must not change them.
-// Machines in known are not checked again.
+// Machines in known are not checked for preservation again.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -95,11 +96,12 @@ func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
-		return !known.has(m) && preservation.Preserved(m)
+		return !known.contains(m) && preservation.Preserved(m)
 	}), nil
 }
 
-// orphans returns the machines in the cache that the set may adopt. It also counts preserved and released machines.
+// orphans returns those machines in the cache that the set may adopt. It also counts the preserved and released
+// machines.
 func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -128,8 +130,8 @@ func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
 		selector.Matches(labels.Set(m.Labels))
 }
 
-// observeLive replaces the observed machines by those of a live LIST. If atLeast is not empty, the LIST may come from
-// the API server's own cache, provided that this is as new as the resource version atLeast.
+// observeLive replaces the observed machines with those in a live LIST. If atLeast is not empty, the API server may
+// answer the LIST from its own cache, provided that its cache is at least as new as this resource version.
 func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {
@@ -152,7 +154,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		}
 	}
 	// A machine that no longer matches the selector counts until it is released. If machines are missing, a former leader
-	// may have created some that no longer match and that the cache does not have yet. They are found by their label.
+	// may have created machines that no longer match the selector and are not in the cache yet. Find these machines by
+	// their label.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
 		labeled, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {
@@ -165,14 +168,14 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			}
 		}
 	}
-	// A machine that is in the cache but in neither LIST is gone, or has lost that label as well.
+	// If a machine is in the cache but in neither LIST, it no longer exists or has lost that label as well.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
 		return err
 	}
 	p.state.Machines = slices.Concat(machines, found)
-	// Orphans come from the same LIST. A machine that lost its owner is adopted again, and not replaced by another one.
+	// Orphans come from the same LIST. If a machine has lost its owner reference, it is adopted again and not replaced.
 	p.state.Orphans = orphans
 	p.asNewAsSpec = true
 	if atLeast == "" {
@@ -183,8 +186,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	return nil
 }
 
-// listLive lists the machines that match the selector at the API server. It returns them and the resource version of
-// the list. The caller must not change the machines. For atLeast, see observeLive.
+// listLive lists the machines that match the selector from the API server. It returns the machines and the resource
+// version of the list. The caller must not change the machines. For atLeast, see observeLive.
 func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast string) (all []*v1beta1.Machine,
 	version string, err error) {
 	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
@@ -252,8 +255,8 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 	return int(limits.MaxSurge)
 }
 
-// countInFlight counts the remediations in flight, in this set and in the other sets of its deployment. It also updates
-// the backoffs and records that depend on the state of the set's machines.
+// countInFlight counts the remediations in progress, in this set and in the other sets of its deployment. It also
+// updates the backoffs and records that depend on the state of the set's machines.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
 	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
@@ -305,7 +308,8 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// refreshReplacements returns how many remediations are in flight in a set, and whether a replacement is Running.
+// refreshReplacements returns how many remediations are in progress in a set, and whether a replacement has become
+// available.
 func (p *pass) refreshReplacements(set *v1beta1.MachineSet,
 	machines []*v1beta1.Machine) (inFlight int, recovered bool) {
 	replicas := int(set.ReplicasOrDefault())

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// FuzzPlans changes the world arbitrarily between plans. It carries each plan out completely or in part, and checks
-// every plan against the state for which it was made.
+// FuzzPlans makes random changes between plans. It carries out each plan completely or partially, and checks every plan
+// against the state for which the plan was made.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)
@@ -136,7 +136,7 @@ func (w *world) happen() {
 	}
 }
 
-// observe prepares the state as a pass does before it decides.
+// observe prepares the state in the same way as a pass does.
 func (w *world) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
@@ -163,7 +163,7 @@ func (w *world) plan() Plan {
 	return p
 }
 
-// check checks a plan against the invariants.
+// check checks that a plan satisfies the invariants.
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
@@ -226,7 +226,7 @@ func (w *world) check(p Plan) {
 	})
 	w.same("machines in another order", p, shuffled)
 
-	// It must not matter either that steady machines are only counted.
+	// The plan must be the same if steady machines are only counted.
 	sorted := s
 	sorted.Steady, sorted.Others = w.steady.sort(s.Set, s.Machines, s.Now)
 	w.same("with steady machines", p, sorted)
@@ -243,7 +243,7 @@ func (w *world) check(p Plan) {
 	}
 }
 
-// same fails if Decide returns another plan for the equivalent state as.
+// same fails if Decide returns a plan other than p for an equivalent state.
 func (w *world) same(why string, p Plan, as State) {
 	w.Helper()
 	again := Decide(as)
@@ -251,14 +251,14 @@ func (w *world) same(why string, p Plan, as State) {
 		w.Fatalf("%s: %d and %d updates", why, a, b)
 	}
 	p.Update, again.Update = nil, nil
-	p.Release, again.Release = first(p.Release, len(p.Release)), first(again.Release, len(again.Release))
+	p.Release, again.Release = firstByName(p.Release, len(p.Release)), firstByName(again.Release, len(again.Release))
 	if p.String() != again.String() {
 		w.Fatalf("%s, the plan differs:\n%s\n%s", why, p, again)
 	}
 }
 
-// checkAvailability (rule set-keeps-deployment-available) fails if available machines are deleted although they are
-// needed, or are kept although they are not needed.
+// checkAvailability (rule set-keeps-deployment-available) fails if a plan deletes available machines that are needed,
+// or keeps available machines that are not needed.
 func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
@@ -288,7 +288,7 @@ func (w *world) checkAvailability(p Plan) {
 	}
 }
 
-// carryOut carries out a plan. Unless wholly is true, parts of it fail.
+// carryOut carries out a plan. If wholly is false, some parts of the plan fail.
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
@@ -346,7 +346,8 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(created)
 }
 
-// converge stops changing the world. Plans that are carried out must then lead to the wanted number of machines.
+// converge stops changing the world. If plans are carried out without further changes, the set must reach the desired
+// number of machines.
 func (w *world) converge() {
 	w.state.Availability = Availability{}
 	var p Plan

@@ -14,12 +14,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// preservedPoll is how often a set that creates no machines, because too many are preserved or released, checks whether
-// some of these are gone. The set gets no events of machines without an owner.
+// preservedPoll is the interval at which a set checks whether preserved or released machines are gone, if it creates no
+// machines because of them. The set gets no events of machines without an owner.
 const preservedPoll = time.Minute
 
-// withoutDueForPreservation returns the machines without those that are about to be preserved. The controller of
-// Machines removes these from the set. Only then may the set replace them.
+// withoutDueForPreservation returns the machines except those that are about to be preserved. The controller of
+// Machines will remove these machines from the set. Only after that may the set replace them.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -27,8 +27,8 @@ func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
 }
 
-// countPreserved counts the orphans that are preserved and would match the set's selector if they still had the labels
-// that preservation removes.
+// countPreserved counts the preserved orphans that would match the set's selector if they still had the labels that the
+// preservation removed.
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	reduced := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	removed := func(key string) bool {
@@ -56,7 +56,7 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 	return n
 }
 
-// fleetUID returns the UID of the set's deployment, or of the set if it has none.
+// fleetUID returns the UID of the set's deployment, or the UID of the set if it has no deployment.
 func fleetUID(set *v1beta1.MachineSet) string {
 	if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 		return string(owner.UID)
@@ -64,9 +64,9 @@ func fleetUID(set *v1beta1.MachineSet) string {
 	return string(set.UID)
 }
 
-// countReleased counts the live orphans that were released by the set, or by another set of its deployment, because
-// they lost the labels of the selector. Without this count, the set would create machines endlessly if another client
-// removes the labels of each new machine.
+// countReleased counts the live orphans that this set, or another set of its deployment, released because they lost the
+// labels of the selector. Without this count, the set would create machines endlessly if another client removed the
+// labels of each new machine.
 func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	from := fleetUID(set)
 	for i := range orphans {
@@ -78,7 +78,8 @@ func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	return n
 }
 
-// tooManyMachines returns why no more machines are created. ceiling is how many machines may exist.
+// tooManyMachines returns the reason why no more machines are created. The parameter ceiling is the maximum number of
+// machines that may exist.
 func tooManyMachines(ceiling, preserved, released int) Reason {
 	limit := fmt.Sprintf("At most %s may exist, including machines that are being deleted",
 		wording.Count(ceiling, "machine"))

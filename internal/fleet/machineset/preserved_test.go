@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine due for preservation is not deleted, neither
-// because it failed nor as surplus. No other machine is deleted in its place.
+// Rules preserved-before-replaced, kept-machine-leaves-itself: a machine that is due for preservation is not deleted,
+// neither because it failed nor because it is surplus. No other machine is deleted instead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
@@ -40,7 +40,7 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	}
 }
 
-// Rule preserved-count-towards-ceiling: preserved machines count towards the limit, and its message reports them.
+// Rule preserved-count-towards-ceiling: preserved machines count towards the maximum, and the message reports them.
 func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
 	state.Preserved = 12

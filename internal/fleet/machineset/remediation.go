@@ -20,8 +20,9 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is how long a health check has to withdraw RemediationRequested after the machine becomes Ready. The
-// health check uses another cache than the set. After an outage, the set's cache may be updated first.
+// recoveryGrace is the time for which the set waits for a health check to withdraw its request after the machine has
+// become Ready. The health check and the set use different caches. After an outage, the set's cache may be updated
+// first.
 const recoveryGrace = time.Minute
 
 // remediable reports whether the set may delete the machine in order to replace it.
@@ -32,8 +33,8 @@ func remediable(m *v1beta1.Machine) bool {
 }
 
 // remediationCandidates returns the failed and unhealthy machines that may be replaced, in the order of
-// disruption.CompareBroken. Machines that recovered since are not candidates yet. wait is the time until the first of
-// them becomes one, or zero if there are none.
+// disruption.CompareBroken. Machines that have recovered are not candidates yet. The result wait is the time until the
+// first of these machines becomes a candidate, or zero if there are no such machines.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine,
 	wait time.Duration) {
 	for _, m := range machines {
@@ -52,10 +53,10 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within
-// maxInFlight and the budgets. While the API rejects new machines, failed machines stay, because they may recover and
-// can be inspected. Unlaunchable machines stop only the creation of machines, not the replacement of other failed
-// machines.
+// remediate plans the deletion of failed and unhealthy machines. It includes all machines whose instance is lost, and
+// other machines as far as maxInFlight and the budgets permit. While the API rejects new machines, failed machines are
+// kept, because they may recover and can be inspected. Unlaunchable machines prevent only the creation of machines, and
+// not the replacement of other failed machines.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -68,7 +69,7 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 		p.requeueFrozen(s)
 		return
 	}
-	// If the set must not create machines, its deployment creates the replacements, so the checks of creation do not
+	// If the set must not create machines, its deployment creates the replacements. So the checks before a creation do not
 	// apply.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
@@ -114,13 +115,14 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, may...)
 }
 
-// instanceLost reports whether the machine's instance is gone, or about to be removed by the cloud. A delay of its
-// replacement would not help.
+// instanceLost reports whether the machine's instance is gone, or is about to be removed by the cloud. It would not
+// help to delay the replacement of such a machine.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
-// splitLost returns the candidates whose instance is lost, and the others. Only the others count towards the budget.
+// splitLost returns the candidates whose instance is lost, and the other candidates. Only the other candidates count
+// against the budget.
 func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
 		if instanceLost(m) {
@@ -132,19 +134,21 @@ func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery identifies a recovery of a machine, which is Ready although a check requested its remediation. It consists
-// of the machine's UID and the transition times of both conditions, which come from the clocks of two hosts.
+// recovery identifies a recovery of a machine: the machine is Ready although a health check requested its remediation.
+// The identity consists of the machine's UID and the transition times of both conditions. These times come from the
+// clocks of two hosts.
 type recovery struct {
 	uid           types.UID
 	marked, ready int64
 }
 
-// recoveries maps each recovery of a set's machines to the time when this process first saw it, by its own clock.
+// recoveries contains each recovery of a set's machines, with the time at which this process first saw the recovery.
+// This time comes from the process's own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions. It returns false if
-// the machine did not recover. A request by the annotation machinist.dev/remediate does not depend on the machine's
-// health, so it is never a recovery.
+// recoveryOf returns the recovery of a machine, and the later one of the transition times of both conditions. If the
+// machine has not recovered, it returns false. A request by the annotation machinist.dev/remediate does not depend on
+// the machine's health, so such a machine never counts as recovered.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
@@ -162,8 +166,8 @@ func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool
 	return recovery{m.UID, mark.LastTransitionTime.Unix(), ready.LastTransitionTime.Unix()}, began, true
 }
 
-// refresh returns the recoveries that continue, and adds new ones with the time now. After the clock was set back, all
-// count as new.
+// refresh returns the recoveries that still exist, and adds new recoveries with the current time. If the clock was set
+// back, all recoveries count as new.
 func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
@@ -183,10 +187,10 @@ func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recov
 	return left
 }
 
-// graceLeft returns for how much longer a machine must not be replaced because it recovered. Zero or less means that it
-// may be replaced. The grace period starts when this process sees the recovery, because the times of the conditions
-// come from the clocks of other hosts. It also ends when these times are so old that a difference of clocks does not
-// matter. Otherwise a process that restarts often would never replace the machine.
+// graceLeft returns for how much longer a machine must not be replaced because it has recovered. If the result is zero
+// or less, the machine may be replaced. The grace period begins when this process sees the recovery, because the times
+// in the conditions come from the clocks of other hosts. It also ends when the times in the conditions are so old that
+// no difference between clocks can matter. Otherwise, a process that restarts often would never replace the machine.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -203,7 +207,7 @@ func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duratio
 const clockDifference = 15 * time.Minute
 
 // remediationLimit returns maxInFlight as a number of machines. A percentage of replicas is rounded up, and is at least
-// 1 unless it is 0%. An invalid value counts as the default.
+// 1 unless it is 0%. If the value is invalid, the default applies.
 func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	value := r.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
@@ -216,18 +220,18 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	return n
 }
 
-// Replacements are the remediations of a set that are in flight. Each entry is the name of the machine that replaces a
-// deleted one, or "" until the replacement exists.
+// Replacements contains the remediations of a set that are in progress. Each entry is the name of the new machine that
+// replaces a deleted machine, or "" until the new machine exists.
 //
-// Replacements of machines whose instance vanished are kept in a separate list, because they do not count towards the
-// budget.
+// If the instance of a machine vanished, its replacement is kept in a separate list, because such replacements do not
+// count against the budget.
 //
-// Replacements are in memory only. After a restart, every machine that is coming up counts as one (see Resume), so the
-// budget is never exceeded.
+// Replacements exist only in memory. After a restart, every machine that is not available yet counts as a replacement
+// (see Resume), so the budget is never exceeded.
 type Replacements []string
 
-// Resume returns the replacements of a set that this process has not observed before: the machines that are coming up,
-// and the missing ones.
+// Resume returns the replacements of a set that this process observes for the first time: the machines that are not
+// available yet, and the missing machines.
 func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
 	var in Replacements
 	lives := 0
@@ -250,7 +254,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	return in
 }
 
-// Refresh returns the replacements that are still in flight. recovered is true if a replacement is Running.
+// Refresh returns the replacements that are still in progress. The result recovered is true if a replacement has become
+// available.
 func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minReadySeconds int32,
 	now time.Time) (left Replacements, recovered bool) {
 	if len(r) == 0 {
@@ -275,7 +280,7 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// The replacement is not created yet, or is gone again. The next new machine is the replacement.
+			// The replacement has not been created yet, or no longer exists. The next new machine counts as the replacement.
 			left = append(left, "")
 			missing--
 		case m == nil: // No machine is missing any more, because replicas were lowered.
@@ -289,8 +294,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 	return left, recovered
 }
 
-// InFlight counts the replacements that count towards the budget. A replacement that must be replaced itself does not
-// count, because otherwise the budget would prevent that.
+// InFlight counts the replacements that count against the budget. A replacement that must itself be replaced does not
+// count, because otherwise it would prevent its own replacement.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {
@@ -304,12 +309,12 @@ func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	return n
 }
 
-// Begin records that a machine was deleted in order to replace it.
+// Begin records that a machine was deleted in order to be replaced.
 func (r Replacements) Begin(victim string) Replacements {
 	return append(r.without(victim), "")
 }
 
-// without returns the replacements without the one with the name.
+// without returns the replacements except the one with the given name.
 func (r Replacements) without(name string) Replacements {
 	if at := slices.Index(r, name); at >= 0 {
 		return slices.Delete(slices.Clone(r), at, at+1)
@@ -317,7 +322,7 @@ func (r Replacements) without(name string) Replacements {
 	return r
 }
 
-// unassigned returns how many replacements are not created yet.
+// unassigned returns the number of replacements that have not been created yet.
 func (r Replacements) unassigned() (n int) {
 	for _, name := range r {
 		if name == "" {
@@ -327,7 +332,7 @@ func (r Replacements) unassigned() (n int) {
 	return n
 }
 
-// Assign records the names of created machines as replacements, for those that are not created yet.
+// Assign records the names of created machines as the replacements that had not been created yet.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {
@@ -340,7 +345,7 @@ func (r Replacements) Assign(created []string) Replacements {
 	return r
 }
 
-// backoff is the wait between two attempts while they fail.
+// backoff is the delay between two attempts, which grows with each failure.
 type backoff struct {
 	failures int
 	until    time.Time
@@ -351,7 +356,8 @@ func (b *backoff) fail(now time.Time, least, most time.Duration) {
 	b.until = now.Add(delay(b.failures, least, most))
 }
 
-// delay returns the wait after a number of failures. It doubles with every failure, from least to most.
+// delay returns the delay after the given number of failures. The delay begins with least and doubles with each
+// failure, but never exceeds most.
 func delay(failures int, least, most time.Duration) time.Duration {
 	d := least
 	for range failures - 1 {

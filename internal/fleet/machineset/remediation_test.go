@@ -57,7 +57,7 @@ func TestReplacementsLifecycle(t *testing.T) {
 	}
 }
 
-// A new process does not know which machines its predecessor replaced. It may wait for too many machines, but never for
+// A new process does not know which machines its predecessor replaced. It may assume too many replacements, but never
 // too few.
 func TestResumeCountsMachinesComingUpAsReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
@@ -113,8 +113,9 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: while replacements of vanished machines vanish too, the set backs off exponentially,
-// until a replacement runs. Replacements of vanished machines do not count towards the budget.
+// Rule vanished-replaced-at-once: as long as the replacements of vanished machines vanish too, the set backs off
+// exponentially. This ends when a replacement is Running. Replacements of vanished machines do not count against the
+// budget.
 func TestVanishingReplacementsBackOff(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
@@ -148,7 +149,7 @@ func TestVanishingReplacementsBackOff(t *testing.T) {
 	if refresh(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
 		t.Errorf("the third replacement runs: backoff until %s for %q", p.state.NextLost, p.state.LostReplacements)
 	}
-	// A replacement that vanishes no longer counts towards the budget.
+	// A replacement that has vanished no longer counts against the budget.
 	p.recordRemediated([]*v1beta1.Machine{newMachine("b", broken)})
 	in, _ := p.shared.replacementsOf(set.UID)
 	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// expiresAt returns when a machine is too old by the template's expireAfter, or the zero time for never. To spread the
-// replacement of machines that were created together, each expires up to a tenth of expireAfter earlier, depending on
-// its UID.
+// expiresAt returns the time at which a machine exceeds the template's expireAfter, or the zero time if it never
+// expires. If many machines were created at the same time, their replacements must be spread. So each machine expires
+// up to a tenth of expireAfter earlier, depending on its UID.
 func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	if t.ExpireAfter == nil || t.ExpireAfter.Duration <= 0 {
 		return time.Time{}
@@ -27,8 +27,8 @@ func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	return m.CreationTimestamp.Add(t.ExpireAfter.Duration - early)
 }
 
-// expire plans to set AnnotationReplace on machines that are too old, the oldest first. At most MaxReplacing machines
-// have the annotation at a time.
+// expire plans to set the annotation AnnotationReplace on machines that are too old, the oldest first. At most
+// MaxReplacing machines have the annotation at a time.
 func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
 		return
@@ -62,9 +62,9 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	}
 }
 
-// markExpired adds the mark of a machine that is too old, or removes a stale one. to is the desired state of the
-// machine otherwise, or nil if nothing else changes. markExpired returns the desired state, or nil if nothing changes
-// at all.
+// markExpired adds the annotation to a machine that is too old, or removes an annotation that no longer applies. The
+// parameter to is the desired state of the machine because of other changes, or nil if there are none. The result is
+// the desired state with the annotation, or nil if nothing changes.
 func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)
 	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
@@ -86,7 +86,7 @@ func (p *Plan) markExpired(s State, m, to *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // replacedOnRequest returns the machines that a standalone set must replace because of AnnotationReplace, sorted by
-// name. A deployment replaces machines by raising and lowering the replicas of its set instead.
+// name. A deployment instead replaces machines by changing the replicas of its set.
 func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !s.Standalone {
 		return nil
@@ -101,9 +101,10 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 	return replaced
 }
 
-// replaceOnRequest plans the next step of replacing a marked machine. First the set creates one machine in addition to
-// its replicas. When as many other machines as replicas are available, it deletes one of the marked machines. Broken
-// machines do not count as available, and are not handled here: remediate deletes them.
+// replaceOnRequest plans the next step of the replacement of a marked machine. In the first step, the set creates one
+// machine in addition to its replicas. When as many unmarked machines are available as the set has replicas, the set
+// deletes one of the marked machines. Broken machines do not count as available. They are handled by remediate, which
+// deletes them.
 func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
 		p.requeueFrozen(s)

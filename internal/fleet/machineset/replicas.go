@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/autoscaling"
 )
 
-// errReplicasStored ends a pass that stored spec.replicas. The event of this write, or of the write that it conflicted
-// with, triggers the next pass.
+// errReplicasStored ends a pass that stored spec.replicas. The event about this write, or about the write that
+// conflicted with it, triggers the next pass.
 var errReplicasStored = errors.New("spec.replicas was stored")
 
 // storeReplicas writes spec.replicas of a set that was created without this field and without the webhook that sets it.
@@ -28,7 +28,7 @@ func (p *pass) storeReplicas(ctx context.Context, set *v1beta1.MachineSet) error
 	return errReplicasStored
 }
 
-// currentReplicas returns the number of machines that the set has, or nil for a new set.
+// currentReplicas returns the current number of machines of the set, or nil for a new set.
 func currentReplicas(set *v1beta1.MachineSet) *int32 {
 	if set.Status.ObservedGeneration == 0 {
 		return nil

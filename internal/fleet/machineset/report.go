@@ -18,7 +18,7 @@ import (
 )
 
 // statusInterval is the minimum time between two writes of a status in which only numbers changed. No controller
-// depends on these numbers: a deployment counts machines itself.
+// depends on these numbers, because a deployment counts the machines itself.
 const statusInterval = 2 * time.Second
 
 // report writes the status if it changed. If only numbers changed, the write may be delayed by statusInterval.
@@ -64,8 +64,8 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether a condition has changed its status, or is True for another reason. It ignores that scaling has
-// ended, because a rollout changes the replicas again immediately.
+// urgent reports whether the status of a condition has changed, or whether a condition is True for another reason. It
+// ignores the end of scaling, because a rollout immediately changes the replicas again.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)

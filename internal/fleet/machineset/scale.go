@@ -20,34 +20,37 @@ import (
 )
 
 const (
-	// maxReplicas is the maximum that the CRD admits. The controller ignores a set with more replicas.
+	// maxReplicas is the maximum number of replicas that the CRD admits. The controller ignores a set with more replicas.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is the number of unlaunchable machines of one configuration at which the set creates no more
+	// maxRejectedMachines is the number of unlaunchable machines of one configuration at which the set stops creating
 	// machines of this configuration.
 	maxRejectedMachines = 3
 
-	// frozenPoll is how often a set that would create machines checks whether the process may create them again.
+	// frozenPoll is the interval at which a set with missing machines checks whether the process may create machines
+	// again.
 	frozenPoll = 10 * time.Second
 )
 
 // State is the input of Decide.
 type State struct {
 	Set *v1beta1.MachineSet
-	// Machines are all machines that the set controls, including those being deleted, but not preserved ones.
+	// Machines contains all machines that the set controls, including those that are being deleted, but not preserved
+	// machines.
 	Machines []*v1beta1.Machine
-	// Steady are the Machines that are known to be steady (see isSteady), Others are all other Machines. If Steady is
-	// empty, Decide checks all Machines and ignores Others.
+	// Steady contains the Machines that are known to be steady (see isSteady), and Others contains all other Machines. If
+	// Steady is empty, Decide checks all Machines and ignores Others.
 	Steady, Others []*v1beta1.Machine
-	// Receiver is the set that machines are handed over to. It is nil if no set is ready to receive them.
+	// Receiver is the set that machines are handed over to. It is nil if no set is ready to receive machines.
 	Receiver *v1beta1.MachineSet
 	// Expecting is true while another set hands machines over to this set. The set then creates no machines, because the
-	// received ones may be enough.
+	// machines that it receives may be enough.
 	Expecting bool
 	// Orphans are machines that have no controller and match the selector.
 	Orphans []*v1beta1.Machine
-	// Preserved and Released are numbers of machines that belonged to the set, or to another set of its deployment.
-	// Preserved ones were taken out of their set for inspection. Released ones lost the labels of the selector.
+	// Preserved and Released are the numbers of preserved and released machines of the set and of the other sets of its
+	// deployment. Preserved machines were taken out of their set for inspection. Released machines have lost the labels of
+	// the selector.
 	Preserved, Released int
 	// Standalone is true if the set has no owner. MaxReplacing is how many machines may be marked for replacement at a
 	// time.
@@ -55,30 +58,31 @@ type State struct {
 	MaxReplacing int
 	// Surge is how many machines the set's deployment may have in addition to its replicas.
 	Surge int
-	// OverCapacity is how many of the set's replicas exceed the capacity that the deployment's other sets leave to it. All
-	// sets together may have the deployment's replicas + maxSurge.
+	// OverCapacity is how many of the set's replicas must not get a machine now, because the other sets of the deployment
+	// have too many machines. All sets together may have at most the deployment's replicas + maxSurge machines.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
-	// MaxInFlight is how many failed or unhealthy machines may be in replacement at a time. InFlight is how many are, over
-	// all sets of the deployment.
+	// MaxInFlight is how many replacements of failed or unhealthy machines may be in progress at a time. InFlight is how
+	// many are in progress now, in all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries are the times at which this process first saw each machine that is Ready although a check requested its
-	// remediation.
+	// Recoveries contains the machines that are Ready although a health check requested their remediation, with the times
+	// at which this process first saw that.
 	Recoveries recoveries
-	// NextRemediation and NextCreation are the times before which the set does not remediate or create, after failures.
+	// After a failure, the set does not remediate machines before NextRemediation, and does not create machines before
+	// NextCreation.
 	NextRemediation, NextCreation time.Time
-	// FailureStreak counts the machines that failed in a row for the same reason.
+	// FailureStreak counts the consecutive machines that failed for the same reason.
 	FailureStreak failureStreak
-	// LostReplacements are machines that replace others whose instance vanished, and that are not available yet. If the
-	// instance of such a replacement vanishes as well, the replacement is not replaced before NextLost.
+	// LostReplacements contains the machines that replace machines whose instance vanished, and that are not available
+	// yet. If the instance of such a replacement vanishes too, the next replacement is not created before NextLost.
 	LostReplacements Replacements
 	NextLost         time.Time
-	// CreationFailure is why the set creates no machines before NextCreation.
+	// CreationFailure is the reason why the set creates no machines before NextCreation.
 	CreationFailure Reason
-	// Stopped is why this process must not create or remediate machines now. Its reason is empty if the process may do
-	// both.
+	// Stopped is the reason why this process must not create or remediate machines now. The reason is empty if the process
+	// may do both.
 	Stopped Reason
 	Now     time.Time
 }
@@ -91,55 +95,57 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	return s.Steady, s.Others
 }
 
-// Reason is a condition's reason and message. An empty Reason means that the condition is not True.
+// Reason contains the reason and the message of a condition. An empty Reason means that the condition must not be True.
 type Reason struct{ Reason, Message string }
 
-// Plan is what a set does next. Its parts are independent: all bounds hold if the parts are carried out in any order,
-// or only some of them. After that, the set makes another plan, until a plan is Settled.
+// Plan describes the next changes of a set. Its parts are independent: all bounds hold even if the parts are carried
+// out in another order, or if only some of them are carried out. After that, the set makes another plan, until a plan
+// is Settled.
 type Plan struct {
-	// Release are machines that no longer match the selector.
+	// Release contains machines that no longer match the selector.
 	Release []*v1beta1.Machine
-	// Adopt are orphans to adopt.
+	// Adopt contains orphans to adopt.
 	Adopt []*v1beta1.Machine
-	// Update are machines to be patched, each with its desired state.
+	// Update contains machines to patch, each with its desired state.
 	Update []Update
-	// HandOver are machines to move to another set of the deployment.
+	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete are surplus machines. Chosen is true if they were chosen among more machines. Blocked are available surplus
-	// machines that stay until the deployment can spare them.
+	// Delete contains surplus machines to delete. Chosen is true if they were chosen from a larger number of machines.
+	// Blocked contains available surplus machines that are kept until the deployment can spare them.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
-	// Remediate are machines to be deleted in order to replace them.
+	// Remediate contains machines to delete in order to replace them.
 	Remediate []*v1beta1.Machine
-	// Denied are machines that disruption budgets or exemptions hold back.
+	// Denied contains machines that must not be disrupted now because of disruption budgets or exemptions.
 	Denied []disruption.Denial
 	// Create is how many machines to create.
 	Create int
 
-	// CreationBlocked is why fewer machines are created than are missing.
+	// CreationBlocked is the reason why the set creates fewer machines than are missing.
 	CreationBlocked Reason
-	// Frozen is why the set creates no machines, if the reason is safety.
+	// Frozen is the reason why the set creates no machines, if it was stopped for safety.
 	Frozen Reason
-	// Unadopted are orphans that the set does not adopt. UnadoptedReason is why.
+	// Unadopted contains orphans that the set does not adopt. UnadoptedReason is the reason for that.
 	Unadopted       []*v1beta1.Machine
 	UnadoptedReason string
-	// BackingOff is true if the replacement of failed machines waits because earlier replacements failed too.
+	// BackingOff is true if failed machines are not replaced yet because earlier replacements failed too.
 	BackingOff bool
-	// Postponed is true if the plan leaves out everything that depends on the number of machines, until the cache is new
+	// Postponed is true if the plan omits all changes that depend on the number of machines, until the cache is new
 	// enough.
 	Postponed bool
-	// Wait is the time after which to plan again without an event. Zero means never.
+	// Wait is the time after which to make another plan, even without an event. Zero means never.
 	Wait time.Duration
 
-	// asked are the candidates that budgets allow to disrupt. They are granted again right before their disruption.
+	// asked contains the candidates whose disruption the budgets permit. Immediately before it disrupts a candidate, the
+	// set must also get a grant from the Ledger.
 	asked map[types.UID]disruption.Candidate
-	// planned are the asked candidates that the plan disrupts, even if it is postponed.
+	// planned contains those candidates in asked that the plan disrupts, even if the plan is postponed.
 	planned []disruption.Candidate
-	// expiring are the machines to be marked because they are too old.
+	// expiring contains the machines that must be marked because they are too old.
 	expiring map[types.UID]bool
 }
 
-// Update is the present and the desired state of a machine.
+// Update contains the current and the desired state of a machine.
 type Update struct{ From, To *v1beta1.Machine }
 
 // Settled reports whether there is nothing to do.
@@ -150,8 +156,8 @@ func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without everything that depends on the number of machines. The set plans again
-// after d.
+// withoutCounting returns the plan without the changes that depend on the number of machines. The set makes another
+// plan after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -159,7 +165,7 @@ func (p Plan) withoutCounting(d time.Duration) Plan {
 	return p
 }
 
-// Decide returns what the set does next.
+// Decide returns the next plan of the set.
 func Decide(s State) Plan {
 	var p Plan
 	selector, unusable := selectorOf(s.Set)
@@ -191,15 +197,15 @@ func Decide(s State) Plan {
 	}
 	unsteady := active[len(steady):]
 	replaced := s.replacedOnRequest(unsteady)
-	// A machine that is being released counts until the cache shows it released. Until then its release causes neither a
-	// deletion nor a creation.
+	// A machine that is being released counts until the cache shows that it was released. Until then, the set neither
+	// deletes nor creates a machine because of the release.
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
-		// The surplus consists of received machines that the deployment has not counted yet.
+		// The surplus consists of machines that the set has received and the deployment has not counted yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -207,7 +213,7 @@ func Decide(s State) Plan {
 			p.replaceOnRequest(s, replaced, active, surplus)
 		}
 	case surplus > 0:
-		// Machines due for preservation leave the set without being deleted. No other machines are deleted in their place.
+		// Machines due for preservation leave the set without being deleted. No other machines are deleted instead.
 		staying := slices.Concat(steady, withoutDueForPreservation(unsteady))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
@@ -217,7 +223,7 @@ func Decide(s State) Plan {
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
 		}
-		// A surplus that a budget or the deployment's availability holds back must not delay remediation.
+		// Remediation must not wait until a budget or the deployment's availability permits the deletion of a surplus.
 		if len(p.Delete) == 0 {
 			p.remediate(s, unsteady)
 		}
@@ -245,9 +251,10 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that
-// exists anyway must do no harm. An empty selector would adopt all machines. A set whose new machines do not match its
-// selector, or whose template annotates them for deletion, would create machines endlessly.
+// selectorOf returns the selector of a valid set, or the reason why the set is invalid. The API rejects invalid sets.
+// If an invalid set exists nevertheless, it must do no harm. An empty selector would adopt all machines. A set would
+// create machines endlessly if its new machines do not match its selector, or if its template annotates them for
+// deletion.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration,
@@ -276,7 +283,8 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	return selector, Reason{}
 }
 
-// adopt plans to adopt up to missing orphans, the best first, and returns how many.
+// adopt plans the adoption of orphans, the best first. The parameter missing is their maximum number, and the result is
+// their actual number.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
@@ -300,7 +308,7 @@ func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	}
 }
 
-// create plans to create up to missing machines.
+// create plans the creation of machines. The parameter missing is their maximum number.
 func (p *Plan) create(s State, missing int) {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		return
@@ -336,16 +344,16 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// requeueFrozen requests another plan later if the process is stopped. A change of the freeze label triggers an event
-// instead.
+// requeueFrozen requests another plan later if the whole process is stopped. The freeze label needs no such request,
+// because a change of the label triggers an event.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
 }
 
-// frozen returns the reason of the freeze or of Stopped that forbids the set to create machines. The reason is empty if
-// the set may create machines.
+// frozen returns the reason why the set must not create machines: the freeze label, or the reason in Stopped. If the
+// set may create machines, the reason is empty.
 func (s State) frozen() Reason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
@@ -364,8 +372,8 @@ func (s State) unknownSchema() Reason {
 	return Reason{}
 }
 
-// rejectedConfiguration returns why no machine may be created from the template. The reason is empty if machines may be
-// created.
+// rejectedConfiguration returns the reason why no machine may be created from the template. If machines may be created,
+// the reason is empty.
 func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
@@ -381,14 +389,15 @@ func (s State) rejectedConfiguration() Reason {
 	if len(rejected) < maxRejectedMachines {
 		return Reason{}
 	}
-	why := machinestate.Unlaunchable(first(rejected, 1)[0])
+	why := machinestate.Unlaunchable(firstByName(rejected, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration,
 		fmt.Sprintf("Machines %s cannot be launched, so no more are created with the same configuration: %s: %s",
 			namesOf(rejected), why.Reason, wording.Brief(why.Message))}
 }
 
-// update plans to patch members, including those being deleted. A member is patched if it differs from the template in
-// a field that is propagated in place, or if it has a stale delete annotation of an autoscaler.
+// update plans the patches of the set's machines, including those that are being deleted. A machine is patched if it
+// differs from the template in a field that is propagated in place, or if it has a stale delete annotation of an
+// autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
 	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 &&
@@ -425,30 +434,30 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	}
 }
 
-// waitFor requests another plan after d at the latest.
+// waitFor requests another plan after at most d.
 func (p *Plan) waitFor(d time.Duration) {
 	if p.Wait == 0 || d < p.Wait {
 		p.Wait = d
 	}
 }
 
-// first returns the n machines that come first by name, or all if there are fewer.
-func first(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
+// firstByName returns the first n machines in the order of their names, or all machines if there are fewer.
+func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *v1beta1.Machine) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	return sorted[:min(n, len(sorted))]
 }
 
-// namesOf returns the names of the first machines, and how many more there are.
+// namesOf returns the first few names of the machines, and the number of the other machines.
 func namesOf(machines []*v1beta1.Machine) string {
 	var t tally
 	t.add(machines...)
 	return t.String()
 }
 
-// tally counts machines and keeps the first of their names. It does not keep the machines themselves: a pass may delete
-// thousands of them, and the cache soon has newer versions.
+// tally counts machines and keeps the first few names. It does not keep the machines themselves, because a pass may
+// delete thousands of them and the cache soon contains newer versions.
 type tally struct {
 	n     int
 	names []string
@@ -457,14 +466,14 @@ type tally struct {
 func (t *tally) add(machines ...*v1beta1.Machine) {
 	const shown = 3
 	t.n += len(machines)
-	for _, m := range first(machines, shown) {
+	for _, m := range firstByName(machines, shown) {
 		t.names = append(t.names, m.Name)
 	}
 	slices.Sort(t.names)
 	t.names = t.names[:min(len(t.names), shown)]
 }
 
-// String returns the names of the first machines, and how many more there are.
+// String returns the first few names, and the number of the other machines.
 func (t tally) String() string {
 	if more := t.n - len(t.names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)

@@ -14,54 +14,58 @@ import (
 // sharedState is the memory of a Reconciler. If it is lost, the Reconciler needs more reads and time, but the number of
 // machines stays exact.
 type sharedState struct {
-	// remediating is a lock for each deployment, and for each set without a deployment. It is held from the count of
-	// remediations in flight to the deletions that add to this count, because several sets may share a budget.
+	// remediating contains a lock for each deployment, and for each set without a deployment. Because several sets may
+	// share a budget, the lock is held from the count of remediations in progress until the new deletions are part of this
+	// count.
 	remediating keylock.Locks
-	// shrinking is a lock for each deployment. If several of its sets have available machines, it is held from the count
-	// of available machines to the deletions that depend on this count.
+	// shrinking contains a lock for each deployment. If several sets of the deployment have available machines, the lock
+	// is held from the count of available machines until the deletions that depend on this count are done.
 	shrinking keylock.Locks
 
 	mu sync.Mutex
-	// cache tracks whether the cache may be trusted with machines of other sets.
+	// cache tracks whether the cache may be trusted to contain the machines of other sets.
 	cache freshness.Tracker
 	sets  map[types.NamespacedName]*setState
-	// replacements are the replacements in flight of each set, by UID. The sets of a deployment share one limit.
+	// replacements contains the replacements in progress of each set, by UID. The sets of a deployment share one limit.
 	replacements map[types.UID]Replacements
-	// sizes is the number of machines that each set had when it was last observed.
+	// sizes contains the number of machines that each set had when it was last observed.
 	sizes map[types.NamespacedName]int
 }
 
 // setState is the state of one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// cache tracks whether the cache may be trusted with a count of the set's machines.
+	// cache tracks whether the number of the set's machines in the cache may be trusted.
 	cache freshness.Tracker
-	// specVersion is a resource version of the set at which it had its present generation.
+	// specVersion is a resource version of the set with its current generation.
 	generation  int64
 	specVersion string
-	// statusWritten is when the status was last written.
+	// statusWritten is the time at which the status was last written.
 	statusWritten time.Time
-	// batch is how many machines the first round of a pass may create, or 0 if the last creation did not succeed.
+	// batch is the maximum number of machines that the first round of a pass may create, or 0 if the last creation did not
+	// succeed.
 	batch int
-	// awaited is the version of the set for which a pass has already waited until the cache of machines is as new.
+	// awaited is the version of the set for which a pass has already waited for an equally new cache of machines.
 	awaited string
-	// remediation and creation are the backoffs after failures. creationFailure is why the last creation failed.
+	// remediation and creation are the backoffs after failures. creationFailure is the reason why the last creation
+	// failed.
 	remediation, creation backoff
 	creationFailure       Reason
 	failureStreak         failureStreak
-	// lostReplacements are machines that replace others whose instance vanished, and that are not available yet. lost is
-	// the backoff after some of them vanished as well.
+	// lostReplacements contains the machines that replace machines whose instance vanished, and that are not available
+	// yet. lost is the backoff in case some of these vanish as well.
 	lostReplacements Replacements
 	lost             backoff
-	// recoveries are the recoveries of the set's machines when they were last observed.
+	// recoveries contains the recoveries of the set's machines when these were last observed.
 	recoveries recoveries
-	// steady are the machines that the set only counts.
+	// steady contains the machines that the set only counts and does not check.
 	steady steadyMachines
-	// updated records when each machine was last patched in place, for machines not seen in sync since.
+	// updated records when each machine was last patched in place, until the machine is in sync with the template.
 	updated map[types.UID]updateSent
 }
 
-// updateSent records that a machine was patched in place for a generation of its set.
+// updateSent records the time of an in-place patch of a machine, and the generation of the set for which the patch was
+// sent.
 type updateSent struct {
 	generation int64
 	at         time.Time
@@ -116,36 +120,36 @@ func (m *sharedState) keepSize(key types.NamespacedName, n int) {
 	m.sizes[key] = n
 }
 
-// trustsCache reports whether a cache of that resource version may be trusted with machines of any set.
+// trustsCache reports whether a cache with this resource version may be trusted to contain the machines of all sets.
 func (m *sharedState) trustsCache(version string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cache.Trusts(version)
 }
 
-// cacheMark returns the mark for a live LIST that is about to begin.
+// cacheMark returns a mark, to be taken before a live LIST.
 func (m *sharedState) cacheMark() freshness.Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.cache.Mark()
 }
 
-// listed records the resource version of a live LIST that began at the mark.
+// listed records that a live LIST, which began at the mark, returned this resource version.
 func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Listed(began, version)
 }
 
-// invalidateCache records a write of unknown outcome.
+// invalidateCache records that the outcome of a write is unknown.
 func (m *sharedState) invalidateCache() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.cache.Invalidate()
 }
 
-// replacementsOf returns the replacements in flight in a set. It returns false if this process has not observed the set
-// yet.
+// replacementsOf returns the replacements in progress of a set. If this process has not observed the set yet, it
+// returns false.
 func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +163,7 @@ func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
 	m.replacements[set] = r
 }
 
-// observed records a version of the set.
+// observed records the generation and resource version of the set.
 func (r *setState) observed(set *v1beta1.MachineSet) {
 	if r.generation != set.Generation {
 		r.generation, r.specVersion = set.Generation, set.ResourceVersion
@@ -167,11 +171,12 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updateRetry is how long a set waits before it patches a machine again that differs from the template again. This
-// prevents a hot loop if another writer keeps undoing the patch.
+// updateRetry is the minimum time between two patches of a machine for the same generation of its set. This prevents a
+// hot loop if another writer keeps reverting the patch.
 const updateRetry = time.Minute
 
-// dueUpdates returns the updates that were not tried recently, and how long the others have to wait.
+// dueUpdates returns the updates that were not tried recently, and the time until the first of the other updates may be
+// tried again.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {

@@ -15,14 +15,14 @@ func TestSetStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web",
 		UID: "uid"}})).Elem()
 	for i := range r.NumField() {
-		// Recoveries are always replaced as a whole.
+		// Recoveries are never modified, but always replaced as a whole.
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() && f.Type() != reflect.TypeFor[recoveries]() {
 			t.Errorf("%s is nil", r.Type().Field(i).Name)
 		}
 	}
 }
 
-// If another writer undoes the template's fields, the set must not patch in a hot loop.
+// If another writer reverts the template's fields on a machine, the set must not patch the machine in a hot loop.
 func TestUndoneUpdatesAreRepeatedSlowly(t *testing.T) {
 	r := &setState{generation: 1}
 	m := newMachine("a")

@@ -18,13 +18,13 @@ import (
 // maxFailedMachines is the maximum number of failed machines in the status.
 const maxFailedMachines = 10
 
-// Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or
-// deleted in this pass. Its reason is empty if nothing failed.
+// Status returns the status of a set in the state s with the plan p. The parameter failure is the reason why a machine
+// could not be created or deleted in this pass. If nothing failed, this reason is empty.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// The deployment relies on this: the set takes no more actions because of an earlier generation.
+		// The deployment relies on this value: once a generation is observed, the set does not act on earlier generations.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	steady, others := s.splitSteady()
@@ -39,7 +39,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 			continue
 		}
 		status.Replicas++
-		if labeled.in(m.Labels) {
+		if labeled.containedIn(m.Labels) {
 			status.FullyLabeledReplicas++
 		}
 		if machinestate.Ready(m) {
@@ -96,8 +96,8 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that is True while there is a problem. The condition is missing until the first problem.
-// resolved is the reason of the condition after the problem has ended.
+// problem sets a condition that is True while there is a problem. The condition is missing until there is a problem for
+// the first time. The parameter resolved is the reason of the condition after the problem has ended.
 func (c conditions) problem(condition string, problem Reason, resolved string) {
 	switch {
 	case problem.Reason != "":
@@ -133,12 +133,12 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady sets MachinesReady. The message names only one machine, because a message with a count would change
-// with every machine.
+// machinesReady sets the condition MachinesReady. The message names only one machine. With a count, the message would
+// change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
-		m := first(unready, 1)[0]
+		m := firstByName(unready, 1)[0]
 		message := fmt.Sprintf("Machine %s is not Ready.", m.Name)
 		if r := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); r != nil {
 			message = wording.Brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
@@ -152,7 +152,7 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	}
 }
 
-// unadopted returns the reason and message of AdoptionSkipped.
+// unadopted returns the reason and message of the condition AdoptionSkipped.
 func unadopted(p Plan) Reason {
 	switch p.UnadoptedReason {
 	case "":
@@ -165,8 +165,8 @@ func unadopted(p Plan) Reason {
 		namesOf(p.Unadopted)}
 }
 
-// frozenBy returns why a set with the freeze label is frozen. The reason is the label's value if that is a known
-// reason, or else the reason of the present condition Frozen, or else FrozenByLabel.
+// frozenBy returns why a set with the freeze label is frozen. If the value of the label is a known reason, that is the
+// reason. Otherwise it is the reason of the existing condition Frozen or, without such a condition, FrozenByLabel.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -182,7 +182,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
 			v1beta1.ReasonControlCredentialsRefused:
-			// This is why the process was stopped, and not why the label was set.
+			// The existing reason explains why the process was stopped, and not why the label was set.
 		default:
 			return Reason{was.Reason, was.Message}
 		}
@@ -190,7 +190,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }
 
-// failedMachines summarizes the failed and unlaunchable machines, the newest failures first.
+// failedMachines summarizes the failed and unlaunchable machines, the latest failures first.
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
@@ -215,8 +215,8 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// brokenSince returns when the machine stopped being Ready, or else the time of its last operation. It returns nil if
-// both times are unknown.
+// brokenSince returns the time at which the machine stopped being Ready. If that is unknown, it returns the time of the
+// machine's last operation. If both times are unknown, the result is nil.
 func brokenSince(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil &&
 		c.Status != metav1.ConditionTrue {

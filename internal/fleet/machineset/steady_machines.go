@@ -14,13 +14,14 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// requestAnnotations are annotations that request something of the set. A machine with one of them is not steady.
+// requestAnnotations contains the annotations that request an action or an exception from the set. A machine with one
+// of them is not steady.
 var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationReplace,
 	v1beta1.AnnotationDoNotDisrupt, v1beta1.AnnotationPreserve, v1beta1.AnnotationPreservedUntil}
 
-// isSteady reports whether a machine is steady: it is as its set wants it, and no decision about it is needed. A steady
-// machine is Running, available and up to date, and in sync with the template. Until the machine or the template
-// changes, the set only counts it.
+// isSteady reports whether a machine is steady, which means that the machine is as its set wants it and that no
+// decision about it is needed. A steady machine is Running, available and up to date, and in sync with the template.
+// Until the machine or the template changes, the set only counts this machine.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
 	return machinestate.Live(m) && machinestate.Running(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
 		machinestate.Available(m, set.Spec.MinReadySeconds, now) &&
@@ -30,18 +31,18 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// steadyMachines remembers which versions of a set's machines are steady. Most machines of a large set are steady, and
-// do not change from one pass to the next, so they need not be checked again.
+// steadyMachines remembers the steady machines of a set, each with its resource version. Most machines of a large set
+// are steady and do not change between two passes, so they need not be checked again.
 type steadyMachines struct {
-	// set is the version of the set for which the machines are steady. at is when they were last sorted.
+	// set is the version of the set for which the machines are steady. at is the time of the last call of sort.
 	set *v1beta1.MachineSet
 	at  time.Time
-	// known has the resource versions of steady machines by UID.
+	// known contains the resource versions of the steady machines, by UID.
 	known map[types.UID]string
 }
 
-// sort divides machines into steady ones and others. A set that is invalid, or whose machines expire, has no steady
-// machines.
+// sort divides machines into steady machines and other machines. If a set is invalid or its machines expire, it has no
+// steady machines.
 func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machine,
 	now time.Time) (steady, others []*v1beta1.Machine) {
 	selector, unusable := selectorOf(set)
@@ -57,7 +58,7 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 	steady = make([]*v1beta1.Machine, 0, len(machines))
 	for _, m := range machines {
 		switch {
-		case r.has(m):
+		case r.contains(m):
 			steady = append(steady, m)
 		case isSteady(set, &t, selector, m, now):
 			steady = append(steady, m)
@@ -75,14 +76,15 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 	return steady, others
 }
 
-// sameSteadinessCriteria reports whether the same machines are steady for both specs.
+// sameSteadinessCriteria reports whether a machine that is steady for one spec is also steady for the other.
 func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
 	return a.MinReadySeconds == b.MinReadySeconds && equality.Semantic.DeepEqual(a.Selector, b.Selector) &&
 		equality.Semantic.DeepEqual(a.Template, b.Template)
 }
 
-// has reports whether this version of the machine is known to be steady. A nil *steadyMachines has none.
-func (r *steadyMachines) has(m *v1beta1.Machine) bool {
+// contains reports whether the machine is known to be steady in this version. A nil *steadyMachines contains no
+// machines.
+func (r *steadyMachines) contains(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false
 	}

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Only a machine about which no decision is needed is steady.
+// A machine is steady only if no decision about it is needed.
 func TestSteadyMachines(t *testing.T) {
 	all := map[string][]machineOption{
 		"being deleted":               {up, leaving},
@@ -109,7 +109,7 @@ func TestChangedMachineIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// Otherwise the memory of a set would grow with every machine that it ever had.
+// If deleted machines were not forgotten, the memory of a set would grow with every machine that it ever had.
 func TestSteadyMachinesThatAreGoneAreForgotten(t *testing.T) {
 	var sorter steadyMachines
 	for i := range 100 {

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// template is a set's template, prepared once for all machines.
+// template is the template of a set, prepared once for all its machines.
 type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
@@ -22,11 +22,11 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// The same maps as lists, to compare with those of each machine.
+	// These lists contain the entries of the maps, to compare them with those of each machine.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
-// pairs are the entries of a map that is compared with many other maps. Iterating over a list is faster.
+// pairs contains the entries of a map that is compared with many other maps. Iterating over a list is faster.
 type pairs []pair
 
 type pair struct{ key, value string }
@@ -39,8 +39,8 @@ func pairsOf(m map[string]string) pairs {
 	return p
 }
 
-// in reports whether the map has all the pairs.
-func (p pairs) in(m map[string]string) bool {
+// containedIn reports whether the map contains all the pairs.
+func (p pairs) containedIn(m map[string]string) bool {
 	for i := range p {
 		if got, ok := m[p[i].key]; !ok || got != p[i].value {
 			return false
@@ -49,7 +49,7 @@ func (p pairs) in(m map[string]string) bool {
 	return true
 }
 
-// applied lists the keys that a template put on a machine.
+// applied contains the keys that a template added to a machine.
 type applied struct {
 	Labels          []string `json:"labels,omitempty"`
 	Annotations     []string `json:"annotations,omitempty"`
@@ -96,7 +96,8 @@ func templateOf(set *v1beta1.MachineSet) template {
 	return t
 }
 
-// machine returns a new Machine that lacks only its name. provider is "" if it is unknown.
+// machine returns a new Machine that is complete except for its name. The parameter provider is "" if the provider is
+// unknown.
 func (t template) machine(provider string) *v1beta1.Machine {
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -115,22 +116,25 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// NewMachine returns a Machine as the set creates it, without a name. provider is "" if it is unknown.
+// NewMachine returns a Machine as the set would create it, but without a name. The parameter provider is "" if the
+// provider is unknown.
 func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
-// InSync reports whether the set has nothing to propagate to the machine, which is one of its machines.
+// InSync reports whether one of the set's machines has all the template's fields, so that the set has nothing to
+// propagate to it.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
-// propagate returns the machine with those fields of the template that are propagated in place: all fields that do not
-// need a new instance. It returns nil if nothing changes. Keys that other writers put on the machine stay.
+// propagate returns the machine with those fields of the template that are propagated in place. These are all fields
+// whose change does not need a new instance. It returns nil if nothing changes. Keys that other writers added to the
+// machine are kept.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
 	}
 	var before applied
-	// An invalid record counts as empty, so that nothing is removed.
+	// If the record is invalid, assume that it is empty, so that nothing is removed.
 	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
@@ -154,10 +158,10 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // inSync reports whether there is nothing to propagate to the machine. It is called for every machine in every round,
-// so it allocates nothing.
+// so it must not allocate memory.
 func (t template) inSync(m *v1beta1.Machine) bool {
-	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
-		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
+	return t.labelPairs.containedIn(m.Labels) && t.annotationPairs.containedIn(m.Annotations) &&
+		t.nodeLabelPairs.containedIn(m.Spec.Node.Labels) && t.nodeAnnotationPairs.containedIn(m.Spec.Node.Annotations) &&
 		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&
 		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
 		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
@@ -165,8 +169,8 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
 }
 
-// sameLists reports whether a merge patch from one machine to the other changes no list. A merge patch replaces whole
-// lists.
+// sameLists reports whether all lists are equal in both machines. If a list differs, a merge patch replaces the whole
+// list.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -199,8 +203,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only when it is new in the template, because the hook's owner removes it from a machine when
-// it is done there. If add is false, mergeHooks adds no hooks.
+// mergeHooks adds a hook only if it is new in the template, because the owner of a hook removes it from a machine after
+// its work there. If add is false, mergeHooks adds no hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {
@@ -258,7 +262,7 @@ func containsTaints(taints, subset []corev1.Taint) bool {
 	return true
 }
 
-// sameHooks reports whether the hooks that are still on the machine are equal to those of the template.
+// sameHooks reports whether the hooks that the machine still has are equal to those in the template.
 func sameHooks(hooks, wanted []v1beta1.LifecycleHook) bool {
 	for _, hook := range hooks {
 		if at := slices.IndexFunc(wanted, named(hook)); at >= 0 && wanted[at] != hook {

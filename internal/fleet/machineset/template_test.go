@@ -81,7 +81,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 	m.Labels["mine"], m.Annotations["mine"] = "x", "x"
 	m.Spec.Node.Labels["mine"] = "x"
 	m.Spec.Node.Taints = append(m.Spec.Node.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
-	// The owner of h.example/done has removed it, and another hook was added.
+	// The owner of the hook h.example/done has removed it, and another client has added a hook.
 	m.Spec.LifecycleHooks.PreDrain = append(m.Spec.LifecycleHooks.PreDrain[:2:2],
 		v1beta1.LifecycleHook{Name: "h.example/mine", Owner: "me"})
 

@@ -10,10 +10,10 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-// reasonScaleDown is the reason of a deletion in a trace if the machine was deleted as surplus.
+// reasonScaleDown is the reason in a trace if a machine was deleted because it was surplus.
 const reasonScaleDown = "ScaleDown"
 
-// traceBegins returns the time at which a traced request begins, or the zero time if traces are off.
+// traceBegins returns the time at which a traced request begins, or the zero time if tracing is off.
 func (p *pass) traceBegins() (began time.Time) {
 	if p.Tracer.On() {
 		began = p.Clock.Now()
@@ -35,8 +35,8 @@ func (p *pass) traceDeleted(m *v1beta1.Machine, began time.Time, reason string, 
 	}
 }
 
-// traceRequest reports a request in the trace of its machine and, if it is part of a rollout, in the trace of the
-// rollout. Each of the two spans links to the other trace.
+// traceRequest reports a request in the trace of its machine. If the request is part of a rollout, it is also reported
+// in the trace of the rollout. Each of the two spans links to the other trace.
 func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.Span) {
 	about, rollout := tracing.MachineAttributes(m), p.rollout()
 	s.End, s.Key, s.Related = p.Clock.Now(), string(m.UID), rollout
@@ -45,8 +45,8 @@ func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.S
 	p.Tracer.Report(rollout, "", about, s)
 }
 
-// rollout returns the rollout for which the set creates and deletes machines now, or the zero value if there is none.
-// The deployment may report the rollout shortly after its first machine was created.
+// rollout returns the rollout for which the set now creates and deletes machines, or the zero value if there is no
+// rollout. The deployment may report a rollout in its status only after the first machine of the rollout was created.
 func (p *pass) rollout() tracing.Operation {
 	d := p.deployment
 	if d == nil {

@@ -71,8 +71,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// spacing delays passes that events of machines trigger. A pass costs a few microseconds for each machine of the set,
-// and each machine that is created or deleted triggers several events.
+// spacing delays passes that are triggered by events of machines. A pass costs a few microseconds for each machine of
+// the set, and each machine that is created or deleted triggers several events.
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 // machineEvents enqueues the sets that an event of a machine affects.
@@ -82,8 +82,8 @@ func (r *Reconciler) machineEvents() handler.EventHandler {
 	})
 }
 
-// setsOfMachine returns the set that controls the machine or, if the machine has no controller, the sets that may adopt
-// it.
+// setsOfMachine returns the set that controls the machine. If the machine has no controller, it returns the sets that
+// may adopt the machine.
 func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		if owner.Kind != "MachineSet" {
@@ -97,15 +97,15 @@ func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []recon
 	})
 }
 
-// setsOfDeployment returns the sets of a deployment. They depend on its bounds.
+// setsOfDeployment returns the sets of a deployment. These sets depend on the bounds of the deployment.
 func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool {
 		return true
 	}, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns those sets in the object's namespace for which wanted is true. It runs in an event handler, so it does
-// not wait for writes in progress.
+// sets returns those sets in the namespace of the object for which the function wanted returns true. It runs in an
+// event handler, so it does not wait for writes in progress.
 func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool,
 	options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}
@@ -125,7 +125,7 @@ func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1b
 	return requests
 }
 
-// setChanged drops updates that change only the status, which the controller writes itself.
+// setChanged drops updates that change only the status, because only the controller itself writes the status.
 func setChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -144,7 +144,7 @@ func machineChanged() predicate.Predicate {
 	}}
 }
 
-// affectsSet reports whether a set must reconcile because of a change of its machine.
+// affectsSet reports whether a set must be reconciled because of a change of its machine.
 func affectsSet(was, is *v1beta1.Machine) bool {
 	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
@@ -173,8 +173,8 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition reports whether a set would treat both conditions alike. A set uses the reason only if the condition is
-// not True.
+// sameCondition reports whether two conditions have the same effect on a set. The reason has an effect only if the
+// condition is not True.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b

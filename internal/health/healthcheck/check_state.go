@@ -8,31 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is everything that a Reconciler remembers. If a restart loses it, timeouts start again, and the count of
-// retries may be lost for a replacement whose predecessor is already gone.
+// state is everything that a Reconciler remembers between passes. After a restart, timeouts start again. In addition,
+// the count of retries may be lost for a replacement whose predecessor is already gone.
 type state struct {
 	mu sync.Mutex
 	checkState
 }
 
-// checkState is the part of state that only the pass uses, except for the fields that say otherwise.
+// checkState is the part of the state that only passes use, except for fields whose comments say otherwise.
 type checkState struct {
 	// machines is the number of machines in the last pass. state.mu guards it.
 	machines int
-	// began is when the first pass began.
+	// began is the time at which the first pass began.
 	began time.Time
-	// inMeltdown contains the domains in a meltdown. recovered contains the times at which domains recovered from a
-	// meltdown.
+	// inMeltdown contains the failure domains that are in a meltdown. recovered contains, for each failure domain, the end
+	// of its last meltdown.
 	inMeltdown map[string]bool
 	recovered  map[string]time.Time
-	// statusWritten is when the status of each check was last written.
+	// statusWritten contains the time of the last write of each check's status.
 	statusWritten map[types.UID]time.Time
-	// restrictions are the reasons why the built-in policy remediates nothing, by namespace.
+	// restrictions contains, for each namespace, the reason why the built-in policy remediates no machine.
 	restrictions map[string]string
-	// seen are the observations of the last pass that evaluated machines.
+	// seen contains the observations of the last pass that evaluated machines.
 	seen *Observations
-	// predecessors are the machines, by set, whose replacements were not found yet. gone are those that were deleted since
-	// the last pass. Event handlers write gone, so state.mu guards it.
+	// predecessors contains, for each set, the machines whose replacements were not found yet. gone contains the machines
+	// of each set that were deleted since the last pass. Event handlers write the field gone, so state.mu guards it.
 	predecessors, gone map[types.UID][]Predecessor
 }
 
@@ -56,7 +56,7 @@ func (m *state) setMachineCount(n int) {
 	m.machines = n
 }
 
-// trackMeltdown stores the present meltdown. It returns the domains in which a meltdown began or ended.
+// trackMeltdown stores the present meltdown. It returns the failure domains in which a meltdown began or ended.
 func (r *checkState) trackMeltdown(now time.Time, d Meltdown) (began, ended []string) {
 	for domain := range d {
 		if !r.inMeltdown[domain] {
@@ -82,5 +82,6 @@ func (r *checkState) forgetOld(now time.Time, checks map[types.UID]bool) {
 	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > recoveryRetention })
 }
 
-// recoveryRetention is how long the end of a meltdown is remembered. It is longer than any timeout of a policy.
+// recoveryRetention is how long the Reconciler remembers the end of a meltdown. It is longer than any timeout of a
+// policy.
 const recoveryRetention = 7 * 24 * time.Hour

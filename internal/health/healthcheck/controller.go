@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// stoppedPoll is how often to check whether remediation may continue. No event reports that.
+	// stoppedPoll is the interval between two checks whether remediation may continue. No event reports that.
 	stoppedPoll = 5 * time.Second
 	// maxMarks is the maximum number of machines that one pass marks. Owners replace a few machines at a time, the newest
 	// first.
@@ -28,25 +28,26 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache and writes the status of checks.
 	Client client.Client
-	// Live reads and writes at the control cluster's API server.
+	// Live reads from and writes to the API server of the control cluster.
 	Live client.Client
 	// Nodes reads the target cluster. It is nil if there is no target cluster.
 	Nodes *Nodes
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped returns why nothing may be remediated now, as the reason and the message of a condition. The reason is empty
+	// Stopped returns the reason and the message of a condition if no machine may be remediated now. The reason is empty
 	// if remediation is allowed. By default it is always allowed.
 	Stopped func() (reason, message string)
-	// StableSince returns the time from which this process has led and reached both clusters. It returns false if the
-	// process does not lead now, or does not reach a cluster. The default is the time of the first pass.
+	// StableSince returns the time since which this process has been the leader and has been able to reach both clusters.
+	// It returns false if this process is not the leader, or cannot reach one of the clusters. The default is the time of
+	// the first pass.
 	StableSince func() (time.Time, bool)
-	// OutageEnded returns when the last outage that this process has seen ended. It is zero if there was none. Without
-	// this function, no timeout counts from before StableSince.
+	// OutageEnded returns the end of the last outage that this process has seen. It is zero if there was none. If
+	// OutageEnded is nil, no timeout starts before the time of StableSince.
 	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
-	// MeltdownThreshold is the percentage of nodes that are not well above which there is a meltdown. The default is
+	// MeltdownThreshold is a percentage of nodes. If more nodes than this are unwell, there is a meltdown. The default is
 	// DefaultMeltdownThreshold.
 	MeltdownThreshold int
 	// Metrics may be nil.
@@ -55,7 +56,8 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached reads Nodes from a cache. Live reads them at the cluster's API server.
+	// Cached reads Nodes from a cache. Cached reads Nodes from a cache. Live reads them from the API server of the
+	// cluster.
 	Cached, Live client.Reader
 	// Synced reports whether the cache is filled. If Synced is nil, the cache counts as filled.
 	Synced func() bool
@@ -99,12 +101,12 @@ type pass struct {
 
 	checks   []v1beta1.MachineHealthCheck
 	subjects []Subject
-	// sets has all machines by the UID of their controller, including those that are being deleted.
+	// sets contains all machines, including those that are being deleted, grouped by the UID of their controller.
 	sets map[types.UID][]*v1beta1.Machine
 	// frozenSets caches which sets are frozen.
 	frozenSets map[types.NamespacedName]bool
 
-	// requeueAfter is when to check again without an event. Zero means never.
+	// requeueAfter is the time until the next pass if no event triggers one earlier. Zero means never.
 	requeueAfter time.Duration
 }
 

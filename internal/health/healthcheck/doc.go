@@ -1,9 +1,10 @@
-// Package healthcheck finds machines with broken nodes and requests their replacement. It makes sure that machines that
-// are only unreachable are not replaced.
+// Package healthcheck finds machines with broken nodes and requests their replacement. It avoids the replacement of
+// machines that are only unreachable.
 //
-// One pass checks all machines, because the health of the others decides whether a machine may be replaced. Evaluate
-// checks one machine against one policy. DetectMeltdown checks all machines. Decide decides about the machines of one
-// policy. The built-in policy applies to machines that no MachineHealthCheck selects, to each namespace separately.
+// One pass checks all machines, because whether a machine may be replaced depends on the health of the other machines.
+// Evaluate checks one machine against one policy. DetectMeltdown checks all machines. Decide determines which machines
+// of one policy to remediate. The built-in policy applies to machines that no MachineHealthCheck selects, to each
+// namespace separately.
 //
 // The result is the condition RemediationRequested of the Machine. This package never deletes anything.
 package healthcheck

@@ -18,29 +18,28 @@ type Health string
 const (
 	// Healthy means that nothing is wrong.
 	Healthy Health = "healthy"
-	// Unhealthy means that the machine had a problem for longer than its policy allows.
+	// Unhealthy means that the machine has had a problem for longer than its policy allows.
 	Unhealthy Health = "unhealthy"
-	// Unknown means that the machine is being created or changed, or has a problem and may recover.
+	// Unknown means that the machine is being created or changed, or that it has a problem but may recover.
 	Unknown Health = "unknown"
 )
 
 // Evaluation is the result of Evaluate.
 type Evaluation struct {
 	Health Health
-	// InTrouble means that the machine counts as not well. It is true for every Unhealthy machine and for some Unknown
-	// ones.
+	// InTrouble means that the machine counts as unwell. It is true for every Unhealthy machine and for some Unknown ones.
 	InTrouble bool
 	// Why describes the problem for users. It does not change while the problem lasts.
 	Why string
-	// RecheckAfter is when the result changes by the passage of time alone. Zero means never.
+	// RecheckAfter is the time until the result changes even if nothing but the time changes. Zero means never.
 	RecheckAfter time.Duration
 }
 
 // Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
 //
-// A timeout counts from when this process observed the problem, because transition times come from other clocks. It
-// never counts from before clock.Since: an outage, or a time without a leader, is not the fault of the machine.
-// Evaluate records new observations in clock.Observed. A deleted Node needs no timeout.
+// A timeout starts when this process observes the problem, because transition times come from the clocks of other
+// hosts. A timeout never starts before clock.Since, because an outage, or a time without a leader, is not the fault of
+// the machine. Evaluate records new observations in clock.Observed. A deleted Node needs no timeout.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):
@@ -48,14 +47,14 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 			m.Status.FailureReason)}
 	case interrupted(m):
 		return Evaluation{Health: Unknown} // The owner replaces the machine without a request.
-	case changing(m, now, clock) > 0:
-		return Evaluation{Health: Unknown, RecheckAfter: changing(m, now, clock)}
+	case updateTimeLeft(m, now, clock) > 0:
+		return Evaluation{Health: Unknown, RecheckAfter: updateTimeLeft(m, now, clock)}
 	case m.Status.NodeRef == nil:
-		return p.starting(m, now, clock)
+		return p.evaluateStarting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
 		return nodeGone(m)
 	}
-	return p.node(node, now, clock)
+	return p.evaluateNode(node, now, clock)
 }
 
 // interrupted reports whether the cloud has announced that it will reclaim the machine's instance.
@@ -63,8 +62,8 @@ func interrupted(m *v1beta1.Machine) bool {
 	return machinestate.Interrupted(m)
 }
 
-// changing returns how much longer an update excuses a node that does not work.
-func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
+// updateTimeLeft returns for how much longer the Node of a machine that is being updated may be broken.
+func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
 		return 0
@@ -74,19 +73,19 @@ func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 		c.Status == metav1.ConditionFalse {
 		began = c.LastTransitionTime.Time
 	}
-	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate,
+	return max(0, clock.timeLeft(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate,
 		Began: began}, now))
 }
 
-// starting evaluates a machine that has no Node.
-func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
+// evaluateStarting evaluates a machine that has no Node.
+func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	if m.Status.Phase == v1beta1.MachineAvailable {
 		return Evaluation{Health: Healthy} // The installation has no target cluster.
 	}
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		if c.Status != metav1.ConditionTrue && !launching(c.Reason) {
-			// The launch was refused or waits for its turn, so another machine would not start either.
+			// The launch was refused or has not begun yet, and a replacement would not launch either.
 			return Evaluation{Health: Unknown}
 		}
 		if c.LastTransitionTime.After(began) {
@@ -96,7 +95,8 @@ func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluat
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
 		return Evaluation{Health: Unknown} // The machine's controller sets the phase Failed after timeouts.creation.
 	}
-	if left := clock.left(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began}, now); left > 0 {
+	if left := clock.timeLeft(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began},
+		now); left > 0 {
 		return Evaluation{Health: Unknown, RecheckAfter: left}
 	}
 	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine has no Node %s after its launch began.",
@@ -104,8 +104,8 @@ func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluat
 }
 
 // neverLaunched reports whether the machine has no instance, because the cloud refuses to create one or has no
-// capacity. That proves nothing about the health of other machines. An instance that does not join is different: if
-// many do not join, the cluster may be broken.
+// capacity. This says nothing about the health of other machines. In contrast, if many instances exist but do not join,
+// the cluster may be broken.
 func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
@@ -117,7 +117,7 @@ func neverLaunched(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID == ""
 }
 
-// launching reports whether the reason of the condition Launched is that of a launch in progress.
+// launching reports whether a reason of the condition Launched means that the launch is in progress.
 func launching(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
@@ -127,9 +127,9 @@ func launching(reason string) bool {
 	return false
 }
 
-// nodeGone evaluates a machine whose Node was deleted while its instance may exist. A running kubelet does not register
-// again, so there is no timeout. The machine's controller first confirms the deletion at the API server and then
-// changes the condition Registered.
+// nodeGone evaluates a machine whose Node was deleted while its instance may exist. A running kubelet does not create
+// its Node again, so there is no timeout. The machine's controller first confirms the deletion at the API server and
+// then changes the condition Registered.
 func nodeGone(m *v1beta1.Machine) Evaluation {
 	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
@@ -139,15 +139,15 @@ func nodeGone(m *v1beta1.Machine) Evaluation {
 	return v
 }
 
-// node evaluates a machine by its Node.
-func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
+// evaluateNode evaluates the Node of a machine.
+func (p Policy) evaluateNode(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	v := Evaluation{Health: Healthy}
 	for _, wrong := range p.Conditions {
 		status, at, reason := conditionOf(node, wrong.Type)
 		if status != wrong.Status {
 			continue
 		}
-		left := clock.left(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
+		left := clock.timeLeft(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
 			Began: at}, now)
 		if v.Health == Healthy || left <= 0 {
 			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
@@ -165,7 +165,8 @@ func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	return v
 }
 
-// conditionOf returns a condition of a node. If the kubelet never reported Ready, its status is Unknown.
+// conditionOf returns a condition of a node. If the kubelet never reported the condition Ready, the status of this
+// condition is Unknown.
 func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time,
 	reason string) {
 	for i := range node.Status.Conditions {

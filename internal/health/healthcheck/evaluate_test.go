@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// noticed gives the machine an interruption notice.
-func noticed(s *Subject) {
+// interruptionNotice adds an interruption notice to the machine.
+func interruptionNotice(s *Subject) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
 }
 
@@ -20,7 +20,7 @@ func noticed(s *Subject) {
 //
 // Rule: interrupted-not-unhealthy.
 func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
-	all := fleet(10, 6, silent(20), noticed)
+	all := fleet(10, 6, silent(20), interruptionNotice)
 	silent(20)(&all[9])
 	s := Situation{Now: minutes(60), Meltdown: DetectMeltdown(all, DefaultMeltdownThreshold)}
 	if len(s.Meltdown) > 0 {
@@ -84,8 +84,8 @@ func TestEvaluate(t *testing.T) {
 			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy,
 			trouble: true, why: "deleted"},
 
-		{name: "about to be interrupted", subject: with(silent(20), noticed), now: 60, want: Unknown},
-		{name: "interrupted, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60,
+		{name: "about to be interrupted", subject: with(silent(20), interruptionNotice), now: 60, want: Unknown},
+		{name: "interrupted, as announced", subject: with(silent(20), interruptionNotice, phase(v1beta1.MachineFailed)), now: 60,
 			want: Unhealthy, trouble: true, why: "failed"},
 		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) {
 			s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished
@@ -138,7 +138,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// A manager that does not run for a whole timeout finally uses the transition times.
+// If every manager ends before a timeout has passed, the managers finally rely on the transition times.
 //
 // Rule: health-clock-bounded-over-leaders.
 func TestNewLeaderFindsOldProblems(t *testing.T) {
@@ -166,8 +166,8 @@ func TestNewLeaderFindsOldProblems(t *testing.T) {
 	}
 }
 
-// Evaluate returns one of three results for any times. No machine is unhealthy before its timeout allows it.
-// RecheckAfter is the right time. No machine becomes healthy by waiting.
+// Evaluate returns one of its three results, whatever the times are. No machine is unhealthy before its timeout allows
+// it. RecheckAfter is the right time. No machine becomes healthy by waiting.
 //
 // Rules: unhealthy-after-timeout, health-clock-starts-late.
 func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// recordingGone returns a handler that records machines that were replaced and are gone. A machine that fails before it
-// has a Node may be deleted, and its replacement created, between two passes, so that no pass sees it.
+// recordingGone returns a handler that also records each machine that was replaced and is gone. Between two passes, a
+// machine may fail before it has a Node, be deleted, and be replaced. No pass sees such a machine.
 func (r *Reconciler) recordingGone(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -46,7 +46,7 @@ func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	m.gone[owner.UID] = append(m.gone[owner.UID], predecessorOf(gone, now))
 }
 
-// takeGone returns the known predecessors by set, including those that were deleted since the last call.
+// takeGone returns the known predecessors of each set, including those that were deleted since the last call.
 func (m *state) takeGone() map[types.UID][]Predecessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()

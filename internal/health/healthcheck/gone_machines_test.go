@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A machine that failed and was deleted before a pass sees it is recorded as a predecessor, once.
+// If a machine failed and was deleted before a pass saw it, the machine is recorded as a predecessor exactly once.
 //
 // Rule: remediation-retries-limited.
 func TestMachineDeletedBetweenPassesCounts(t *testing.T) {

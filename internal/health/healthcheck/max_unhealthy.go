@@ -24,28 +24,29 @@ const (
 // Subject is a machine to evaluate.
 type Subject struct {
 	Machine *v1beta1.Machine
-	// Node is the Node that the machine refers to. It is nil if the machine has none or the Node does not exist.
+	// Node is the Node that the machine refers to. It is nil if the machine refers to no Node, or the Node does not exist.
 	Node *corev1.Node
-	// Domain is the failure domain. It is empty if it is unknown.
+	// Domain is the failure domain, or empty if the failure domain is unknown.
 	Domain string
 	// OwnerFrozen means that the set of the machine is frozen and replaces nothing.
 	OwnerFrozen bool
-	// Retries is how many machines in a row were replaced before this one, each soon after its creation.
+	// Retries is how many machines in a row were replaced before this one, each of them soon after its creation.
 	Retries int
-	// RetriesResetIn is how much longer the machine must stay well for Retries to start again from 0. It is zero or less
-	// if that time has passed.
+	// RetriesResetIn is how much longer the machine must work before Retries starts again at 0. It is zero or less if that
+	// time has passed.
 	RetriesResetIn time.Duration
 }
 
-// Reason has the reason and the message of a condition.
+// Reason contains the reason and the message of a condition.
 type Reason struct{ Reason, Message string }
 
 // DesiredCondition is the condition RemediationRequested that a policy wants a machine to have.
 type DesiredCondition struct {
 	Subject Subject
-	// Mark means that the machine is to be replaced, Hold that it must not be replaced. Exactly one of them is true.
+	// Mark means that the machine must be replaced. Hold means that the machine must not be replaced. Exactly one of them
+	// is true.
 	Mark, Hold bool
-	// Forced means that a user requested the replacement, so that health does not matter.
+	// Forced means that a user requested the replacement, regardless of the machine's health.
 	Forced bool
 	Reason Reason
 }
@@ -57,25 +58,27 @@ type Situation struct {
 	Meltdown Meltdown
 }
 
-// Decision is what one policy decides about its machines.
+// Decision is the decision of one policy about its machines.
 type Decision struct {
-	// Expected is the number of machines, of which Healthy are healthy. Remediation stops if more than Allowed others
-	// become unhealthy.
+	// Expected is the number of machines, and Healthy is the number of healthy machines. Remediation stops if more than
+	// Allowed additional machines become unhealthy.
 	Expected, Healthy, Allowed int
 	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
-	// Restriction is why some unhealthy machines are not remediated. Its reason is empty if all are.
+	// Restriction is the reason why some unhealthy machines are not remediated. Its reason is empty if all unhealthy
+	// machines are remediated.
 	Restriction Reason
 	// Desired are the conditions that machines must have, the newest machine first. All other machines must not have the
 	// condition.
 	Desired []DesiredCondition
-	// Exhausted are the unhealthy machines that are not remediated because too many in a row were replaced before them.
+	// Exhausted contains the unhealthy machines that are not remediated because too many machines in a row were replaced
+	// before them.
 	Exhausted []string
-	// RecheckAfter is when to decide again although nothing changed. Zero means never.
+	// RecheckAfter is the time until the decision must be made again even if nothing changes. Zero means never.
 	RecheckAfter time.Duration
 }
 
-// Decide decides about the machines of one policy together.
+// Decide determines which machines of one policy to remediate. It considers all machines of the policy together.
 func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	var j Decision
 	evaluations := make([]Evaluation, len(subjects))
@@ -95,8 +98,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		if neverLaunched(subject.Machine) {
 			unlaunched++
 		} else {
-			// A machine that may still recover counts too, because nodes that go silent together do not exceed their timeouts at
-			// the same moment.
+			// A machine that may still recover also counts, because nodes that go silent together do not exceed their timeouts
+			// at the same moment.
 			unwell++
 			inMeltdown = inMeltdown || s.Meltdown.In(subject.domains()...)
 		}
@@ -153,8 +156,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	return j
 }
 
-// hold adds the condition that a machine must not be replaced, because the machines before it were replaced soon after
-// their creation, and another replacement would not help.
+// hold adds a condition that prevents the replacement of a machine. The machines before it were replaced soon after
+// their creation, so another replacement would not help.
 func (j *Decision) hold(subject Subject, v Evaluation) {
 	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
 		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("Machines in a row that were replaced before this one, soon after their creation: %d. "+
@@ -167,12 +170,13 @@ func (j *Decision) hold(subject Subject, v Evaluation) {
 }
 
 // exhausted reports whether too many machines in a row were replaced before the machine. The result does not depend on
-// whether the machine has failed, because afterwards its owner might replace it before the condition is set.
+// whether the machine has failed, because the owner of a failed machine might replace it before the condition is set.
 func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }
 
-// needsMark reports whether the owner needs the mark. It replaces a failed machine without a mark.
+// needsMark reports whether the machine must be marked so that its owner replaces it. The owner replaces a failed
+// machine without a mark.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
 	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
 }
@@ -204,7 +208,7 @@ func evaluable(m *v1beta1.Machine) bool {
 	return !readOnly(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation)
 }
 
-// readOnly reports whether a machine must not be changed, so that even an existing mark stays.
+// readOnly reports whether a machine must not be changed. In this case, even an existing mark stays.
 func readOnly(m *v1beta1.Machine) bool {
 	return !machinestate.Live(m) || machinestate.Unchangeable(m) || preservation.Preserved(m)
 }

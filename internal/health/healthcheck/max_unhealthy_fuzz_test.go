@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Unless a user requests it, Decide never marks a machine that is not unhealthy, is in a meltdown, has a frozen owner,
-// or follows too many retries. It marks none while more machines are not well than allowed. It gives a reason for
-// machines that are not marked.
+// Unless a user requests a replacement, Decide never marks a machine that is not unhealthy, that is in a meltdown, that
+// has a frozen owner, or that follows too many retries. It marks no machine while more machines are unwell than
+// allowed. It returns a reason if it does not mark an unhealthy machine.
 //
 // Rules: max-unhealthy-stops-remediation, frozen-set-no-remediation, meltdown-stops-remediation,
 // remediation-retries-limited.
@@ -79,7 +79,7 @@ func FuzzDecide(f *testing.F) {
 			}
 		}
 
-		s := at(now)
+		s := situation(now)
 		s.Meltdown = inMeltdown
 		j := Decide(p, subjects, s)
 		unwell := 0

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// at is a situation at a minute, without a meltdown.
-func at(minute float64) Situation { return Situation{Now: minutes(minute)} }
+// situation returns a situation at the given minute, without a meltdown.
+func situation(minute float64) Situation { return Situation{Now: minutes(minute)} }
 
 // notStarted returns n machines without a Node.
 func notStarted(n int, change ...func(*Subject)) (all []Subject) {
@@ -72,68 +72,70 @@ func TestDecide(t *testing.T) {
 		targets     int
 		protected   int
 	}{
-		{name: "all are well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
-		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "as many unhealthy as allowed", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
-		{name: "one more unhealthy than allowed", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
+		{name: "all are well", subjects: fleet(10, 0), s: situation(60), healthy: 10, allowed: 4},
+		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: situation(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "as many unhealthy as allowed", subjects: fleet(10, 4, silent(20)), s: situation(60), marks: 4, healthy: 6, targets: 4},
+		{name: "one more unhealthy than allowed", subjects: fleet(10, 5, silent(20)), s: situation(60), restriction: v1beta1.ReasonTooManyUnhealthy,
 			message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5,
 			targets: 5},
 		{name: "machines that may recover count too", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))),
-			s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
-		{name: "starting machines do not count", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3,
+			s: situation(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
+		{name: "starting machines do not count", subjects: append(fleet(9, 3, silent(20)), starting()), s: situation(60), marks: 3,
 			healthy: 6, allowed: 1, targets: 3},
 		// Rule: failed-launches-not-counted.
 		{name: "failed launches do not count", subjects: append(fleet(10, 4, silent(20)),
-			notStarted(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6,
+			notStarted(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: situation(60), marks: 4, healthy: 6,
 			targets: 34},
 		{name: "failed launches do not raise the limit", subjects: append(fleet(10, 5, silent(20)),
-			notStarted(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy,
-			message: "5 of 10 machines", healthy: 5, targets: 35},
+			notStarted(30, launchFailed(v1beta1.FailureCreateError))...), s: situation(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10 machines", healthy: 5, targets: 35},
 		{name: "slow launches do not count", policy: policy(func(p *Policy) {
 			p.Startup = 5 * time.Minute
-		}), subjects: append(fleet(10, 4, silent(20)), notStarted(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
+		}), subjects: append(fleet(10, 4, silent(20)), notStarted(6)...), s: situation(60), marks: 10, healthy: 6,
+			targets: 10},
 		{name: "machines that did not join count", subjects: append(fleet(10, 1, silent(20)),
-			notStarted(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60),
+			notStarted(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
 		{name: "machines whose instance vanished count", subjects: append(fleet(10, 1, silent(20)),
-			fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60),
+			fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
-		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60),
+		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
-		{name: "the limit is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2,
+		{name: "the limit is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: situation(60), marks: 1, healthy: 2,
 			targets: 1},
-		{name: "unless it is 0%", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60),
+		{name: "unless it is 0%", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60),
+		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60),
+		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
-		{name: "an invalid value is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60),
+		{name: "an invalid value is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: situation(60),
 			marks: 4, healthy: 6, targets: 4},
-		{name: "no machines", subjects: nil, s: at(60), allowed: 1},
+		{name: "no machines", subjects: nil, s: situation(60), allowed: 1},
 
 		{name: "type None", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }),
-			subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
-		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9,
+			subjects: fleet(10, 1, silent(20)), s: situation(60), healthy: 9, allowed: 3, targets: 1},
+		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: situation(60), healthy: 9,
 			allowed: 3, targets: 1},
 		{name: "a failed machine with type External is marked", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }),
-			subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "a user requests remediation", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1,
+			subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: situation(60), marks: 1, healthy: 9, allowed: 3,
+			targets: 1},
+		{name: "a user requests remediation", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: situation(60), marks: 1,
 			healthy: 10, allowed: 4},
 		{name: "a user requests remediation, in spite of all obstacles", policy: most("0"),
 			subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)),
-			s:        inMeltdown(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
+			s:        inMeltdown(situation(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
 
-		{name: "a meltdown of everything", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: inMeltdown(at(60), ""),
+		{name: "a meltdown of everything", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: inMeltdown(situation(60), ""),
 			restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
 		{name: "a meltdown of the zone of all unhealthy machines", subjects: fleet(10, 2, silent(20), in("a")),
-			s: inMeltdown(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
+			s: inMeltdown(situation(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is",
 			healthy: 8, allowed: 2, targets: 2},
 		{name: "a meltdown of a zone, and an unhealthy machine in another zone", subjects: append(fleet(9, 2, silent(20), in("a")),
-			running("z", silent(20), in("c"))), s: inMeltdown(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
+			running("z", silent(20), in("c"))), s: inMeltdown(situation(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
 			healthy: 7, allowed: 1, targets: 3},
 		{name: "a meltdown of a zone without machines of this policy", subjects: fleet(10, 1, silent(20), in("c")),
-			s: inMeltdown(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
+			s: inMeltdown(situation(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "timeouts start again after the meltdown of the domain", subjects: fleet(10, 1, silent(20), in("a")),
 			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9,
 			allowed: 3},
@@ -145,22 +147,22 @@ func TestDecide(t *testing.T) {
 			healthy: 9, allowed: 3, targets: 1},
 
 		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }),
-			s: at(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9, allowed: 3,
-			targets: 1},
+			s: situation(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9,
+			allowed: 3, targets: 1},
 
-		{name: "fewer retries than the limit", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60),
+		{name: "fewer retries than the limit", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: situation(60),
 			marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "too many retries", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60),
+		{name: "too many retries", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: situation(60),
 			restriction: v1beta1.ReasonRetriesExhausted, message: "m00 will not be replaced: before it, 3 or more", healthy: 9, allowed: 3, targets: 1,
 			protected: 1},
 		{name: "too many retries, and the machine failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed),
-			row(1, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1,
-			protected: 1},
-		{name: "too many retries, before the machine fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60),
+			row(1, time.Hour)), s: situation(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3,
+			targets: 1, protected: 1},
+		{name: "too many retries, before the machine fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: situation(60),
 			healthy: 10, allowed: 4, protected: 1},
-		{name: "too many retries, but the machine worked long enough", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1,
+		{name: "too many retries, but the machine worked long enough", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: situation(60), marks: 1,
 			healthy: 9, allowed: 3, targets: 1},
-		{name: "retries without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9,
+		{name: "retries without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: situation(60), marks: 1, healthy: 9,
 			allowed: 3, targets: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -189,7 +191,7 @@ func TestDecide(t *testing.T) {
 
 func TestNewestMachineIsMarkedFirst(t *testing.T) {
 	young := running("young", silent(20), func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(10)) })
-	j := Decide(policy(), append(fleet(9, 2, silent(20)), young), at(60))
+	j := Decide(policy(), append(fleet(9, 2, silent(20)), young), situation(60))
 	if got := marked(j); !slices.Equal(got, []string{"young", "m00", "m01"}) {
 		t.Errorf("marked in the order %v", got)
 	}
@@ -204,7 +206,7 @@ func TestNewestMachineIsMarkedFirst(t *testing.T) {
 }
 
 func TestRecheckIsDueWhenTheFirstEvaluationChanges(t *testing.T) {
-	j := Decide(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, at(60))
+	j := Decide(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, situation(60))
 	if j.RecheckAfter != 2*time.Minute {
 		t.Errorf("checks again after %s", j.RecheckAfter)
 	}
@@ -240,7 +242,8 @@ func TestExemptMachinesAreNotEvaluated(t *testing.T) {
 
 // Rule: meltdown-stops-remediation.
 func TestDetectMeltdown(t *testing.T) {
-	// zones has pairs of numbers for each zone: of machines, and of those that are not well.
+	// zones returns the machines of several zones. The arguments are two numbers for each zone: how many machines it has,
+	// and how many of them are unwell.
 	zones := func(unwell ...int) (all []Subject) {
 		for zone := 0; zone < len(unwell); zone += 2 {
 			for i := range unwell[zone] {

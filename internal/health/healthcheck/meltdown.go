@@ -12,30 +12,31 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultMeltdownThreshold is the default percentage of nodes that are not well above which there is a meltdown.
+// DefaultMeltdownThreshold is the default meltdown threshold, in percent of the nodes. If more nodes than this are
+// unwell, there is a meltdown.
 const DefaultMeltdownThreshold = 55
 
-// minMeltdownMachines is the number of machines below which their share proves nothing.
+// minMeltdownMachines is the minimum number of machines in a meltdown, because the share of unwell machines among fewer
+// machines proves nothing.
 const minMeltdownMachines = 3
 
 // everywhere is the failure domain of all machines.
 const everywhere = ""
 
-// Share counts the machines of a failure domain that run as nodes. Unwell counts the machines among these that are not
-// well.
+// Share counts the machines of a failure domain that run as nodes. Unwell counts the unwell machines among them.
 type Share struct{ Machines, Unwell int }
 
-// Meltdown has the failure domains in which so many nodes are not well that the cause is not the machines, but a
-// network, a zone or a control plane. The domain "" has all machines. A namespace is a failure domain too.
+// Meltdown contains the failure domains in which so many nodes are unwell that the probable cause is not the machines,
+// but a network, a zone or a control plane. The domain "" contains all machines. A namespace is a failure domain too.
 type Meltdown map[string]Share
 
 // DetectMeltdown returns the failure domains in which more than threshold percent of the nodes are not Ready. Only
-// machines that have become nodes count. Machines that are being deleted or are about to lose their instance as
-// announced do not count.
+// machines that have become nodes count. Machines that are being deleted, and machines with an interruption notice, do
+// not count.
 //
 // If there are several namespaces, each one is a failure domain. If the machines outside of the namespaces in a
-// meltdown are well, the meltdown is limited to those namespaces. Otherwise a user could stop the remediation in other
-// namespaces with machines that fail.
+// meltdown are well, the meltdown is limited to those namespaces. Otherwise, a user could create failing machines to
+// stop the remediation in other namespaces.
 func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
@@ -87,8 +88,8 @@ func (s Share) plus(machines, unwell int) Share {
 
 func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
 
-// domainOfNamespace returns the failure domain of a namespace. It contains a space, so it is never equal to a region or
-// zone.
+// domainOfNamespace returns the failure domain of a namespace. The result contains a space, so it is never equal to a
+// region or zone.
 func domainOfNamespace(namespace string) string { return "namespace " + namespace }
 
 // domains returns the failure domains of a machine, except everywhere.
@@ -96,7 +97,7 @@ func (s Subject) domains() []string {
 	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
 }
 
-// In reports whether one of the failure domains, or everything, is in a meltdown.
+// In reports whether one of the failure domains, or the whole fleet, is in a meltdown.
 func (d Meltdown) In(domains ...string) bool {
 	_, affected := d[everywhere]
 	for _, domain := range domains {
@@ -120,7 +121,7 @@ func (d Meltdown) Describe(touched func(domain string) bool) string {
 	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until more of them are well.", strings.Join(parts, ", "))
 }
 
-// domainOf returns the failure domain of a machine. It is empty if it is unknown.
+// domainOf returns the failure domain of a machine, or "" if the failure domain is unknown.
 func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	region, zone := "", ""
 	if i := m.Status.Instance; i != nil {
@@ -138,34 +139,35 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 	return region + "/" + zone
 }
 
-// Clocks are the moments from which timeouts count, for all failure domains.
+// Clocks contains the times at which timeouts may start, for all failure domains.
 type Clocks struct {
-	// Stable is the time from which this process has led and reached both clusters.
+	// Stable is the time since which this process has been the leader and has been able to reach both clusters.
 	Stable time.Time
-	// OutageEnded is when the last outage that this process has seen ended. If it is unknown whether there was one, it
-	// equals Stable.
+	// OutageEnded is the end of the last outage that this process has seen. If it is unknown whether there was an outage,
+	// OutageEnded equals Stable.
 	OutageEnded time.Time
-	// Recovered is when meltdowns ended, by failure domain.
+	// Recovered contains, for each failure domain, the end of its last meltdown.
 	Recovered map[string]time.Time
-	// Observed are the times at which this process observed problems. If it is nil, the transition times of conditions are
-	// used.
+	// Observed contains the times at which this process observed problems. If it is nil, the transition times of
+	// conditions are used.
 	Observed *Observations
 }
 
-// Clock has the moments from which the timeouts of one machine count.
+// Clock contains the times at which the timeouts of one machine may start.
 type Clock struct {
-	// Since is the earliest time from which a problem that this process has observed counts.
+	// Since is the earliest time at which the timeout of an observed problem may start.
 	Since time.Time
-	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout counts from before it.
+	// Earliest is the end of the last outage or meltdown that this process has seen. No timeout starts before that. No
+	// timeout counts from before it.
 	Earliest time.Time
 	// LeaderSince is the time at which this process became the leader.
 	LeaderSince time.Time
-	// Observed are the times at which this process observed problems. If it is nil, the transition times of conditions are
-	// used.
+	// Observed contains the times at which this process observed problems. If it is nil, the transition times of
+	// conditions are used.
 	Observed *Observations
 }
 
-// In returns the clock of a machine that is in all of the domains.
+// In returns the clock of a machine that belongs to all of the failure domains.
 func (c Clocks) In(domains ...string) Clock {
 	clock := Clock{Since: c.Stable, Earliest: latest(c.OutageEnded, c.Recovered[everywhere]), LeaderSince: c.Stable,
 		Observed: c.Observed}

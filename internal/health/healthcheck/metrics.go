@@ -28,11 +28,12 @@ type Metrics struct {
 	remediations *prometheus.CounterVec
 	frozen       *prometheus.GaugeVec
 	checks       *objectmetrics.Collector
-	// unselected is the number of machines that no check selects, by namespace, as of the last pass.
+	// unselected is the number of machines that no check selected in the last pass, by namespace.
 	unselected atomic.Pointer[map[string]int]
 }
 
-// NewMetrics registers the metrics of the controller. The values of checks are read from the cache at each scrape.
+// NewMetrics registers the metrics of the controller. The metrics of health checks are read from the cache at each
+// scrape.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	m := &Metrics{remediations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_remediations_total",
@@ -86,7 +87,7 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	}, machines, circuit, unselected)
 }
 
-// lead reports that this process leads, so that it exports the metrics of checks.
+// lead makes this process export the metrics of checks, because it is the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.checks.Lead()
@@ -107,7 +108,7 @@ func (m *Metrics) setUnselected(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// Replaced counts a machine that its set deleted to replace it.
+// Replaced counts a machine that its set deleted in order to replace it.
 func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {

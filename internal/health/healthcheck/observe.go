@@ -21,9 +21,9 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// No read here waits until the cache has this process's own writes, because with many machines there is always a write
-// in progress. Instead, each machine is read at the API server before it is marked, and a mark that exists already is
-// not written again.
+// The reads in this file do not wait until the cache contains this process's own writes, because with many machines
+// there is always a write in progress. Instead, each machine is read from the API server before it is marked, and an
+// existing mark is not written again.
 
 func (p *pass) readChecks(ctx context.Context) error {
 	list := &v1beta1.MachineHealthCheckList{}
@@ -72,8 +72,8 @@ func (p *pass) readMachines(ctx context.Context) error {
 }
 
 // cachedNode returns the Node that a machine refers to, or nil if the machine has none or the Node does not exist. The
-// Node shares its fields with the cache and must not be changed. Nodes are read by name because the cluster may have any number
-// of Nodes that belong to no machine.
+// Node shares its fields with the cache and must not be changed. Nodes are read by name, because the cluster may have
+// any number of Nodes that belong to no machine.
 func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
 	if p.Nodes == nil || m.Status.NodeRef == nil {
 		return nil, nil
@@ -106,19 +106,19 @@ func (p *pass) trackMeltdown(ctx context.Context) Meltdown {
 	return d
 }
 
-// group has the machines of one policy.
+// group contains the machines of one policy.
 type group struct {
 	policy   Policy
 	subjects []Subject
 	// check is nil for the built-in policy.
 	check     *v1beta1.MachineHealthCheck
 	namespace string
-	// unusable is why the check selects nothing.
+	// unusable is the reason why the check selects no machines.
 	unusable Reason
 }
 
-// groups returns a group for each check, and one with the built-in policy for each namespace that has other machines or
-// had a restriction.
+// groups returns one group for each check. It also returns a group with the built-in policy for each namespace that has
+// other machines or had a restriction.
 func (p *pass) groups() []group {
 	var checks []group
 	selectors := map[string][]int{} // the indexes of checks by namespace
@@ -168,7 +168,7 @@ func (p *pass) groups() []group {
 	return checks
 }
 
-// checkOwners finds out for each unhealthy machine whether its owner is frozen.
+// checkOwners determines for each unhealthy machine whether its owner is frozen.
 func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
@@ -178,7 +178,7 @@ func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	}
 }
 
-// ownerPoll is when to read the owner of an unhealthy machine again after an error.
+// ownerPoll is the delay before the owner of an unhealthy machine is read again after an error.
 const ownerPoll = 10 * time.Second
 
 // ownerFrozen reports whether the set that owns the machine is frozen. A set that does not exist is not frozen.

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// impatient is a policy with a timeout of a minute, which is less than the differences between the clocks in these
-// tests.
+// impatient returns a policy with a timeout of one minute, which is less than the differences between the clocks in
+// these tests.
 func impatient() Policy {
 	return policy(func(p *Policy) {
 		p.Startup = time.Minute
@@ -20,7 +20,7 @@ func impatient() Policy {
 	})
 }
 
-// problems are machines with a problem since minute 30, by the clock of its writer.
+// problems returns machines with a problem that began at minute 30, by the clock of the host that wrote the condition.
 func problems() map[string]Subject {
 	return map[string]Subject{
 		"silent":     running("silent", silent(30)),
@@ -50,15 +50,16 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 				if v := evaluate(31, subject); v.Health != Unhealthy {
 					t.Fatalf("after a minute: %+v, want unhealthy", v)
 				}
-				if len(seen.before) > 1 || len(seen.now) > 1 {
-					t.Errorf("remembers %v and %v", seen.before, seen.now)
+				if len(seen.previous) > 1 || len(seen.current) > 1 {
+					t.Errorf("remembers %v and %v", seen.previous, seen.current)
 				}
 			})
 		}
 	}
 }
 
-// Leaders that never last for a whole timeout finally find a problem, and none before its timeout.
+// Even if every leader ends before a timeout has passed, a problem is finally found, but not before its timeout has
+// passed.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.
 func TestShortLivedLeadersFindProblems(t *testing.T) {
@@ -87,7 +88,7 @@ func TestShortLivedLeadersFindProblems(t *testing.T) {
 func TestChangedSignalBeginsAgain(t *testing.T) {
 	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(1)}
 	seen := (*Observations)(nil).newPass()
-	seen.since(s, minutes(10))
+	seen.firstObserved(s, minutes(10))
 	seen = seen.newPass()
 	for what, other := range map[string]Signal{
 		"another Node":            {UID: "other", Type: "Ready", Status: "Unknown", Began: minutes(1)},
@@ -95,16 +96,16 @@ func TestChangedSignalBeginsAgain(t *testing.T) {
 		"another status":          {UID: "node", Type: "Ready", Status: "False", Began: minutes(1)},
 		"another transition time": {UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(2)},
 	} {
-		if at := seen.since(other, minutes(11)); !at.Equal(minutes(11)) {
+		if at := seen.firstObserved(other, minutes(11)); !at.Equal(minutes(11)) {
 			t.Errorf("%s was observed at %s", what, at)
 		}
 	}
 	local := s
 	local.Began = s.Began.In(time.FixedZone("here", 3600))
-	if at := seen.since(local, minutes(11)); !at.Equal(minutes(10)) {
+	if at := seen.firstObserved(local, minutes(11)); !at.Equal(minutes(10)) {
 		t.Errorf("the same time in another zone was observed at %s", at)
 	}
-	if at := seen.newPass().since(s, minutes(9)); !at.Equal(minutes(9)) {
+	if at := seen.newPass().firstObserved(s, minutes(9)); !at.Equal(minutes(9)) {
 		t.Errorf("after the clock was set back, the signal was observed at %s", at)
 	}
 }

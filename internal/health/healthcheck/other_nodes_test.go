@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// cached is a cache with three machines, their Nodes and other Nodes. It returns its objects without a copy.
+// cached is a cache with three machines, their Nodes and other Nodes. It does not copy the objects that it returns.
 type cached struct {
 	client.Client
 	machines []any
@@ -43,7 +43,7 @@ func newCached(others int) *cached {
 	return c
 }
 
-// Shared implements the interface that package index requires of a cache.
+// Shared implements the interface that the package index requires from a cache.
 func (c *cached) Shared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if _, ok := list.(*corev1.NodeList); ok {
@@ -82,7 +82,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 	return nil
 }
 
-// checking returns a Reconciler of three machines in a cluster that also has other Nodes.
+// checking returns a Reconciler with three machines in a cluster that also has other Nodes.
 func checking(others int) *Reconciler {
 	c := newCached(others)
 	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(),

@@ -19,23 +19,25 @@ const DefaultTimeout = 10 * time.Minute
 
 // Policy defines when machines are unhealthy and how they are remediated.
 type Policy struct {
-	// Reason is the reason of RemediationRequested. Name is the name of the policy in its message.
+	// Reason is the reason of RemediationRequested. Reason is the reason of the condition RemediationRequested. Name is
+	// the name of the policy in the message of this condition.
 	Reason, Name string
 	// Conditions are the Node conditions that make a machine unhealthy.
 	Conditions []v1beta1.UnhealthyNodeCondition
 	// Startup is how long a machine may be without a Node. If it is zero, only the timeouts.creation of the machine
 	// applies.
 	Startup time.Duration
-	// MaxUnhealthy is the number or percentage of unhealthy machines above which none is remediated.
+	// MaxUnhealthy is the maximum number or percentage of unhealthy machines. While more machines are unhealthy, none of
+	// them is remediated.
 	MaxUnhealthy intstr.IntOrString
 	// Type is the type of remediation.
 	Type v1beta1.RemediationType
-	// MaxRetries is how often in a row a replacement may be replaced. Nil means without limit.
+	// MaxRetries is how many times in a row a replacement may itself be replaced. Nil means without limit.
 	MaxRetries *int32
 }
 
-// PolicyOf returns the policy of a MachineHealthCheck. Fields that are empty have their defaults, and so do values that
-// are invalid although the API admitted them.
+// PolicyOf returns the policy of a MachineHealthCheck. Empty fields, and fields with invalid values that the API
+// admitted, get their default values.
 func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck " + c.Name,
@@ -68,15 +70,16 @@ func (p Policy) limit(machines int) int {
 	return n
 }
 
-// BuiltIn has the flags of the policy for machines that no MachineHealthCheck selects, and of the meltdown threshold.
+// BuiltIn contains the flags of the policy for machines that no MachineHealthCheck selects, and the flag of the
+// meltdown threshold.
 type BuiltIn struct {
-	// Timeout is how long a Node may be not Ready or have one of NodeConditions.
+	// Timeout is how long a Node may remain not Ready, or have one of NodeConditions, before its machine is unhealthy.
 	Timeout time.Duration
 	// NodeConditions are the Node conditions that make a machine unhealthy while they are True.
 	NodeConditions []string
 	// MaxUnhealthy is the number or percentage of the machines of a namespace that may be unhealthy.
 	MaxUnhealthy string
-	// MeltdownThreshold is the percentage of nodes that are not well above which there is a meltdown.
+	// MeltdownThreshold is a percentage of nodes. If more nodes than this are unwell, there is a meltdown.
 	MeltdownThreshold int
 }
 
@@ -93,7 +96,7 @@ func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 		"percentage of the running machines of the fleet, of a zone or of a namespace. If more than that are unhealthy, no machine there is replaced")
 }
 
-// Policy returns the policy of the flags. Its error has a message for each invalid flag.
+// Policy returns the policy that the flags define. The error contains a message for each invalid flag.
 func (b *BuiltIn) Policy() (Policy, error) {
 	p := Policy{
 		Reason: v1beta1.ReasonBuiltInPolicy, Name: "The built-in policy",

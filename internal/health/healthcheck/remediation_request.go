@@ -37,8 +37,8 @@ type desiredByPolicy struct {
 	policy Policy
 }
 
-// merge adds the desired conditions of one policy. If several policies apply to a machine, a request by a user comes
-// first, then a hold, then the first mark.
+// merge adds the desired conditions of one policy. If several policies apply to a machine, a request by a user takes
+// precedence, then a hold, then the first mark.
 func merge(all map[types.UID]desiredByPolicy, p Policy, desired []DesiredCondition) {
 	rank := func(w DesiredCondition) int {
 		switch {
@@ -175,8 +175,8 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	}
 	left, err := p.apply(ctx, m, "")
 	if err == nil && meta.FindStatusCondition(left, v1beta1.ConditionRemediationRequested) != nil {
-		// Another field manager owns the condition too, for example after a restore from a backup. It must not stay on a
-		// healthy machine.
+		// Another field manager owns the condition too, for example after a restore from a backup. The condition must not
+		// stay on a healthy machine.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
 		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
@@ -197,8 +197,8 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 }
 
 // apply sets all conditions that this field manager owns in the machine's status, and returns the conditions of all
-// managers. The UID prevents the creation of a machine that was deleted. The version, if any, prevents changes that are
-// based on old data.
+// managers. The UID prevents the request from creating a machine that was deleted. The resource version, if any,
+// prevents changes that are based on old data.
 func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	conditions ...any) ([]metav1.Condition, error) {
 	metadata := map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": string(m.UID)}
@@ -249,7 +249,7 @@ func (p *pass) recordRetries(ctx context.Context, groups []group) error {
 	}
 	for set, machines := range p.sets {
 		// If all machines of a set are being replaced, none of them is evaluable, so the set may still belong to a policy
-		// that counts.
+		// with MaxRetries.
 		if !counting[set] && slices.ContainsFunc(machines, evaluable) {
 			continue
 		}

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// retriesResetAfter is how long a replacement must have worked for the count of retries to start again.
+	// retriesResetAfter is how long a replacement must work before the count of retries starts again.
 	retriesResetAfter = time.Hour
-	// replacementWindow is how long after the deletion of a machine a new machine counts as its replacement. The set
-	// usually creates the replacement at once.
+	// replacementWindow is the time after the deletion of a machine within which a new machine counts as its replacement.
+	// The set usually creates the replacement at once.
 	replacementWindow = 10 * time.Minute
 )
 
-// The annotation remediation-retry of a replacement has the number of machines in a row that were replaced before it,
-// and the UID of the last of them. It is derived from the machines of the set, because the predecessor usually still
-// exists, and is being deleted, when the replacement is created. Only predecessors that are deleted sooner are kept in
-// memory.
+// The annotation remediation-retry of a replacement contains the number of machines in a row that were replaced before
+// it, and the UID of the last of them. The annotation is derived from the machines of the set, because a predecessor
+// that is being deleted usually still exists when its replacement is created. Only predecessors that are gone before
+// that are kept in memory.
 
 // Predecessor is a machine that is being replaced and whose replacement was not found yet.
 type Predecessor struct {
@@ -43,8 +43,8 @@ type Replacement struct {
 	Predecessor Predecessor
 }
 
-// MatchReplacements finds the replacements among the machines of a set, which include those that are being deleted.
-// known are the predecessors of earlier passes. left are the predecessors without a replacement.
+// MatchReplacements finds the replacements among the machines of a set, including machines that are being deleted.
+// known contains the predecessors of earlier passes. left contains the predecessors without a replacement.
 func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	now time.Time) (found []Replacement, left []Predecessor) {
 	replaced := map[types.UID]bool{}
@@ -85,7 +85,8 @@ func MatchReplacements(machines []*v1beta1.Machine, known []Predecessor,
 	return found, left
 }
 
-// predecessorOf returns a machine as a predecessor. If the machine has no deletion timestamp, it was deleted now.
+// predecessorOf returns a machine as a predecessor. If the machine has no deletion timestamp, the current time counts
+// as the time of its deletion.
 func predecessorOf(m *v1beta1.Machine, now time.Time) Predecessor {
 	at := now
 	if m.DeletionTimestamp != nil {
@@ -108,8 +109,8 @@ func wasReplaced(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// untilRetriesReset returns how much longer the machine must work, as of a time, for the count of retries to start
-// again. It is zero or less if it has worked long enough.
+// untilRetriesReset returns how much longer, from a given time on, the machine must work before the count of retries
+// starts again. The result is zero or less if the machine has worked long enough.
 func untilRetriesReset(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// created is a machine that was created at a minute.
+// created returns a machine that was created at the given minute.
 func created(name string, at float64, change ...func(*Subject)) *v1beta1.Machine {
 	setCreation := func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(at)) }
 	return running(name, append([]func(*Subject){setCreation}, change...)...).Machine

@@ -22,7 +22,8 @@ import (
 // statusInterval is the minimum time between two writes of a status in which only numbers changed.
 const statusInterval = time.Second
 
-// reportStopped reports on every check that nothing is evaluated. The numbers of the last pass stay.
+// reportStopped reports in the status of every check that no machine is evaluated. The numbers of the last pass remain
+// in the status.
 func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	var errs []error
 	for i := range p.checks {
@@ -35,7 +36,7 @@ func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	return p.retryConflicts(errors.Join(errs...))
 }
 
-// report reports a decision on the check, or by an event for the built-in policy.
+// report reports a decision in the status of the check or, for the built-in policy, with an event.
 func (p *pass) report(ctx context.Context, g group, j Decision) error {
 	if g.check == nil {
 		p.reportBuiltIn(g, j)
@@ -79,7 +80,7 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	}
 }
 
-// setCondition sets RemediationAllowed. It is True if why has no reason.
+// setCondition sets RemediationAllowed. The condition is True if why contains no reason.
 func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,

@@ -23,12 +23,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// passKey returns the only key, because one pass checks all machines.
+// passKey returns the only key of the queue, because one pass checks all machines.
 func passKey() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
 }
 
-// spacing limits the passes that events of machines and nodes trigger. A pass takes a few microseconds for each
+// spacing limits how often events of machines and nodes trigger a pass. A pass takes a few microseconds for each
 // machine.
 var spacing = queueing.Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 
@@ -54,13 +54,13 @@ func (r *Reconciler) delayed() handler.EventHandler {
 	})
 }
 
-// enqueuePass maps every event to the only key.
+// enqueuePass maps every event to the only key of the queue.
 func enqueuePass(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{passKey()}
 }
 
-// onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, its own
-// event triggers a pass. If the Machines cannot be read, every event passes.
+// onlyNodesOfMachines drops events of Nodes that no Machine refers to. If a Machine refers to the Node later, the event
+// of this Machine triggers a pass. If the Machines cannot be read, every event passes.
 func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {
@@ -115,7 +115,7 @@ func concerns(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// freezeChanged passes updates that freeze or thaw a set.
+// freezeChanged drops all events except updates that freeze or thaw a set.
 func freezeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },

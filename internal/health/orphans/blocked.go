@@ -16,13 +16,14 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// blockedReasons are the reasons of OrphanRemovalBlocked, by the decisions that wait for a confirmation.
+// blockedReasons contains the reason of OrphanRemovalBlocked for each Outcome that waits for a confirmation.
 var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// blockedReason returns the reason of OrphanRemovalBlocked of a class. It is empty if the condition is not True.
+// blockedReason returns the reason of the condition OrphanRemovalBlocked of a class, or "" if the condition is not
+// True.
 func blockedReason(source client.Object) string {
 	class, ok := source.(*v1beta1.MachineClass)
 	if !ok {
@@ -35,13 +36,13 @@ func blockedReason(source client.Object) string {
 	return ""
 }
 
-// reportBlocked sets OrphanRemovalBlocked on each class that can confirm the removal of orphans that wait for it, and
-// removes it from the others. It leaves the condition in place while the next pass still has to decide about an orphan,
-// because after a restart each orphan is new.
+// reportBlocked sets the condition OrphanRemovalBlocked on each class with which an administrator can confirm the
+// removal of waiting orphans. It removes the condition from all other classes. It keeps the condition if the decision
+// about an orphan needs another pass, because every orphan is new after a restart.
 //
-// MostInstancesOrphaned holds for all classes. A list may lack some instances, or the list of another class may show
-// them. This condition is therefore removed only after two passes without an orphan that waits, or if another class
-// reports the same.
+// The reason MostInstancesOrphaned concerns all classes together. A list may lack some instances, which may be in the
+// list of another class. With this reason, the condition is therefore removed only after two passes without a waiting
+// orphan, or if another class reports the same reason.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
 	waiting, counts := map[client.Object]int{}, map[Outcome]int{}
@@ -66,7 +67,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 		}
 	}
 	c.Metrics.setBlocked(counts)
-	if state.Live == nil && state.candidates() {
+	if state.Live == nil && state.needsMachineList() {
 		return // It is unknown which instances have a Machine.
 	}
 	nothingWaits := len(waiting) == 0 && state.Before != nil
@@ -105,8 +106,9 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns the condition of a class about the orphans that wait for a confirmation. names has their
-// names by the decision. The type of the condition is empty if there are none.
+// blockedCondition returns the condition OrphanRemovalBlocked of a class for the orphans that wait for a confirmation.
+// names contains the names of these orphans for each Outcome. If no orphan waits, the type of the returned condition is
+// empty.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To remove them, annotate the class with %s=<a time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)
@@ -171,7 +173,7 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 	return nil
 }
 
-// listedBy reports whether one of the scopes has the source.
+// listedBy reports whether the source belongs to one of the scopes.
 func listedBy(listed []*scope, source string) bool {
 	return slices.ContainsFunc(listed, func(s *scope) bool {
 		return slices.ContainsFunc(s.sources, func(o client.Object) bool { return nameOf(o) == source })

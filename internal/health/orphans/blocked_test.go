@@ -100,7 +100,7 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 	}
 }
 
-// A list of the cloud may still contain instances that Machines removed in order.
+// A list of the cloud may still contain instances that were removed as intended.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
@@ -175,7 +175,7 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 		t.Errorf("the metric is %v", n)
 	}
 
-	// Their replacements make them few, and another process knows only what is stored.
+	// After the Machines were replaced, the orphans are only a minority, and a new process knows only what is stored.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
@@ -204,8 +204,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	}
 }
 
-// A user who may write the classes of one namespace, with credentials that another namespace uses too, confirms the
-// removal of that namespace's instances. Only a class of their own namespace confirms it.
+// A user who may write the classes of one namespace uses the credentials of another namespace, and confirms the removal
+// of the other namespace's instances. However, only a class of the instances' own namespace can confirm the removal.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -213,7 +213,8 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.collector.Rules.Namespace = ""
-			// The name is sorted before that of the other namespace, so its class is the first of the scope.
+			// The name of this namespace sorts before the name of the other namespace, so that its class is the first class of
+			// the scope.
 			theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
 			w.create(theirs)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Name, Name: "c",
@@ -243,7 +244,8 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 			if reason := blockedReason(class); reason != "" {
 				t.Errorf("the attacker's class reports %s, and %s is gone", reason, own.ProviderID)
 			}
-			// While the class of the namespace cannot be used for a list, it is unknown what it would find.
+			// While the class of the namespace cannot be used to list instances, it is unknown which instances the class would
+			// find.
 			if err := w.api.Delete(t.Context(), w.secret("small")); err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +262,7 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	}
 }
 
-// One of the two records may be lost.
+// Even if one of the two records is lost, the removal stays blocked.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestMostOrphanedSurvivesRestart(t *testing.T) {

@@ -34,10 +34,10 @@ const stabilityPollInterval = 10 * time.Second
 
 // Reach reports outages of the clusters.
 type Reach interface {
-	// Stopped returns why nothing may be removed now. The reason is empty if removal is allowed.
+	// Stopped returns a reason and a message if no instance may be removed now. The reason is empty if removal is allowed.
 	Stopped() (reason, message string)
-	// StableSince returns the time from which this process has led and all clusters have answered. It returns false if the
-	// process does not lead now, or a cluster does not answer.
+	// StableSince returns the time since which this process has been the leader and all clusters have answered. It returns
+	// false if this process is not the leader, or if a cluster does not answer.
 	StableSince() (since time.Time, stable bool)
 }
 
@@ -53,10 +53,10 @@ type Options struct {
 	Live client.Client
 	// Target is the target cluster, or nil if there is none.
 	Target *Target
-	// Mismatch returns an error while the cluster ID is not the one recorded for this installation. No instances are
-	// listed then.
+	// Mismatch returns an error while the cluster ID differs from the cluster ID that is recorded for this installation.
+	// No instances are listed then.
 	Mismatch func() error
-	// Record is the object that has the recorded cluster ID. Events refer to it by its name.
+	// Record is the object that contains the recorded cluster ID. Events refer to it by its name.
 	Record *corev1.ConfigMap
 	Reach  Reach
 	// CheckInstance makes the controller of a Machine ask the provider whether the instance still exists.
@@ -83,7 +83,7 @@ func New(o Options) *Collector {
 }
 
 // Reconcile runs a pass if one is due. Passes start at least one period apart, whatever triggers them. A failed pass is
-// not repeated earlier: half an hour more of cost for orphans does not justify more load on a cloud that is in trouble.
+// not repeated earlier: paying for orphans for another half hour is better than more load on a cloud with problems.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
 	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {
@@ -126,23 +126,24 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
 
-// state is everything that a Collector remembers between passes. If a restart loses it, removals are delayed by one
-// pass.
+// state is everything that a Collector remembers between passes. If it is lost in a restart, removals are delayed by
+// one pass.
 type state struct {
-	// began is when the last pass began. It is zero before the first pass.
+	// began is the time at which the last pass began. It is zero before the first pass.
 	began time.Time
-	// observations are the observations of the last pass. instances are its numbers of instances by namespace.
+	// observations contains the observations of the last pass. instances contains the number of instances in each
+	// namespace in the last pass.
 	observations Observations
 	instances    map[string]int
-	// unseen are the force-deleted Machines of which the last pass found nothing in the cloud.
+	// unseen contains the force-deleted Machines for which the last pass found nothing in the cloud.
 	unseen map[types.UID]bool
-	// lostNodes are the Nodes that the last pass found to have neither a Machine nor an instance.
+	// lostNodes contains the Nodes for which the last pass found neither a Machine nor an instance.
 	lostNodes map[types.UID]bool
 	// mismatch is the error of the cluster ID mismatch that was reported last.
 	mismatch string
 }
 
-// Wiring returns the controller of the Collector. Only the start of the process enqueues its single key. After that,
+// Wiring returns the controller of the Collector. Its single key is enqueued only when the process starts. After that,
 // each Reconcile requeues itself.
 func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -43,7 +43,7 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	}
 }
 
-// The removal is requested again while it takes long, and counted once.
+// While a removal takes a long time, it is requested repeatedly but counted only once.
 //
 // Rule: orphan-removals-limited.
 func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
@@ -92,7 +92,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	if w.cloud.Lists() != 2 {
 		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.Lists())
 	}
-	// A Machine of any class of the scope must have its instance in the list.
+	// The list must contain the instances of the Machines of all classes in the scope.
 	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
 		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
@@ -198,7 +198,7 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	if w.cloud.Deletes() != 0 {
 		t.Errorf("%d deletions were sent", w.cloud.Deletes())
 	}
-	// An instance that is gone already is not reported.
+	// An instance that is already gone is not reported.
 	w.events = nil
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
 	w.pass()
@@ -337,7 +337,7 @@ func TestUnlistedScopeIsLeftAlone(t *testing.T) {
 	fails = true
 	w.pass()
 	w.want(retained...)
-	// The same holds for a scope whose credentials are gone.
+	// If the credentials of a scope are gone, the instances of the scope are kept too.
 	fails = false
 	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
 		t.Fatal(err)
@@ -416,7 +416,7 @@ func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
 		})
 	}
-	// The class has the same credentials and another specification. The account and its instances are the same.
+	// The class has the same credentials but a different specification. The account and the instances in it are the same.
 	w.lost(1)
 	w.reconcile()
 	slices.Sort(w.suspected)

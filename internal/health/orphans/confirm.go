@@ -15,8 +15,8 @@ import (
 )
 
 // confirmLive reads what prevents or permits the removal of orphans: whether their Nodes are Ready, and what the
-// classes report. It reads the classes at the API server. A process that starts with an old view of a class would not
-// know that most instances were orphaned. The status of a class may also have been cleared, so a process without
+// classes report. It reads the classes at the API server. A process that starts with a stale class in its cache would
+// not know that most instances were orphaned. The status of a class may also have been cleared, so a process without
 // observations asks the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope,
 	unlisted []ledger.Unlisted) error {
@@ -69,8 +69,9 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 	return nil
 }
 
-// confirmation reports whether an administrator confirmed that orphans found with an object may be removed now. invalid
-// explains what is wrong with the value of the annotation.
+// confirmation reports whether an administrator confirmed that the orphans of an object may be removed now. The orphans
+// of an object are those that were found with its credentials. invalid explains what is wrong with the value of the
+// annotation.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

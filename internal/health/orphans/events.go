@@ -15,7 +15,7 @@ import (
 
 // Reasons of events about orphans on a MachineClass. A duplicate is reported on its Machine.
 const (
-	// reasonMismatch surfaces on the record of the cluster ID when this process has another cluster ID.
+	// reasonMismatch surfaces on the ConfigMap with the recorded cluster ID if this process has a different cluster ID.
 	reasonMismatch = "ClusterIDMismatch"
 	// reasonDeleted surfaces on the class with which the removed orphans were found.
 	reasonDeleted = "OrphanDeleted"
@@ -23,9 +23,9 @@ const (
 	reasonFailed = "OrphanDeletionFailed"
 	// reasonFound surfaces on the class when orphans are only reported.
 	reasonFound = "OrphanFound"
-	// reasonBlocked surfaces on the class when orphans are not removed until an administrator confirms.
+	// reasonBlocked surfaces on the class when orphans are not removed until an administrator confirms the removal.
 	reasonBlocked = v1beta1.ConditionOrphanRemovalBlocked
-	// reasonDuplicate surfaces on a Machine that has an instance in addition to the one that it has recorded.
+	// reasonDuplicate surfaces on a Machine that has another instance in addition to its recorded instance.
 	reasonDuplicate = "StrayInstance"
 )
 
@@ -87,7 +87,7 @@ func enumerate(what []string) string {
 
 func nameOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 
-// machineOf returns the Machine that the tags of an instance name.
+// machineOf returns the Machine that is identified by the tags of an instance.
 func machineOf(in *provider.Instance) provider.Machine {
 	namespace, name, _ := strings.Cut(in.MachineKey, "/")
 	return provider.Machine{Namespace: namespace, Name: name, UID: in.MachineUID}

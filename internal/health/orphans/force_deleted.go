@@ -41,7 +41,7 @@ func (r *Rules) page(provider string) ledger.Page {
 	return page
 }
 
-// forceDeleted are the force-deleted Machines that may have left something, by their UIDs.
+// forceDeleted contains the force-deleted Machines that may have left something in the cloud, with their UIDs as keys.
 type forceDeleted map[types.UID]ledger.Entry
 
 // forceDeleted reads the force-deleted Machines from the Ledger.
@@ -60,9 +60,10 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 	return all, nil
 }
 
-// finishForceDeleted returns the Machines that left nothing. In this pass and in the one before, the instances of their
-// classes were listed and nothing of the Machine was found. The deletion must be at least MinAge ago, because a cloud
-// may show an instance late. unseen are the Machines of which this pass found nothing.
+// finishForceDeleted returns the force-deleted Machines that left nothing in the cloud. In this pass and in the
+// previous pass, the instances of the Machine's class were listed, and nothing of the Machine was found. The deletion
+// must have happened at least MinAge ago, because a cloud may list an instance late. unseen contains the Machines for
+// which this pass found nothing.
 func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]bool) (finished map[string]bool,
 	unseen map[types.UID]bool) {
 	finished, unseen = map[string]bool{}, map[types.UID]bool{}
@@ -95,8 +96,8 @@ func (s *State) hasRemnantOf(uid types.UID, providerID string) bool {
 	return false
 }
 
-// deletedByForce reports whether the Machine of an instance was force-deleted. Its user has then asked for the removal
-// of the instance.
+// deletedByForce reports whether the Machine of an instance was force-deleted. If so, the user has also asked for the
+// removal of the instance.
 func (s *State) deletedByForce(in *provider.Instance) bool {
 	_, deleted := s.ForceDeleted[in.MachineUID]
 	return deleted && in.MachineUID != ""

@@ -29,8 +29,8 @@ func (w *world) forced(in provider.Instance) {
 	}
 }
 
-// The user asked for the removal, so no confirmation is needed: neither for many instances at once, nor for a Ready
-// Node, which is drained.
+// The user asked for the removal, so no confirmation is needed, even for many instances at once, or for a Ready Node. A
+// Ready Node is drained.
 //
 // Rule: left-instance-removed.
 func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
@@ -62,7 +62,7 @@ func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 	}
 }
 
-// An entry stays as long as something of the machine may exist.
+// An entry stays as long as something of the machine may still exist in the cloud.
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {

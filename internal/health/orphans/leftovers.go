@@ -15,8 +15,8 @@ type Leftovers struct {
 	Parts []provider.Leftover
 }
 
-// groupLeftovers groups the parts that one Delete removes: those of one machine in the scope of one class. It skips the
-// parts in seen, which were found in another scope before, and adds the parts that it returns to seen.
+// groupLeftovers groups the parts that one call of Delete removes: all parts of one machine in the scope of one class.
+// It skips the parts in seen, which were found in another scope before, and adds the parts that it returns to seen.
 func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
@@ -37,8 +37,8 @@ func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bo
 	return all
 }
 
-// subject returns the decision to make about the parts together. The age of the youngest part counts as the age of all
-// parts. If the cloud does not report the age of a part, their age counts from their first observation.
+// subject returns the Decision that must be made for all parts together. The age of the youngest part counts as the age
+// of all parts. If the cloud does not report the age of a part, their age counts from their first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time
@@ -70,8 +70,8 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine that has no instance. It asks the cloud for an instance right before,
-// because the parts of an existing instance must stay. The driver compares the tags of each part.
+// removeLeftovers removes the parts of a machine that has no instance. Right before the removal, it asks the cloud for
+// an instance, because the parts of an existing instance must stay. The driver compares the tags of each part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// machinesPerPage bounds what the API server and this process hold at a time.
+	// machinesPerPage limits how many Machines the API server and this process have in memory at a time.
 	machinesPerPage = 500
 	// maxPages ends the list of a driver that never returns a last page.
 	maxPages = 100_000
@@ -44,9 +44,10 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 		len(all.Instances))
 }
 
-// listMachines lists the Machines of this installation at the API server, all at one resource version. It returns their
-// UIDs as live. recorded are the provider IDs of Machines of other shards, which the cache does not have. If the list
-// may be incomplete, listMachines returns an error.
+// listMachines lists the Machines of this installation at the API server. All pages of the list have the same resource
+// version. In live, it returns the UIDs of the Machines. In recorded, it returns the provider IDs of the Machines of
+// other shards, because the cache does not contain these Machines. If the list may be incomplete, listMachines returns
+// an error.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""
@@ -86,8 +87,8 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 	}
 }
 
-// emptyList returns an empty list to read Machines into. Without shards, metadata is enough, because the cache has the
-// rest.
+// emptyList returns an empty list to read Machines into. Without shards, metadata is enough, because the cache contains
+// the rest.
 func (c *Collector) emptyList() client.ObjectList {
 	if !c.Rules.Shard.All() {
 		return &v1beta1.MachineList{}

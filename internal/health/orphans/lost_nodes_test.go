@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeLost creates a Node that does not report in both views of the target cluster, as the lost machine m-1 of class
-// small leaves it.
+// nodeLost creates the Node of the lost machine m-1 of class small in both views of the target cluster. The kubelet of
+// this Node does not report its status.
 func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {
@@ -132,8 +132,8 @@ func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 	}
 }
 
-// The provider ID of a Node may have the form of its distribution. Its mark then shows that it is the Node of an
-// orphan: it blocks the removal while it is Ready, and is deleted when the instance is gone.
+// A Kubernetes distribution may use its own format for the provider IDs of Nodes. In this case, the mark identifies the
+// Node of an orphan. The Node blocks the removal while it is Ready, and is deleted when the instance is gone.
 //
 // Rules: ready-orphan-needs-confirmation, node-of-removed-instance-deleted.
 func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {

@@ -41,7 +41,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// setBlocked sets the number of orphans whose removal is blocked, by the decision.
+// setBlocked sets the number of orphans whose removal is blocked, for each Outcome.
 func (m *Metrics) setBlocked(n map[Outcome]int) {
 	if m == nil {
 		return

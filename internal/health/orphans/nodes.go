@@ -26,11 +26,11 @@ import (
 type Target struct {
 	// Nodes reads Nodes from the cache, which has the index NodeByProviderID.
 	Nodes client.Reader
-	// Live reads and writes at the cluster's API server.
+	// Live reads from and writes to the API server of the cluster.
 	Live client.Client
 	// Drainer drains Nodes.
 	Drainer Drainer
-	// Epoch identifies the current time between two outages of the cluster.
+	// Epoch returns a number that identifies the current period between two outages of the cluster.
 	Epoch func() uint64
 }
 
@@ -41,8 +41,9 @@ type Drainer interface {
 	Forget(machine types.NamespacedName)
 }
 
-// nodesOf returns the Nodes of an instance from the cache. These are the Nodes with its provider ID, and the Node with
-// its name if that Node has no provider ID or its mark names the instance.
+// nodesOf returns the Nodes of an instance from the cache. These are the Nodes with the provider ID of the instance.
+// The Node with the node name of the instance is also included, if it has no provider ID or its mark names the
+// instance.
 func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	if c.Target == nil {
 		return nil, nil
@@ -121,8 +122,9 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeAllowsRemoval reports whether the Node of an orphan does not prevent its removal. A Ready Node prevents the
-// removal unless an administrator confirmed it. After that, the Node is drained first, as for a Machine.
+// nodeAllowsRemoval reports whether the Node of an orphan permits the removal of the orphan. A Ready Node prevents the
+// removal unless an administrator confirmed the removal. After a confirmation, the Node is drained first, like the Node
+// of a Machine.
 func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
@@ -146,8 +148,8 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 	return true, nil
 }
 
-// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of that is done. The
-// timeouts are the defaults of Machines. They start again after an outage.
+// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of these steps are
+// complete. The timeouts are the defaults of Machines. They start again after an outage.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
@@ -183,8 +185,8 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	return outcome.Done, nil
 }
 
-// drainKey names the drain of an orphan's Node. It is never equal to the key of a Machine, because a name cannot
-// contain a space.
+// drainKey returns the key for the drain of an orphan's Node. It never equals the key of a Machine, because the name of
+// a Machine cannot contain a space.
 func drainKey(in *provider.Instance) types.NamespacedName {
 	namespace, _, _ := strings.Cut(in.MachineKey, "/")
 	return types.NamespacedName{Namespace: namespace, Name: "orphan " + in.ProviderID}
@@ -215,7 +217,7 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 }
 
 // markNodes annotates the Nodes of an instance that is about to be removed. When the instance is gone, the process that
-// leads then deletes the annotated Nodes, because no Machine does.
+// is the leader at that time deletes the annotated Nodes, because there is no Machine that deletes them.
 func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source string) error {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
@@ -239,9 +241,9 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 	return nil
 }
 
-// deleteNodes deletes the annotated Nodes whose instances are in no list any more. It keeps Ready Nodes, because their
-// instances may exist whatever the lists contain. A Node whose instance a Machine has recorded is deleted by that
-// Machine.
+// deleteNodes deletes the annotated Nodes whose instances are no longer in any list. It keeps Ready Nodes, because
+// their instances may exist whatever the lists contain. If a Machine has recorded the instance of a Node, the
+// controller of this Machine deletes the Node.
 func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil
@@ -270,7 +272,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 	return errors.Join(errs...)
 }
 
-// deleteNode deletes a Node if the API server also shows it unchanged and not Ready.
+// Before deleteNode deletes a Node, it checks at the API server that the Node is unchanged and not Ready.
 func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	node := &corev1.Node{}
 	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {

@@ -37,7 +37,7 @@ func (d *fakeDrainer) VolumesDetached(context.Context, drain.VolumesRequest) dra
 
 func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 
-// target gives the world a target cluster. Its cache is a second cluster, so that a test can make the cache stale.
+// target adds a target cluster to the world. Its cache is a second cluster, so that a test can make the cache stale.
 func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).

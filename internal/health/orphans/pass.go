@@ -36,7 +36,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	}
 	scopes := state.addLists(listed, lists)
 	c.checkMissingInstances(ctx, listed, scopes)
-	if state.candidates() {
+	if state.needsMachineList() {
 		if state.Live, state.Elsewhere, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Not removing orphans: the Machines cannot be listed")
 		}
@@ -45,7 +45,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		state.Live = nil
 		c.log(ctx).Error(err, "Not removing orphans: their Nodes or the confirmations of their removal cannot be read")
 	}
-	// Listing may have taken long, so read the current state.
+	// The lists may have taken a long time, so read the current state of the clusters.
 	state.Stable, _ = c.Reach.StableSince()
 	state.Listed = c.Clock.Now()
 	plan := Decide(state)
@@ -65,9 +65,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// addLists adds what was found in the scopes, each once. It returns the scopes by the IDs of decisions. An instance is
-// read again and removed with its scope. If several scopes contain an instance, it belongs to one with a class in the
-// namespace of its Machine.
+// addLists adds the instances and leftovers that were found in the scopes, each of them once. It returns their scopes,
+// with the IDs of decisions as keys. An instance is read again and removed with the credentials of its scope. If
+// several scopes contain an instance, it belongs to a scope with a class in the namespace of its Machine.
 func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]*scope {
 	scopes, parts := map[string]*scope{}, map[string]bool{}
 	for _, own := range []bool{true, false} {
@@ -92,8 +92,8 @@ func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]
 	return scopes
 }
 
-// checkMissingInstances makes the controllers of Machines check their instances if no list contains them. An instance
-// that only the list of another scope contains still exists.
+// checkMissingInstances makes the controllers of Machines check those instances that no list contains. An instance that
+// is only in the list of another scope still exists.
 func (c *Collector) checkMissingInstances(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {
@@ -180,7 +180,7 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 }
 
 // remove removes an orphan, and reports whether its deletion was requested. If the removal was confirmed and the Node
-// is Ready, it drains the Node first. It then reads the instance again, and continues only if the instance has not
+// is Ready, the Node is drained first. It then reads the instance again, and continues only if the instance has not
 // changed.
 func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation,
 	confirmed bool) (bool, error) {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Rules are the settings of the user for orphans.
+// Rules are the settings for the collection of orphans.
 type Rules struct {
 	// ClusterID is in the tags of the instances of this installation.
 	ClusterID string
@@ -22,7 +22,7 @@ type Rules struct {
 	Shard sharding.Shard
 	// Period is the time between two passes. Nothing is removed until one period after an outage.
 	Period time.Duration
-	// MinAge is the age at which an instance without a Machine can be an orphan.
+	// MinAge is the minimum age of an orphan. A younger instance without a Machine is kept.
 	MinAge time.Duration
 	// MaxDeletes is the maximum number of orphans that one pass removes.
 	MaxDeletes int
@@ -30,65 +30,67 @@ type Rules struct {
 	ReportOnly bool
 }
 
-// State is the input of the decisions of one pass.
+// State is the input for the decisions of one pass.
 type State struct {
 	Rules
 	Now time.Time
-	// Listed is when the last list was read. The first observation of an orphan counts from then. The default is Now.
+	// Listed is the time at which the last list was read. For orphans that are seen for the first time, it is the time of
+	// the first observation. The default is Now.
 	Listed time.Time
-	// Stable is the time from which this process has led and both clusters have answered. It is zero if the process does
-	// not lead now, or a cluster does not answer.
+	// Stable is the time since which this process has been the leader and both clusters have answered. It is zero if this
+	// process is not the leader, or if a cluster does not answer.
 	Stable time.Time
 	// Instances are the instances in complete lists, each once.
 	Instances []provider.Instance
 	// Leftovers are the parts in the same lists that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded are the provider IDs that the Machines in the cache had before the instances were listed, by the UID of the
-	// Machine. The ID is empty if the Machine has no provider ID.
+	// Recorded contains the provider ID that each Machine in the cache had before the instances were listed. The keys are
+	// the UIDs of the Machines. The ID is empty if the Machine has no provider ID.
 	Recorded map[types.UID]string
-	// Live are the UIDs in a consistent, unfiltered list of Machines that the API server returned after the instances were
-	// listed. It is nil if there is no such list.
+	// Live contains the UIDs from a consistent, unfiltered list of Machines that the API server returned after the
+	// instances were listed. It is nil if there is no such list.
 	Live map[types.UID]bool
-	// Elsewhere are the provider IDs that Machines of other shards had recorded in that list.
+	// Elsewhere contains the provider IDs of the Machines of other shards from the same list.
 	Elsewhere map[string]bool
-	// Before are the observations of the pass before. InstancesBefore are the Instances of its Plan. Both are nil if there
-	// was no pass before.
+	// Before contains the observations of the previous pass. InstancesBefore contains the Instances of the previous Plan.
+	// Both are nil if there was no previous pass.
 	Before          Observations
 	InstancesBefore map[string]int
 
-	// NodeReady has the names of Ready Nodes, by the ID of the instance without a Machine that the Node belongs to.
+	// NodeReady contains the names of the Ready Nodes of instances without a Machine. The keys are the IDs of the
+	// instances.
 	NodeReady map[string]string
-	// Blocked means that a class reports MostInstancesOrphaned, or that the Ledger does right after a restart.
+	// Blocked means that a class reports MostInstancesOrphaned or, right after a restart, that the Ledger reports it.
 	Blocked bool
-	// Confirmed has the IDs of orphans that may be removed now. They were found with a class on which an administrator
-	// confirmed the removal, or force-deleted Machines left them.
+	// Confirmed contains the IDs of orphans that may be removed now. Either an administrator confirmed the removal on the
+	// class with which they were found, or force-deleted Machines left them.
 	Confirmed map[string]bool
 	// ForceDeleted are the force-deleted Machines that may have left something in the cloud.
 	ForceDeleted forceDeleted
 }
 
-// Observations are the orphans and duplicates of one pass, by the IDs of their decisions. Orphans that the pass did not
-// see, or could not whose, are not included.
+// Observations contains the orphans and duplicates of one pass, with the IDs of their decisions as keys. It does not
+// contain orphans that the pass did not see or could not classify.
 type Observations map[string]Observation
 
 // Observation is what is remembered about one orphan or duplicate.
 type Observation struct {
-	// Machine is the UID of the Machine in its tags. With another UID, it is another instance.
+	// Machine is the UID of the Machine in its tags. A different UID means that this is a different instance.
 	Machine types.UID
 	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
-	// First is when it was first seen.
+	// First is the time at which the orphan or duplicate was first seen.
 	First time.Time
-	// Attempts is the number of attempts to remove it.
+	// Attempts is the number of attempts to remove the orphan.
 	Attempts int
-	// Reported means that it was counted in the metric and reported by an event.
+	// Reported means that the orphan or duplicate was counted in the metric and reported by an event.
 	Reported bool
-	// Blocked means that most instances lost their Machines together with this one. It stays true when replacements of the
-	// lost Machines turn the orphans into a minority.
+	// Blocked means that most instances, including this one, lost their Machines at the same time. It stays true when
+	// replacements of the lost Machines turn the orphans into a minority.
 	Blocked bool
-	// Warned means that an event reported that its removal waits for a confirmation.
+	// Warned means that an event has reported that the removal waits for a confirmation.
 	Warned bool
-	// Drain is the drain of its Node, if one began.
+	// Drain is the drain of the orphan's Node, if a drain began.
 	Drain Drain
 }
 
@@ -97,8 +99,8 @@ type Drain struct {
 	// Node and UID identify the Node. They are empty if no drain began.
 	Node string
 	UID  types.UID
-	// Began is when the drain began. Epoch identifies the time between two outages of the target cluster in which it
-	// began.
+	// Began is when the drain began. Began is the time at which the drain began. Epoch identifies the period between two
+	// outages of the target cluster in which the drain began.
 	Began time.Time
 	Epoch uint64
 }
@@ -107,18 +109,19 @@ type Drain struct {
 type Outcome string
 
 const (
-	// Delete means that it is removed now.
+	// Delete means that the instance or the leftovers are removed now.
 	Delete Outcome = "Delete"
-	// Report means that it would be removed if Rules.ReportOnly were false.
+	// Report means that the instance or the leftovers would be removed if Rules.ReportOnly were false.
 	Report Outcome = "Report"
 	// Duplicate means that the Machine of the instance has another instance. The instance is kept, because only the
 	// Machine's own controller knows the state of the Machine.
 	Duplicate Outcome = "Duplicate"
 
-	// MostOrphaned means that most instances lost their Machines at once. None of them is removed until an administrator
-	// confirms.
+	// MostOrphaned means that most instances lost their Machines at the same time. None of these instances is removed
+	// until an administrator confirms the removal.
 	MostOrphaned Outcome = "MostOrphaned"
-	// NodeReady means that the Node of the instance is Ready. It is not removed until an administrator confirms.
+	// NodeReady means that the Node of the instance is Ready. The instance is not removed until an administrator confirms
+	// the removal.
 	NodeReady Outcome = "NodeReady"
 
 	// With each of the outcomes below, the instance is kept.
@@ -130,9 +133,10 @@ const (
 	Untagged Outcome = "Untagged"
 	// Owned means that the instance has a Machine, or that the leftovers are parts of a machine that has an instance.
 	Owned Outcome = "Owned"
-	// Undetermined means that the cache has no Machine for it, and that the API server could not be asked.
+	// Undetermined means that the cache contains no Machine for the instance or the leftovers, and that the API server
+	// could not be asked.
 	Undetermined Outcome = "Undetermined"
-	// Unconfirmed means that the pass before did not see this orphan or duplicate.
+	// Unconfirmed means that the previous pass did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
 	// TooYoung means that the orphan may just have been created.
 	TooYoung Outcome = "TooYoung"
@@ -140,8 +144,8 @@ const (
 	AfterOutage Outcome = "AfterOutage"
 	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is the outcome of ledger entries for Machines that were force-deleted and may have left something that
-	// no list has shown yet.
+	// ForceDeleted is the outcome of ledger entries for force-deleted Machines that may have left something in the cloud,
+	// but for which no list has shown anything yet.
 	ForceDeleted Outcome = "ForceDeleted"
 )
 
@@ -149,7 +153,7 @@ const (
 type Decision struct {
 	// ID is the provider ID of the instance, or the ID of Leftovers.
 	ID string
-	// Instance has only the tags and the launch time if Parts is not empty.
+	// If Parts is not empty, Instance contains only the tags and the launch time.
 	Instance provider.Instance
 	// Parts are the IDs of the leftovers. It is empty for an instance.
 	Parts   []string
@@ -158,11 +162,12 @@ type Decision struct {
 
 // Plan is the result of Decide.
 type Plan struct {
-	// Decisions are about all instances and leftovers, in the order of their IDs. The ones to remove come first: those
-	// with the fewest attempts, and among them those that were seen first.
+	// Decisions contains one Decision for each instance and for the leftovers of each machine, in the order of their IDs.
+	// Decisions to remove something come first. They are ordered by the number of attempts, and then by the time of the
+	// first observation.
 	Decisions []Decision
-	// Observations and Instances are inputs of the next pass. Instances are the numbers of instances with this
-	// installation's tags by namespace. The key "" has the total.
+	// Observations and Instances are inputs of the next pass. Instances contains, for each namespace, the number of
+	// instances with this installation's tags. The key "" contains the total.
 	Observations Observations
 	Instances    map[string]int
 }
@@ -174,9 +179,9 @@ type Plan struct {
 //   - Both were also true in the pass before.
 //   - The instance is old enough.
 //
-// The absence of the Machine proves something because Machines are listed after instances: nothing is created for a
-// Machine that does not exist yet, and a Machine is not deleted before its instance. The same rules apply to leftovers.
-// In addition, the lists must not contain an instance of their machine.
+// Machines are listed after instances. If the Machine of a listed instance is missing, it is therefore gone: an
+// instance is not created before its Machine, and a Machine is not deleted before its instance. The same rules apply to
+// leftovers. In addition, the lists must not contain an instance of the machine to which the leftovers belong.
 //
 // Two signs suggest that the Machine was lost although the instance is in use: most instances lost their Machines at
 // once, or the Node is Ready. Then the removal waits until an administrator confirms it.
@@ -223,7 +228,7 @@ func Decide(s State) Plan {
 	return p
 }
 
-// subjects returns everything that a decision is needed for, each with the outcome of classify.
+// subjects returns everything that needs a decision, together with the results of classify.
 func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
@@ -244,8 +249,9 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete if an instance or leftovers have no owner, else the reason why they are kept. claimed are the
-// provider IDs that Machines have recorded. listed are the UIDs of the Machines of listed instances.
+// classify returns Delete if an instance or leftovers have no owner, and otherwise the reason why they are kept.
+// claimed contains the provider IDs that Machines have recorded. listed contains the UIDs of the Machines whose
+// instances are listed.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -276,9 +282,9 @@ func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.
 }
 
 const (
-	// minMostOrphaned is the lowest number of orphans that can be most instances. An interrupted creation or a removed
-	// finalizer leaves one or two orphans behind, which may be all instances there are. Three of three may be a whole
-	// cluster.
+	// minMostOrphaned is the minimum number of orphans that can count as most instances. An interrupted creation or a
+	// removed finalizer leaves one or two orphans behind, and there may be no other instances. Three orphans among three
+	// instances may be a whole cluster.
 	minMostOrphaned = 3
 	// mostOrphanedDivisor makes half of the instances count as most of them. Otherwise, replacements of all lost machines
 	// would hide the loss.
@@ -287,12 +293,12 @@ const (
 	everywhere = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine. It includes everywhere if that is true
-// of all namespaces together. It writes the numbers of instances of this pass into instances.
+// mostOrphaned returns the namespaces in which most instances have no Machine. The result includes the key everywhere
+// if this is true for all namespaces together. The function stores the numbers of instances of this pass in instances.
 //
-// Only orphans that the pass before saw too count, because a list may still show instances that Machines removed in
-// order. Their number is compared with the number of instances of this pass or of the pass before, whichever is lower.
-// Instances that are being terminated and remnants of force-deleted Machines do not count.
+// An orphan counts only if the previous pass also saw it, because a list may still contain instances that were removed
+// as intended. Their number is compared with the number of instances in this pass or in the previous pass, whichever is
+// lower. Instances that are being terminated and remnants of force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -336,7 +342,8 @@ func namespaceIn(key string) string {
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
-		// This check comes first. Until the class reports it, a restart forgets that most instances were lost.
+		// This check comes first. Until the class reports it, a restart would lose the information that most instances were
+		// orphaned.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
 		return TooYoung
@@ -362,8 +369,8 @@ func latest(a, b time.Time) time.Time {
 // clockDifference is the largest expected difference between the clocks of the provider and of this process.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance is older than MinAge. first is when it was first seen. The provider's time alone is
-// enough only if it exceeds MinAge by clockDifference.
+// isOld reports whether an instance is older than MinAge. first is the time at which the instance was first seen. The
+// launch time from the provider alone is sufficient only if the age exceeds MinAge by clockDifference.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {
@@ -373,7 +380,7 @@ func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	return reported >= r.MinAge+clockDifference || reported >= r.MinAge && known
 }
 
-// Confirm reports whether an instance that was read just now is still the one that the plan removes.
+// Confirm reports whether an instance that has just been read is still the instance that the plan removes.
 func Confirm(r Rules, planned, read *provider.Instance) bool {
 	return read != nil && r.ClusterID != "" &&
 		read.ProviderID == planned.ProviderID &&
@@ -383,8 +390,8 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 		(read.LaunchTime.IsZero() || read.LaunchTime.Equal(planned.LaunchTime))
 }
 
-// candidates reports whether some instances can be classified only with a list of Machines from the API server.
-func (s *State) candidates() bool {
+// needsMachineList reports whether some instances can be classified only with a list of Machines from the API server.
+func (s *State) needsMachineList() bool {
 	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == Undetermined })
 }
 

@@ -20,7 +20,7 @@ func rules() Rules {
 	return Rules{ClusterID: "ours", Period: 30 * time.Minute, MinAge: 20 * time.Minute, MaxDeletes: 10}
 }
 
-// lost is an instance of this installation that was created an hour ago for a Machine that does not exist.
+// lost returns an instance of this installation that was created an hour ago for a Machine that does not exist.
 func lost(n int) provider.Instance {
 	return provider.Instance{
 		ProviderID: fmt.Sprintf("sim:///i-%d", n), State: provider.StateRunning, LaunchTime: ago(time.Hour),
@@ -28,14 +28,14 @@ func lost(n int) provider.Instance {
 	}
 }
 
-// owned is an instance of this installation whose Machine exists at the API server.
+// owned returns an instance of this installation whose Machine exists at the API server.
 func owned(s *State, n int) provider.Instance {
 	in := lost(n)
 	s.Live[in.MachineUID] = true
 	return in
 }
 
-// seen are the observations of the pass before.
+// seen returns the observations of the previous pass, which saw these instances.
 func seen(instances ...provider.Instance) Observations {
 	out := Observations{}
 	for _, in := range instances {

@@ -13,14 +13,14 @@ import (
 // Ledger stores the result of the last pass.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
-	// MostOrphaned reports whether a stored pass found most instances without a Machine.
+	// MostOrphaned reports whether a stored pass found that most instances had no Machine.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
 	// ForceDeleted returns the force-deleted Machines that may have left something in the cloud.
 	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
 }
 
-// record stores the result of a pass in the Ledger. If that fails, users see an old result, and a second record of
-// blocked removals is missing if a class also loses its condition.
+// record stores the result of a pass in the Ledger. If this fails, users see an old result. If a class also loses its
+// condition, no record of blocked removals remains.
 func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page) {
 	if c.Ledger == nil || ctx.Err() != nil {
 		return
@@ -33,8 +33,8 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 	}
 }
 
-// pageOf returns the result of a pass: orphans and duplicates. If there are too many, those that are removed first are
-// kept.
+// pageOf returns the result of a pass: orphans and duplicates. If there are too many of them, the page contains those
+// that are removed first.
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
@@ -66,7 +66,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 	return page
 }
 
-// unlistedFor returns an entry for each class whose inputs lead to a scope that could not be listed.
+// unlistedFor returns an entry for each class of a scope whose instances could not be listed.
 func unlistedFor(s *scope, err error) (all []ledger.Unlisted) {
 	for _, source := range s.sources {
 		all = append(all, ledger.Unlisted{Source: nameOf(source), Why: string(provider.CodeOf(err))})

@@ -44,7 +44,7 @@ func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 	w.collector.state.observations = observations
 	created := 0
 	w.cloud.OnList = func(string, int) error {
-		// The cache was read before, so it lacks this Machine.
+		// The cache was read earlier, so it does not contain this Machine.
 		created++
 		m := w.machine(fmt.Sprintf("m-%d", created), "small", "")
 		in := w.lost(created, func(in *provider.Instance) { in.MachineUID = m.UID })
@@ -84,7 +84,7 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// When its Machine is gone, a duplicate is an orphan that is seen for the first time.
+	// When the Machine of a duplicate is gone, the duplicate is treated as an orphan that is seen for the first time.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)

@@ -20,9 +20,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// inputs are the data with which the cloud is reached, taken from a MachineClass or from Machines without a class.
+// inputs contains the data for access to the cloud, which comes from a MachineClass or from Machines without a class.
 type inputs struct {
-	// source is the object that the inputs come from. Events about orphans that are found with the inputs refer to it.
+	// source is the object that the inputs come from. Events about orphans that are found with the inputs refer to this
+	// object.
 	source      client.Object
 	namespace   string
 	credentials *v1beta1.LocalRef
@@ -31,18 +32,18 @@ type inputs struct {
 
 // scope is a part of a cloud that one list covers.
 type scope struct {
-	// source is the first of sources. sources are all objects whose inputs lead to this scope.
+	// source is the first of sources. sources contains all objects whose inputs lead to this scope.
 	source  client.Object
 	sources []client.Object
 	class   provider.Class
-	// machines are the Machines whose instances the list must contain.
+	// machines contains the Machines whose instances must be in the list.
 	machines []*v1beta1.Machine
 }
 
 // hasClassIn reports whether a class of a namespace leads to the scope.
 func (s *scope) hasClassIn(namespace string) bool { return s.classIn(namespace) != nil }
 
-// classIn returns the first class of a namespace that leads to the scope, nil if there is none.
+// classIn returns the first class of a namespace that leads to the scope, or nil if there is no such class.
 func (s *scope) classIn(namespace string) client.Object {
 	for _, source := range s.sources {
 		if _, isClass := source.(*v1beta1.MachineClass); isClass && source.GetNamespace() == namespace {
@@ -52,8 +53,8 @@ func (s *scope) classIn(namespace string) client.Object {
 	return nil
 }
 
-// sourceOf returns the object on which orphans of a namespace are reported: a class of the namespace or, if there is
-// none, source.
+// sourceOf returns the object on which the orphans of a namespace are reported: a class of this namespace if there is
+// one, and otherwise source.
 func (s *scope) sourceOf(namespace string) client.Object {
 	if class := s.classIn(namespace); class != nil {
 		return class
@@ -61,27 +62,29 @@ func (s *scope) sourceOf(namespace string) client.Object {
 	return s.source
 }
 
-// confirms reports whether an administrator can confirm, with an object, the removal of orphans of a namespace. A user
-// who may write the classes of one namespace must not decide about the instances of another. If no class of the
-// orphans' own namespace finds them, the other classes are the only way to remove them. unlisted has the namespaces
-// whose instances could not all be listed, so that it is unknown what their classes find.
+// confirms reports whether an administrator can use the given object to confirm the removal of a namespace's orphans. A
+// user who may write the classes of one namespace must not decide about the instances of another namespace. If no class
+// of the orphans' own namespace finds them, the classes of other namespaces are the only way to remove them. unlisted
+// contains the namespaces whose instances could not all be listed. It is unknown which orphans the classes of these
+// namespaces would find.
 func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
 	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
 }
 
 // snapshot is the content of the cache when a pass begins.
 type snapshot struct {
-	// recorded are the provider IDs of all Machines by UID. The ID is empty for a Machine without an instance.
+	// recorded contains the provider IDs of all Machines, with the UIDs of the Machines as keys. The ID is empty for a
+	// Machine without an instance.
 	recorded map[types.UID]string
 	machines map[types.UID]*v1beta1.Machine
 	inputs   map[string]inputs
-	// expected are the Machines with a running instance, by the key of their inputs. The list must contain their
-	// instances.
+	// expected contains the Machines with a running instance, grouped by the key of their inputs. The list must contain
+	// their instances.
 	expected map[string][]*v1beta1.Machine
 }
 
 // readCache reads the cache. It runs before instances are listed, so that every recorded instance existed before the
-// lists. The objects are shared with the cache and must not be changed.
+// lists were read. The objects are shared with the cache and must not be changed.
 func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
 	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
@@ -115,8 +118,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	return f, nil
 }
 
-// allClasses returns all classes of the installation, including those of other shards. An instance may be the only
-// remnant of a namespace of this shard, and be found only with a class of another shard.
+// allClasses returns all classes of the installation, including those of other shards. The only remnant of a namespace
+// of this shard may be an instance that only a class of another shard can find.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
 	if c.Rules.Shard.All() {
 		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
@@ -158,9 +161,9 @@ func inlineOf(m *v1beta1.Machine) resolve.Resolved {
 	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
 }
 
-// shouldBeListed reports whether the controller of a Machine must check the instance if no list contains it. The
-// controller checks instances that are being created or removed anyway. If the Node reports, the instance exists. If a
-// list lacks it all the same, the credentials may have been changed to those of another account.
+// shouldBeListed reports whether the controller of a Machine must check the instance if no list contains it. Instances
+// that are being created or removed are checked by the controller anyway. If the kubelet reports the status of its
+// Node, the instance exists. If a list still lacks the instance, the credentials may now belong to another account.
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
 	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
@@ -183,7 +186,8 @@ func nodeReports(m *v1beta1.Machine) bool {
 func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	// Orphans are reported on the first source of a scope. It belongs to this shard if any source does.
+	// Orphans are reported on the first source of a scope. The first source belongs to this shard if any of the sources
+	// does.
 	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
 		ours := func(key string) int {
 			if c.Rules.Shard.Owns(f.inputs[key].namespace) {
@@ -219,8 +223,9 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 	return scopes, unlisted
 }
 
-// scopeName returns what classes with the same credentials must have in common for one list to cover them all. That is
-// the scope that the driver names, or else the specification. The prefixes keep the two apart.
+// scopeName returns a name for the scope of a class. One list covers all classes with the same credentials and the same
+// name. The name is the scope that the driver returns, or otherwise the specification of the class. The prefixes keep
+// the two apart.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)
@@ -238,7 +243,7 @@ func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class 
 func hashOf(spec string, credentials provider.Credentials) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(data []byte) {
-		// The length keeps different sequences of parts from having the same hash.
+		// The length is hashed too, so that different sequences of parts have different hashes.
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
 		h.Write(data)
 	}

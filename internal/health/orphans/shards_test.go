@@ -38,7 +38,7 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 	}
 }
 
-// inShard makes the collector serve the shard of the test's namespace. It returns a namespace of the other shard.
+// inShard limits the collector to the shard of the test's namespace. It returns a namespace of the other shard.
 func (w *world) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
@@ -73,8 +73,8 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 	return class
 }
 
-// An instance may be the only remnant of a namespace. It is found with the class of another shard, which gets no
-// condition about it.
+// An instance may be the only remnant of a namespace. It is found with a class of another shard, and this class gets no
+// condition.
 //
 // Rule: shard-collects-its-own-orphans.
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
@@ -120,7 +120,7 @@ func TestInstanceRecordedInAnotherShardIsKept(t *testing.T) {
 	w.want(orphan)
 }
 
-// onlyIn is a cache of one namespace.
+// onlyIn reads only one namespace, like the cache of a process for this namespace.
 type onlyIn struct {
 	client.Reader
 	namespace string

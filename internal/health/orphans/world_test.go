@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// administrator is one client for all tests, because each new client discovers the whole API of the server.
+// administrator returns the same client for all tests, because each new client discovers the whole API of the server.
 var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
@@ -121,7 +121,7 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 }
 
-// class creates a class with credentials of the same name, which give access to an account of that name.
+// class creates a class with credentials of the same name. The credentials give access to an account of the same name.
 func (w *world) class(name string) {
 	w.Helper()
 	w.classOf(name, name)
@@ -138,7 +138,7 @@ func (w *world) classOf(name, account string) {
 	}})
 }
 
-// sized creates a class with another specification and the credentials of the class small.
+// sized creates a class with the given size and the credentials of the class small.
 func (w *world) sized(name, size string) {
 	w.Helper()
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
@@ -147,7 +147,8 @@ func (w *world) sized(name, size string) {
 	}})
 }
 
-// confirm sets until when orphans that are found with a class may be removed. An empty time removes the confirmation.
+// confirm sets the time until which orphans that are found with a class may be removed. An empty time removes the
+// confirmation.
 func (w *world) confirm(class, until string) {
 	w.Helper()
 	value := "null"
@@ -187,7 +188,7 @@ func (w *world) wantBlocked(class, reason, message string) {
 	}
 }
 
-// machine creates a Machine of the class. With a provider ID, its instance is running.
+// machine creates a Machine of the class. If providerID is set, the Machine has a running instance.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class},
@@ -202,7 +203,7 @@ func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	return m
 }
 
-// sizedMachine creates a Machine with a running instance, of a class that sized created.
+// sizedMachine creates a Machine with a running instance. Its class must have been created with sized.
 func (w *world) sizedMachine(name, class string) *v1beta1.Machine {
 	w.Helper()
 	m := w.machine(name, class, "sim:///"+name)
@@ -219,8 +220,8 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// lost adds an instance to the account of the class small. It was created an hour ago for a Machine that does not
-// exist.
+// lost adds an instance to the account of the class small. The instance was created an hour ago for a Machine that does
+// not exist.
 func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
@@ -232,7 +233,7 @@ func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instanc
 	return in
 }
 
-// pass moves the clock by a period and runs a pass.
+// pass moves the clock forward by a period and runs a pass.
 func (w *world) pass() {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
@@ -256,7 +257,7 @@ func (w *world) instances() (left []provider.Instance) {
 	return left
 }
 
-// want checks which instances exist in the cloud.
+// want fails the test unless exactly these instances exist in the cloud.
 func (w *world) want(instances ...provider.Instance) {
 	w.Helper()
 	var left, want []string

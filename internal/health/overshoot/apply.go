@@ -27,8 +27,9 @@ func (f *fleet) creates(o client.Object) bool {
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze labels the members that may create machines, the root first, and sets their condition Frozen. It does not
-// change members that are frozen already. It reports whether it wrote anything, even if it returns an error.
+// freeze adds the freeze label to the members that may create machines, beginning with the root, and sets their
+// condition Frozen. It does not change members that are frozen already. It reports whether it wrote anything, even if
+// it returns an error.
 func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrote bool, err error) {
 	message := fmt.Sprintf("There are %s, but at most %d are allowed. No machines are created until the surplus is gone.",
 		wording.Count(live, "machine"), high)
@@ -44,7 +45,7 @@ func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrot
 			}
 			labels[v1beta1.LabelFreeze] = v1beta1.ReasonOvershoot
 			o.SetLabels(labels)
-			if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
+			if err := r.Client.Patch(ctx, o, optimisticPatch(was)); err != nil {
 				return wrote, fmt.Errorf("freeze %s: %w", o.GetName(), err)
 			}
 			wrote = true
@@ -63,7 +64,8 @@ func (r *Reconciler) freeze(ctx context.Context, f *fleet, live, high int) (wrot
 }
 
 // setFrozen sets the condition Frozen, unless it already has the reason Overshoot. The controllers of the owners keep
-// the condition while the label exists, and end it after that. setFrozen reports whether it wrote anything.
+// the condition True while the label exists, and set it to False after that. setFrozen reports whether it wrote
+// anything.
 func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message string) (bool, error) {
 	conditions := conditionsOf(o)
 	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&
@@ -75,14 +77,15 @@ func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message str
 		Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOvershoot, Message: message,
 		ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
-	if err := r.Client.Status().Patch(ctx, o, locked(was)); err != nil {
+	if err := r.Client.Status().Patch(ctx, o, optimisticPatch(was)); err != nil {
 		return false, fmt.Errorf("set the condition Frozen of %s: %w", o.GetName(), err)
 	}
 	return true, nil
 }
 
-// thaw removes the labels of this package, the root's first, and the annotation unfreeze. The controllers of the owners
-// then end the condition Frozen. It reports whether it wrote anything, even if it returns an error.
+// thaw removes the freeze labels that this package set, beginning with the root, and the annotation unfreeze. The
+// controllers of the owners then set the condition Frozen to False. It reports whether it wrote anything, even if it
+// returns an error.
 func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]
@@ -98,7 +101,7 @@ func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error)
 		annotations := maps.Clone(o.GetAnnotations())
 		delete(annotations, v1beta1.AnnotationUnfreeze)
 		o.SetAnnotations(annotations)
-		if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
+		if err := r.Client.Patch(ctx, o, optimisticPatch(was)); err != nil {
 			return wrote, fmt.Errorf("thaw %s: %w", o.GetName(), err)
 		}
 		wrote = true
@@ -113,7 +116,7 @@ func conditionsOf(o client.Object) *[]metav1.Condition {
 	return &o.(*v1beta1.MachineSet).Status.Conditions
 }
 
-// locked returns a patch that fails with a conflict if the object was changed since it was read.
-func locked(was client.Object) client.Patch {
+// optimisticPatch returns a patch that fails with a conflict if the object was changed since it was read.
+func optimisticPatch(was client.Object) client.Patch {
 	return client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
 }

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// perMachine is the minimum time between two checks of a fleet for each of its machines, up to the period. Each check
-	// examines all machines. Without the delay, the cost of scaling a fleet would grow with the square of its size.
+	// perMachine is multiplied by the number of machines in a fleet. The product, which is at most the period, is the
+	// minimum time between two checks of the fleet. Each check examines all machines. Without the delay, the cost of
+	// scaling a fleet would grow with the square of its size.
 	perMachine = time.Millisecond
 )
 
@@ -24,14 +25,14 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache, and writes to it.
 	Client client.Client
-	// Live reads at the control cluster's API server.
+	// Live reads from the API server of the control cluster.
 	Live client.Reader
 	// Recorder records events on MachineDeployments and MachineSets.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Limits define when a fleet has too many machines. They must be valid.
 	Limits Limits
-	// Frozen is set to the number of frozen fleets. It may be nil.
+	// Frozen is the metric for the number of frozen fleets. It may be nil.
 	Frozen *prometheus.GaugeVec
 }
 
@@ -83,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// decideAndApply decides about a fleet and applies the decision. It returns after what time to check again.
+// decideAndApply decides which step a fleet needs, and takes this step. It returns the time until the next check.
 func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetState,
 	now time.Time) (time.Duration, error) {
 	known.frozen = f.frozen()
@@ -117,7 +118,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetS
 }
 
 // recordStep records that a step was taken, or turned out to be unnecessary. A step that failed before it wrote
-// anything does not count.
+// anything is not recorded.
 func (r *Reconciler) recordStep(known *fleetState, f *fleet, now time.Time, wrote bool, err error) {
 	known.interrupted = err != nil && (wrote || known.interrupted)
 	if err != nil && !wrote {
@@ -133,8 +134,8 @@ func (r *Reconciler) observation(f *fleet, now time.Time) (Observation, bool) {
 		Unfreeze: f.unfreeze()}, known
 }
 
-// stepLive counts at the API server. It freezes a fleet that has too many machines there too, and completes a step that
-// was interrupted.
+// stepLive counts the machines at the API server. It freezes a fleet if this number is also too high, and completes an
+// interrupted step.
 func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetState,
 	seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
@@ -154,7 +155,7 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetSt
 	known.history = known.history.Learn(observation, r.Limits)
 	var wrote bool
 	switch decision := Decide(known.history, observation, r.Limits); {
-	// A fleet that is frozen already may be frozen incompletely.
+	// The freeze of a frozen fleet may be incomplete.
 	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep:
 		wrote, err = r.freeze(ctx, f, observation.Live, decision.High)
 	case known.interrupted && !observation.Frozen && f.anyFrozenByUs():

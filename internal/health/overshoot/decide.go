@@ -12,14 +12,14 @@ const (
 	Thaw   Step = "thaw"
 )
 
-// History is what is remembered of a fleet. The zero value is an unknown fleet.
+// History is what the Reconciler remembers about a fleet. The zero value stands for an unknown fleet.
 type History struct {
 	// wanted is the number of wanted machines at the last check.
 	wanted int
-	// before is the number of machines that were wanted earlier. It counts until beforeUntil.
-	before      int
-	beforeUntil time.Time
-	// pauseUntil is the time at which the pause after the last step ends. No further step is taken before it.
+	// former is the number of machines that were wanted earlier. It is tolerated until formerUntil.
+	former      int
+	formerUntil time.Time
+	// pauseUntil is the time at which the pause after the last step ends. No further step is taken before that time.
 	pauseUntil time.Time
 	known      bool
 }
@@ -27,10 +27,10 @@ type History struct {
 // Observation is the present state of a fleet.
 type Observation struct {
 	Now time.Time
-	// Wanted is the number of wanted machines: replicas, and the surge of a deployment.
+	// Wanted is the number of wanted machines: replicas plus the surge of a deployment.
 	Wanted int
-	// Recorded is the number of machines in the status of the fleet's owners. If the History knows nothing, they count as
-	// wanted before.
+	// Recorded is the number of machines in the status of the fleet's owners. If the History is empty, these machines
+	// count as machines that were wanted before.
 	Recorded int
 	// Live is the number of machines that are neither being deleted nor preserved.
 	Live int
@@ -45,12 +45,12 @@ type Decision struct {
 	Step Step
 	// High is the tolerated number of machines.
 	High int
-	// Wait is after what time to check again without an event. Zero means never.
+	// Wait is the time until the next check if no event triggers one earlier. Zero means never.
 	Wait time.Duration
 }
 
-// Learn returns the history with the wanted number of an observation. If fewer machines are wanted than before, the
-// earlier number is tolerated for a period, so that the surplus can be deleted.
+// Learn returns the history, updated with the wanted number of machines from an observation. If fewer machines are
+// wanted than before, the earlier number is tolerated for a period, so that the surplus can be deleted.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
@@ -58,9 +58,9 @@ func (h History) Learn(s Observation, l Limits) History {
 	}
 	switch {
 	case s.Wanted >= was:
-		h.beforeUntil = time.Time{}
+		h.formerUntil = time.Time{}
 	case !h.known || s.Wanted < h.wanted:
-		h.before, h.beforeUntil = was, s.Now.Add(l.Period)
+		h.former, h.formerUntil = was, s.Now.Add(l.Period)
 	}
 	h.wanted, h.known = s.Wanted, true
 	return h
@@ -74,8 +74,8 @@ func (h History) ForgetWanted() History {
 
 // tolerated returns the number of machines that are wanted, or were wanted until less than a period ago.
 func (h History) tolerated(now time.Time) int {
-	if now.Before(h.beforeUntil) {
-		return max(h.wanted, h.before)
+	if now.Before(h.formerUntil) {
+		return max(h.wanted, h.former)
 	}
 	return h.wanted
 }
@@ -102,7 +102,7 @@ func Decide(h History, s Observation, l Limits) Decision {
 	case s.Frozen && s.Live <= recovered:
 		step = Thaw
 	case !s.Frozen && s.Live > s.Wanted+l.Up:
-		d.Wait = h.beforeUntil.Sub(s.Now)
+		d.Wait = h.formerUntil.Sub(s.Now)
 	}
 	if step != Keep && h.Pausing(s.Now) {
 		d.Wait = h.pauseUntil.Sub(s.Now)

@@ -10,8 +10,8 @@ var (
 	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
 )
 
-// at returns an observation a number of seconds after the start.
-func at(seconds, wanted, live int, change ...func(*Observation)) Observation {
+// observe returns an observation that was made the given number of seconds after the start.
+func observe(seconds, wanted, live int, change ...func(*Observation)) Observation {
 	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
 	for _, f := range change {
 		f(&s)
@@ -29,47 +29,47 @@ func recorded(s *Observation) { s.Recorded = s.Live }
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before are the observations of earlier checks, whose steps are taken.
+		// before contains the observations of earlier checks. The steps that result from them are taken.
 		before      []Observation
 		observation Observation
 		want        Decision
 	}{
-		"as many as wanted":           {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
-		"as many as tolerated":        {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
-		"one more":                    {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"none wanted":                 {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
-		"still too many":              {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
-		"few enough":                  {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"too few":                     {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"unfrozen by the annotation":  {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"annotation without a freeze": {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"frozen just now, few enough": {before: []Observation{at(0, 3, 6)}, observation: at(20, 3, 3, isFrozen),
+		"as many as wanted":           {observation: observe(0, 3, 3), want: Decision{Step: Keep, High: 5}},
+		"as many as tolerated":        {observation: observe(0, 3, 5), want: Decision{Step: Keep, High: 5}},
+		"one more":                    {observation: observe(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"none wanted":                 {observation: observe(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
+		"still too many":              {observation: observe(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
+		"few enough":                  {observation: observe(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"too few":                     {observation: observe(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"unfrozen by the annotation":  {observation: observe(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"annotation without a freeze": {observation: observe(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"frozen just now, few enough": {before: []Observation{observe(0, 3, 6)}, observation: observe(20, 3, 3, isFrozen),
 			want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
-		"frozen a period ago": {before: []Observation{at(0, 3, 6)}, observation: at(60, 3, 3, isFrozen),
+		"frozen a period ago": {before: []Observation{observe(0, 3, 6)}, observation: observe(60, 3, 3, isFrozen),
 			want: Decision{Step: Thaw, High: 5}},
-		"thawed just now, too many": {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(59, 3, 6),
+		"thawed just now, too many": {before: []Observation{observe(0, 3, 3, isFrozen)}, observation: observe(59, 3, 6),
 			want: Decision{Step: Keep, High: 5, Wait: time.Second}},
-		"thawed a period ago": {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(60, 3, 6),
+		"thawed a period ago": {before: []Observation{observe(0, 3, 3, isFrozen)}, observation: observe(60, 3, 6),
 			want: Decision{Step: Freeze, High: 5}},
-		"frozen just now, with the annotation": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze),
+		"frozen just now, with the annotation": {before: []Observation{observe(0, 3, 6)}, observation: observe(1, 3, 6, isFrozen, unfreeze),
 			want: Decision{Step: Thaw, High: 5}},
-		"fewer wanted just now": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 9),
+		"fewer wanted just now": {before: []Observation{observe(0, 9, 9)}, observation: observe(10, 3, 9),
 			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"fewer wanted, but more created": {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12),
+		"fewer wanted, but more created": {before: []Observation{observe(0, 9, 9)}, observation: observe(10, 3, 12),
 			want: Decision{Step: Freeze, High: 11}},
-		"fewer wanted a while ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(69, 3, 9),
+		"fewer wanted a while ago": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9)}, observation: observe(69, 3, 9),
 			want: Decision{Step: Keep, High: 11, Wait: time.Second}},
-		"fewer wanted a period ago": {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(70, 3, 9),
+		"fewer wanted a period ago": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9)}, observation: observe(70, 3, 9),
 			want: Decision{Step: Freeze, High: 5}},
-		"fewer wanted twice": {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)},
-			observation: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
-		"fewer, then more": {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)},
-			observation: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
-		"a new process, fewer wanted": {observation: at(0, 3, 9, recorded),
+		"fewer wanted twice": {before: []Observation{observe(0, 9, 9), observe(10, 8, 9), observe(60, 3, 9)},
+			observation: observe(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+		"fewer, then more": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9), observe(20, 9, 9)},
+			observation: observe(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+		"a new process, fewer wanted": {observation: observe(0, 3, 9, recorded),
 			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"a new process, none recorded": {observation: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
-		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)},
-			observation: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+		"a new process, none recorded": {observation: observe(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
+		"frozen, fewer wanted just now": {before: []Observation{observe(0, 9, 12), observe(70, 3, 8, isFrozen)},
+			observation: observe(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h History
@@ -90,13 +90,13 @@ func TestDecide(t *testing.T) {
 //
 // Rule: former-size-tolerated.
 func TestMachinesOfAdoptedSetAreToleratedForAPeriod(t *testing.T) {
-	h := History{}.Learn(at(0, 3, 3), limits)
-	joined := at(100, 3, 13, recorded)
+	h := History{}.Learn(observe(0, 3, 3), limits)
+	joined := observe(100, 3, 13, recorded)
 	h = h.ForgetWanted().Learn(joined, limits)
 	if got := Decide(h, joined, limits); got.Step != Keep || got.Wait != limits.Period {
 		t.Errorf("at first: %+v", got)
 	}
-	if got := Decide(h, at(160, 3, 13), limits); got.Step != Freeze {
+	if got := Decide(h, observe(160, 3, 13), limits); got.Step != Freeze {
 		t.Errorf("after a period: %+v", got)
 	}
 }
@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzDecide checks each step of a fleet with random changes against the rules.
+// FuzzDecide changes a fleet at random and checks each step against the rules.
 //
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery.
 func FuzzDecide(f *testing.F) {
@@ -154,7 +154,7 @@ func FuzzDecide(f *testing.F) {
 			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
 			check(last)
 		}
-		// Without further changes, the fleet reaches the state that the numbers require, by its own requeues alone.
+		// Without further changes, the requeues alone bring the fleet to the state that the numbers require.
 		for range 4 {
 			last.Frozen = frozen
 			d := check(last)

@@ -19,10 +19,10 @@ const (
 type Limits struct {
 	// Up is the tolerated number of machines in addition to replicas and surge. It is at least 0.
 	Up int
-	// Down is how far below the tolerated number the number of machines must be for a freeze to end. It is at most Up, or
-	// else a fleet with exactly the wanted number would stay frozen.
+	// Down is how many machines below the tolerated number a fleet must be before its freeze ends. It is at most Up,
+	// because otherwise a fleet with exactly the wanted number of machines would stay frozen.
 	Down int
-	// Period is the minimum time between two steps of one fleet. A step is a freeze or its end.
+	// Period is the minimum time between two steps of one fleet. A step is the beginning or the end of a freeze.
 	Period time.Duration
 }
 

@@ -22,7 +22,7 @@ type fleet struct {
 	sets       []*v1beta1.MachineSet
 	// live is the number of counted machines of each set.
 	live map[types.UID]int
-	// examined is the number of machines that were examined to count them.
+	// examined is the number of machines that were examined for the count.
 	examined int
 }
 
@@ -46,8 +46,8 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen reports whether this package froze the fleet. The label of the root decides, or, if a user froze the root, the
-// labels of the sets.
+// frozen reports whether this package froze the fleet. The result depends on the label of the root or, if a user froze
+// the root, on the labels of the sets.
 func (f *fleet) frozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
@@ -79,8 +79,8 @@ func (f *fleet) unfreeze() bool {
 	return false
 }
 
-// wanted returns the number of wanted machines. It returns false if the number is invalid. Its owners then create no
-// machines either.
+// wanted returns the number of wanted machines. It returns false if the number is invalid. In this case, its owners
+// create no machines either.
 func (f *fleet) wanted() (int, bool) {
 	if f.deployment == nil {
 		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil
@@ -123,13 +123,13 @@ func frozen(o client.Object) bool {
 	return ok
 }
 
-// counts reports whether a machine counts: it is neither being deleted nor preserved.
+// counts reports whether a machine is counted: a machine that is being deleted or preserved is not.
 func counts(m metav1.Object) bool {
 	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }
 
-// find returns the fleet of a key, without its machines. It returns nil if the root does not exist or is being deleted,
-// or if the set of the key has an owner.
+// find returns the fleet with the given key, without its machines. It returns nil if the root does not exist or is
+// being deleted, or if the set of the key has an owner.
 func find(ctx context.Context, reader client.Reader, key types.NamespacedName, indexed bool) (*fleet, error) {
 	kind, name := split(key)
 	if kind == kindSet {
@@ -181,8 +181,8 @@ func absent(err error, kind string, name types.NamespacedName) error {
 	return fmt.Errorf("get %s %s: %w", kind, name, err)
 }
 
-// countCached counts the machines in the cache, each once. A machine that is being handed over may appear under two
-// sets.
+// countCached counts the machines in the cache, each of them once. A machine that is being handed over may appear under
+// two sets.
 func (f *fleet) countCached(ctx context.Context, reader client.Reader) error {
 	f.live = map[types.UID]int{}
 	seen := map[types.UID]bool{}

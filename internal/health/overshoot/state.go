@@ -11,31 +11,31 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// state is what the Reconciler remembers of all fleets.
+// state is what the Reconciler remembers about all fleets.
 type state struct {
 	mu     sync.Mutex
 	fleets map[types.NamespacedName]*fleetState
 	gauge  *prometheus.GaugeVec
 }
 
-// fleetState is what is remembered of one fleet. The queue gives a key to one worker at a time, so only that worker
-// uses the fleetState.
+// fleetState is what the Reconciler remembers about one fleet. The queue gives a key to one worker at a time, so only
+// that worker uses the fleetState.
 type fleetState struct {
 	key     types.NamespacedName
 	root    types.UID
 	history History
-	// sets are the sets of the fleet at the last check.
+	// sets contains the sets of the fleet at the last check.
 	sets []types.UID
-	// checkAfter is the earliest time of the next count of its machines.
+	// checkAfter is the earliest time at which the machines of the fleet are counted again.
 	checkAfter time.Time
 	frozen     bool
-	// interrupted means that a step failed after it had written something. The step must be completed, whatever the
-	// numbers are then.
+	// interrupted means that a step failed after it had written something. The step must be completed, even if the numbers
+	// have changed.
 	interrupted bool
 }
 
-// noteSets remembers the sets of the fleet. The machines of a set that was adopted together with them count as wanted
-// before.
+// noteSets remembers the sets of the fleet. If a set was adopted together with its machines, these machines count as
+// machines that were wanted before.
 func (known *fleetState) noteSets(sets []*v1beta1.MachineSet) {
 	uids := make([]types.UID, 0, len(sets))
 	for _, set := range sets {
@@ -53,8 +53,8 @@ func newState(gauge *prometheus.GaugeVec) *state {
 	return m
 }
 
-// get returns a copy of the state of a fleet. It is empty if the fleet is new, or if its root was replaced by another
-// object of the same name.
+// get returns a copy of the state of a fleet. The state is empty if the fleet is new, or if its root was replaced by
+// another object of the same name.
 func (m *state) get(key types.NamespacedName, root types.UID) *fleetState {
 	m.mu.Lock()
 	defer m.mu.Unlock()

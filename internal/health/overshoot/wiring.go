@@ -23,7 +23,7 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the key of a fleet. It contains the kind because a deployment and a set may have the same name.
+// keyOf returns the key of a fleet. The key contains the kind, because a deployment and a set may have the same name.
 func keyOf(kind, namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: kind + "/" + name}
 }
@@ -61,8 +61,8 @@ func fleetOfSet(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// fleetOfMachine finds the fleet of a machine by its owner reference. Its labels may have any value if something else
-// created it.
+// fleetOfMachine finds the fleet of a machine by its owner reference. The labels of a machine that another program
+// created may have any value.
 func (r *Reconciler) fleetOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil || owner.Kind != kindSet {

@@ -48,7 +48,8 @@ func (r *Reconciler) read(ctx context.Context, existing present, ref v1beta1.Ins
 	return nil
 }
 
-// carryOut applies and prunes objects. It stops at the first error, because later objects may need the one that failed.
+// carryOut applies and prunes objects. It stops at the first error, because later objects may need the object that
+// failed.
 func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	for _, a := range s.Apply {
 		options := []client.ApplyOption{client.FieldOwner(Name)}
@@ -78,8 +79,8 @@ func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructur
 	return nil
 }
 
-// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod would wait for it for
-// ever.
+// missingSecret returns a problem if a Secret in the spec, or its key, does not exist. A pod would wait for the Secret
+// forever.
 func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provider) (*problem, error) {
 	for _, named := range []struct {
 		field string

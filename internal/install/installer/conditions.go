@@ -11,10 +11,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// problem is why the spec of a Provider cannot be applied.
+// problem describes why the spec of a Provider cannot be applied.
 type problem struct {
 	reason, message string
-	// waits means that this is not an error and ends automatically.
+	// waits means that the problem is not an error, and that it ends without an intervention.
 	waits bool
 	// after is when to check again. Zero means that an event triggers the next pass.
 	after time.Duration
@@ -25,7 +25,7 @@ func applyFailed(err error) *problem {
 	return &problem{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
 }
 
-// conditionsOf returns the conditions of a Provider, and when to check again for changes that no event reports.
+// conditionsOf returns the conditions of a Provider, and the time until the next check for changes that cause no event.
 func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *problem,
 	p process) ([]metav1.Condition, time.Duration) {
 	condition := func(of string, is bool, reason, message string) metav1.Condition {
@@ -87,6 +87,6 @@ func availableOf(provider *v1beta1.Provider, p process,
 	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+". Pod "+p.leader+" is the leader."), 0
 }
 
-// unchanged reports whether a status does not have to be written. The transition time of a condition whose status did
-// not change stays the same, so it makes no difference.
+// unchanged reports whether two statuses are equal, so that the new one need not be written. A condition keeps its
+// transition time while its status does not change, so the transition times do not cause a difference.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }

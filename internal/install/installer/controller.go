@@ -23,10 +23,10 @@ import (
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client reads Providers from the cache, which includes this process's own writes, and writes Providers. It is
+	// Client writes Providers, and reads Providers from the cache. Each read includes this process's own writes. It is
 	// required.
 	Client client.Client
-	// Live reads and writes all other objects at the API server. It is required.
+	// Live reads and writes all other objects without a cache. It is required.
 	Live client.Client
 	// Render renders the chart of a provider process. It is required.
 	Render Render
@@ -45,17 +45,17 @@ type Reconciler struct{ Options }
 // New returns a Reconciler.
 func New(o Options) *Reconciler { return &Reconciler{o} }
 
-// How soon to check again for changes that no event reports.
+// These are the times between two checks for changes that cause no event.
 const (
-	// leaderDelay is for the holder of a Lease. Leases are not watched, because every renewal would be an event.
+	// leaderDelay applies to the holder of a Lease. Leases are not watched, because every renewal would be an event.
 	leaderDelay = 3 * time.Second
-	// useDelay is for Machines that need a Provider that is being deleted.
+	// useDelay applies to the Machines that need a Provider while it is being deleted.
 	useDelay = 10 * time.Second
-	// secretDelay is for a missing Secret.
+	// secretDelay applies to a missing Secret.
 	secretDelay = 15 * time.Second
-	// othersDelay is for objects of other owners, which are not watched.
+	// othersDelay applies to objects of other owners, because they are not watched.
 	othersDelay = 15 * time.Second
-	// nodesDelay is for Nodes if none has a provider ID yet, or if they are of several platforms.
+	// nodesDelay applies to the Nodes while none of them has a provider ID, or while they are of several platforms.
 	nodesDelay = 30 * time.Second
 )
 
@@ -93,8 +93,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, provider *v1beta1.Prov
 	return r.install(ctx, provider, nil)
 }
 
-// install installs the objects of a Provider and writes its status. additional is a further condition to set, or nil.
-// It returns when to check again, or zero if an event triggers the next pass.
+// install installs the objects of a Provider and writes its status. If additional is not nil, install sets this
+// condition too. It returns the time until the next check, or zero if an event triggers the next pass.
 func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	additional *metav1.Condition) (time.Duration, error) {
 	status := provider.Status.DeepCopy()

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Reasons of events on a Provider, in addition to the reasons of its conditions.
+// Reasons of events on a Provider. The reasons of its conditions are used for events too.
 const (
 	// ReasonUninstalled surfaces when a deleted Provider and all its objects have been removed.
 	ReasonUninstalled = "Uninstalled"
@@ -26,11 +26,11 @@ const (
 // background makes the API server delete an object at once, and its dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
-// maxCounted is the maximum number of Machines that are read to report what needs a process.
+// maxCounted is the maximum number of Machines that are read and counted to report which objects need a process.
 const maxCounted = 100
 
-// reconcileDelete removes the process of a Provider that is being deleted, once nothing needs it. Without the process,
-// Machines and their classes could not be deleted. Until then, the process stays installed.
+// reconcileDelete removes the process of a Provider that is being deleted. While Machines or classes need the process,
+// it stays installed, because they could not be deleted without it.
 func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -76,8 +76,8 @@ func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) 
 	return nil
 }
 
-// users describes the objects that need the process of a Provider. There are none if it was never installed. Machines
-// in another control cluster cannot be read.
+// users describes the objects that need the process of a Provider. The result is empty if the process was never
+// installed. Machines in another control cluster cannot be read.
 func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
 	if len(provider.Status.Installed) == 0 || provider.Spec.Control.KubeconfigSecretRef != nil {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// detection has the platforms of the Nodes, as far as their provider IDs show them.
+// detection contains the platforms of the Nodes. The platform of a Node follows from its provider ID.
 type detection struct {
 	total     int
 	platforms map[string]int // the number of Nodes by the scheme of their provider IDs
@@ -41,7 +41,8 @@ func (d detection) sorted() []string {
 	})
 }
 
-// problem returns why there is not exactly one platform, or nil if there is.
+// problem explains why the platform is unknown: the Nodes have no platform, or several ones. It returns nil if they
+// have exactly one platform.
 func (d detection) problem() *problem {
 	platforms := d.sorted()
 	switch len(platforms) {

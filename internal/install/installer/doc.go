@@ -12,8 +12,9 @@
 //     stuck, the kubelet or the API server reports why (rollout.go).
 //   - It sets three conditions (conditions.go).
 //
-// The installed objects are recorded in status before they are created, so that a crash in between loses none. Objects
-// that are as rendered are not written, so a pass over an installed Provider only reads.
+// The controller records the installed objects in status before it creates them. Therefore all of them are known even
+// after a crash between the two steps. The controller does not write objects that are equal to the rendered ones, so a
+// pass over an installed Provider only reads.
 //
 // A finalizer protects a Provider while Machines or MachineClasses need its process (deletion.go).
 package installer

@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// covers reports whether the found object has all desired fields with the same values. It ignores other fields, such as
-// defaults. If a field is no longer desired, the hash changes.
+// covers reports whether the found object has all desired fields with the same values. It ignores all other fields,
+// such as defaults. It need not detect a field that is no longer desired, because the hash of the rendered object
+// changes in this case.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
@@ -34,14 +35,15 @@ func covers(found, desired any) bool {
 	}
 }
 
-// merged are the lists that the API server merges by a key, so that others may add items.
-var merged = map[string]string{
+// mergedLists maps each list that the API server merges to the key of its items. Other clients may add items to these
+// lists.
+var mergedLists = map[string]string{
 	"containers": "name", "initContainers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath",
 	"imagePullSecrets": "name", "webhooks": "name", "matchConditions": "name", "ownerReferences": "uid",
 }
 
 func coversField(field string, found, desired any) bool {
-	key, isMerged := merged[field]
+	key, isMerged := mergedLists[field]
 	want, isList := desired.([]any)
 	if !isMerged || !isList {
 		return covers(found, desired)

@@ -15,7 +15,7 @@ import (
 // Metrics are the metrics of Providers. A nil *Metrics does nothing.
 type Metrics struct{ providers *objectmetrics.Collector }
 
-// NewMetrics registers the metrics. Their values are read from the cache at each scrape.
+// NewMetrics registers the metrics. Each scrape computes their values from the objects in the cache.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics, error) {
 	degraded := prometheus.NewDesc("machinist_installation_degraded",
 		"1 while the condition Degraded of a Provider is True, else 0.", []string{"installation"}, nil)
@@ -39,7 +39,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-// lead reports that this process leads, so that it exports the metrics.
+// lead starts the export of the metrics. It is called when this process has become the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.providers.Lead()

@@ -45,8 +45,8 @@ func rolesIn(t *testing.T, name string) []role {
 	return roles
 }
 
-// A client can only grant permissions that it has. The operator therefore needs all permissions of a provider with any
-// name, in every namespace in which the provider has them.
+// A client can only grant permissions that it has. The operator therefore needs all permissions of a provider, whatever
+// the name of the provider is. It needs them in each namespace in which the provider has them.
 //
 // Rule: operator-may-install.
 func TestOperatorHasPermissionsOfProviders(t *testing.T) {

@@ -45,7 +45,7 @@ func planOf(desired []*unstructured.Unstructured, existing present, installed []
 		case found == nil:
 			s.Apply = append(s.Apply, application{Object: object})
 		case found.GetDeletionTimestamp() != nil:
-			// The object is created again when it is gone. An event reports that.
+			// The object is created again after its deletion has finished. An event reports the end of the deletion.
 		case !ownedBy(found, owner):
 			s.Conflicts = append(s.Conflicts, found)
 		case differs(object, found):
@@ -67,8 +67,8 @@ func differs(desired, found *unstructured.Unstructured) bool {
 	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !covers(found.Object, desired.Object)
 }
 
-// recorded returns the objects that the status has while the steps are executed: all objects in installed, and the new
-// ones.
+// recorded returns the objects that the status lists while the steps are executed: the objects that were installed
+// before, and the new ones.
 func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
 	all := slices.Clone(installed)
 	for _, ref := range s.installed() {
@@ -79,7 +79,7 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns the objects that the status has after the steps.
+// installed returns the objects that the status lists after the steps.
 func (s steps) installed() []v1beta1.InstalledObject {
 	refs := make([]v1beta1.InstalledObject, len(s.Desired))
 	for i, object := range s.Desired {

@@ -21,7 +21,7 @@ import (
 type process struct {
 	deployment *appsv1.Deployment // nil if it does not exist
 	pods       []corev1.Pod
-	// leader is the pod that holds the Lease. It is empty if none of these pods does.
+	// leader is the name of the pod that holds the Lease. It is empty if no pod of the process holds the Lease.
 	leader string
 }
 
@@ -67,8 +67,9 @@ func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) strin
 	return status.Process + "-" + provider.Spec.WatchNamespace
 }
 
-// leader returns the pod that holds the Lease. It does not check whether the Lease has expired, because the pod of a
-// former leader does not exist any more. A process whose kubeconfig is for another control cluster has its Lease there.
+// leader returns the name of the pod that holds the Lease. It does not check whether the Lease has expired, because the
+// pod of a former leader does not exist any more. If the process has a kubeconfig of another control cluster, its Lease
+// is in that cluster, and is not found here.
 func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []corev1.Pod) (string, error) {
 	lease := &coordinationv1.Lease{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {
@@ -82,7 +83,7 @@ func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []
 	}
 	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	for i := range pods {
-		// The host name of a pod is truncated to 63 characters.
+		// The Lease contains the host name of the pod, which is the pod's name truncated to 63 characters.
 		if name := pods[i].Name; host != "" && (name == host || len(host) == 63 && strings.HasPrefix(name, host)) {
 			return name, nil
 		}

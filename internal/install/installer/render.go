@@ -23,7 +23,8 @@ type Release struct {
 	Values map[string]any
 }
 
-// Render returns the objects of a release in the order of their creation. An error about a value has its path.
+// Render returns the objects of a release in the order of their creation. If a value is invalid, the error contains the
+// path of the value.
 type Render func(Release) ([]*unstructured.Unstructured, error)
 
 const (
@@ -103,7 +104,7 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	return values, nil
 }
 
-// unset reports whether a field of the spec is empty, so that the default of the chart applies.
+// unset reports whether a field of the spec is empty. In this case the default of the chart applies.
 func unset(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -139,7 +140,7 @@ func anyOf(texts []string) []any {
 	return list
 }
 
-// stamp returns a copy of a rendered object with its owner and with a hash of its content.
+// stamp returns a copy of a rendered object with an owner reference and with a hash of the object's content.
 func stamp(rendered *unstructured.Unstructured, provider *v1beta1.Provider) (*unstructured.Unstructured, error) {
 	object := rendered.DeepCopy()
 	labels := map[string]string{}

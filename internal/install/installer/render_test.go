@@ -65,7 +65,8 @@ func TestErrorAboutValueHasItsPath(t *testing.T) {
 	}
 }
 
-// The operator would need all permissions of a migrator to grant them.
+// The operator does not install a migrator, because it would need all permissions of the migrator itself to be allowed
+// to grant them.
 func TestOperatorInstallsNoMigrator(t *testing.T) {
 	p := &v1beta1.Provider{Spec: v1beta1.ProviderSpec{
 		Values: &runtime.RawExtension{Raw: []byte(`{"migrator":{"enabled":true}}`)}}}
@@ -74,7 +75,7 @@ func TestOperatorInstallsNoMigrator(t *testing.T) {
 	}
 }
 
-// Applied objects have their owner, and a hash that depends only on the rendered object.
+// Each applied object has an owner reference, and a hash that depends only on the rendered object.
 func TestRenderedObjectsAreStamped(t *testing.T) {
 	rendered := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "status": map[string]any{},

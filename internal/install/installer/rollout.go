@@ -13,13 +13,15 @@ import (
 )
 
 // crashLoopRestarts is the number of restarts after which a container that is not ready is reported as crash looping.
-// The kubelet reports the loop only while it waits between two runs.
+// The number is needed because the kubelet reports CrashLoopBackOff only while it waits before the next run of the
+// container.
 const crashLoopRestarts = 3
 
 // rollout is the progress of the rollout of the Deployment.
 type rollout struct {
 	complete bool
-	// stuck means that a user must act. reason and message then explain the problem.
+	// stuck means that the rollout does not continue until a user acts. In this case, reason and message explain the
+	// problem.
 	stuck           bool
 	reason, message string
 }
@@ -56,7 +58,8 @@ func (p process) podsRefused() *rollout {
 	return nil
 }
 
-// newestStuckPod returns the problem of the newest stuck pod, because the newest pod has the newest version.
+// newestStuckPod returns the problem of a stuck pod. If several pods are stuck, it selects the newest pod, because this
+// pod has the newest version.
 func (p process) newestStuckPod() *rollout {
 	pods := slices.Clone(p.pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
@@ -74,7 +77,8 @@ func (p process) newestStuckPod() *rollout {
 	return nil
 }
 
-// stuckPod returns the problem of a pod that does not become ready without intervention, or nil.
+// stuckPod returns the problem of a pod that cannot become ready until a user acts. It returns nil if there is no such
+// problem.
 func stuckPod(pod *corev1.Pod) *rollout {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {

@@ -11,13 +11,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Types returns the types of the providers of Machinist, in order. Each is also the scheme of its provider IDs.
+// Types returns the types of the providers of Machinist, in order. Each type is also the scheme in the provider IDs of
+// this provider.
 func Types() []string { return []string{"azure", "libvirt", "openstack", "sim"} }
 
 // processName returns the name of the process of a type.
 func processName(of string) string { return "machinist-provider-" + of }
 
-// resolveType finds the type of a Provider and records it in status. It returns the problem that prevents that, if any.
+// resolveType determines the type of a Provider and records it in status. If this is not possible, it returns the
+// problem.
 func (r *Reconciler) resolveType(ctx context.Context, provider *v1beta1.Provider,
 	status *v1beta1.ProviderStatus) (*problem, error) {
 	if provider.Spec.Type == v1beta1.ProviderTypeAuto {
@@ -91,8 +93,8 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes reports whether a has the type that both Providers declare: the one that is installed, or else the older
-// one.
+// precedes reports whether Provider a has priority over Provider b if both have the same type. An installed Provider
+// has priority over one that is not installed. Otherwise the older Provider has priority.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -24,8 +24,9 @@ import (
 // passTimeout is the timeout of a pass, which takes about thirty requests.
 const passTimeout = time.Minute
 
-// Kinds returns empty objects of the kinds that are watched in addition to Providers. Only their metadata is cached,
-// and only of objects that Selector selects. Pods are included because nothing else reports that a pod cannot start.
+// Kinds returns empty objects of the kinds that are watched in addition to Providers. The cache contains only the
+// metadata of these kinds, and only of objects that Selector selects. Pods are included because nothing else reports
+// that a pod cannot start.
 func Kinds() []client.Object {
 	var kinds []client.Object
 	for _, gvk := range []schema.GroupVersionKind{
@@ -57,7 +58,7 @@ func Selector() labels.Selector {
 	return labels.NewSelector().Add(*created)
 }
 
-// Register adds the controller to a manager whose cache has Providers and Kinds.
+// Register adds the controller to a manager. The cache of the manager must contain Providers and Kinds.
 func (r *Reconciler) Register(mgr manager.Manager) error { return r.Wiring().Add(mgr, nil) }
 
 // Wiring returns the controller with everything that triggers it.
@@ -66,7 +67,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Name: "provider", Reconciler: r, Concurrency: 1, Timeout: passTimeout,
 		For: &wiring.Watch{Object: &v1beta1.Provider{}, Predicate: specChanged()},
 		Watches: []wiring.Watch{{
-			// Another Provider may get the type of a deleted one.
+			// After the deletion of a Provider, another Provider may get its type.
 			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: onlyDeleted(),
 		}},
 	}

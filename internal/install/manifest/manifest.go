@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Decode returns the objects in all documents of all files that match the pattern, in the order of the file names. It
-// fails for fields and kinds that the types of the scheme do not have.
+// Decode returns the objects in all files that match the pattern, in the order of the file names. A file may contain
+// several documents. Decode returns an error for kinds and fields that are not in the scheme.
 func Decode(files fs.FS, pattern string, types ...func(*runtime.Scheme) error) ([]client.Object, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range types {

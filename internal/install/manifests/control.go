@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Namespace is the namespace in which the processes are installed by default, and in which they have their Leases.
+// Namespace is the default namespace of the processes and of their Leases.
 const Namespace = "machinist-system"
 
-// Parts selects the objects of the charts for one cluster when the processes run outside of it.
+// Parts selects the objects of the charts that one cluster needs if the processes run outside of the cluster.
 type Parts struct {
-	// Control and Target define the role of the cluster.
+	// Control means that the cluster is the control cluster, and Target that it is the target cluster. Both may be true.
 	Control, Target bool
 	// User is the user name of the process in the cluster. If it is empty, the process uses its ServiceAccount.
 	User string
@@ -27,16 +27,17 @@ type Parts struct {
 	WatchNamespace string
 	// SecretNamespaces are the namespaces whose Secrets a provider may read. Nil means the default of the chart.
 	SecretNamespaces []string
-	// MigratorNamespaces are the namespaces in which a migrator may read and write Secrets, take Leases and scale workloads.
+	// MigratorNamespaces are the namespaces in which a migrator may read and write Secrets, acquire Leases and scale
+	// workloads.
 	MigratorNamespaces []string
 	// Shards is the number of shards. 0 and 1 mean that one process serves all namespaces.
 	Shards int
-	// WebhookURL is the URL by which API servers reach the webhook of the process. If it is empty, they use its Service.
+	// WebhookURL is the URL at which API servers reach the webhook of the process. If it is empty, they use its Service.
 	// If it is "off", there is no webhook.
 	WebhookURL string
 }
 
-// Off is the WebhookURL of a process without a webhook.
+// Off is the value of WebhookURL for a process without a webhook.
 const Off = "off"
 
 func (p Parts) values() map[string]any {
@@ -58,8 +59,8 @@ func (p Parts) values() map[string]any {
 	return v
 }
 
-// Manager returns the objects, except the CRDs, that a cluster needs for a manager that runs outside of it: the
-// admission policies, the flow control, its roles and its webhook.
+// Manager returns the objects that a cluster needs if the manager runs outside of it: the admission policies, the flow
+// control, and the roles and the webhook of the manager. The result does not contain the CRDs.
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
 		"crds": map[string]any{"enabled": false}, "manager": map[string]any{"shards": max(p.Shards, 1)},
@@ -73,7 +74,7 @@ func (p Parts) machinist(additional map[string]any) ([]client.Object, error) {
 	return typed(RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: v}))
 }
 
-// Provider returns the objects that a cluster needs for a provider that runs outside of it.
+// Provider returns the objects that a cluster needs if a provider runs outside of it.
 func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
@@ -87,7 +88,7 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }
 
-// Operator returns the objects that a cluster needs for an operator, in addition to those of Manager.
+// Operator returns the objects that a cluster needs for an operator, in addition to the objects that Manager returns.
 func Operator() ([]client.Object, error) {
 	parts := Parts{Control: true, WebhookURL: Off}
 	with, err := parts.machinist(map[string]any{"crds": map[string]any{"enabled": false},
@@ -107,8 +108,8 @@ func Operator() ([]client.Object, error) {
 	}), nil
 }
 
-// Migrator returns the objects, except those of the provider, that a cluster needs for a migrator that runs outside of
-// it.
+// Migrator returns the objects that a cluster needs if a migrator runs outside of it. The result does not contain the
+// objects of the provider.
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
@@ -120,8 +121,8 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
-// MigrationPolicies returns the policies, with their bindings, that protect the fleets that a migrator of the provider
-// migrates in these namespaces.
+// MigrationPolicies returns the admission policies, with their bindings, that protect fleets while the provider's
+// migrator migrates them. The policies apply in the given namespaces.
 func MigrationPolicies(provider string, namespaces ...string) []client.Object {
 	return onlyPolicies(must(Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}.Migrator(provider)))
 }
@@ -147,7 +148,8 @@ func onlyPolicies(objects []client.Object) (found []client.Object) {
 	return found
 }
 
-// FlowControl returns the priority level for the requests of the processes, and the FlowSchemas that refer to it.
+// FlowControl returns the priority level for the requests of Machinist's processes, and the FlowSchemas that refer to
+// this level.
 func FlowControl() []client.Object {
 	var found []client.Object
 	for _, level := range only[*flowcontrolv1.PriorityLevelConfiguration](control()) {
@@ -193,7 +195,7 @@ func only[T client.Object](objects []client.Object) []T {
 	return found
 }
 
-// typed converts rendered objects to their types. It fails for fields that the types do not have.
+// typed converts rendered objects to their types. It returns an error for fields that the types do not have.
 func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, error) {
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func TestChartInstallsGeneratedCRDs(t *testing.T) {
 	}
 }
 
-// The roles in the charts have the rules of config/rbac, with names filled in.
+// The roles in the charts have the same rules as config/rbac, but with concrete names.
 func TestChartsHaveRolesOfConfig(t *testing.T) {
 	for _, role := range []Role{ManagerControl, ManagerTarget, ProviderControl, ProviderTarget, MetricsReader,
 		ClusterAutoscaler} {
@@ -81,8 +81,8 @@ func TestChartsHaveRolesOfConfig(t *testing.T) {
 	}
 }
 
-// Releases of several providers, or of one provider for several namespaces, have no common objects except those of the
-// chart machinist.
+// Two releases of different providers must not contain the same object. The same applies to two releases of one
+// provider for different namespaces. Objects that several providers share belong to the chart machinist.
 func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 	owner := map[string]string{}
 	for name, values := range map[string]string{
@@ -122,8 +122,8 @@ func TestEveryPolicyIsBound(t *testing.T) {
 			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
 		}
 	}
-	if len(all) != 19 {
-		t.Errorf("policies are %q, want 19", all)
+	if len(all) != 16 {
+		t.Errorf("policies are %q, want 16", all)
 	}
 	for _, name := range all {
 		if !bound[name] {
@@ -153,7 +153,7 @@ func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
 	}
 }
 
-// Each webhook refers to its own Service, whose pods serve it. No webhook applies to kube-system.
+// Each webhook must refer to a Service of its own, whose pods serve the webhook. No webhook may apply to kube-system.
 //
 // Rule: works-without-webhooks.
 func TestWebhooksHaveServices(t *testing.T) {
@@ -203,7 +203,8 @@ func TestWebhooksHaveServices(t *testing.T) {
 	}
 }
 
-// The policy cannot encode base64, so it contains the encoded group of bootstrap tokens, as in the data of a Secret.
+// In the data of a Secret, the group of bootstrap tokens is encoded in base64. A policy cannot encode base64, so it
+// must contain the encoded group.
 func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	text, err := charts.Files.ReadFile("machinist/templates/policies/processes.yaml")
 	if err != nil {
@@ -214,7 +215,8 @@ func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 	}
 }
 
-// Helm reads no files outside of a chart, so definitions in the schemas of several charts are repeated in each.
+// Helm reads no files outside of a chart. A definition that the schemas of several charts need is therefore repeated in
+// each schema.
 func TestChartSchemasAgree(t *testing.T) {
 	definitions := func(path string) map[string]any {
 		text, err := os.ReadFile("../../../charts/" + path + "/values.schema.json")

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden returns typical releases by the names of their golden files.
+// golden maps the name of each golden file to a function that renders the release in it.
 func golden() map[string]func() ([]*unstructured.Unstructured, error) {
 	machinist := func(values string) func() ([]*unstructured.Unstructured, error) {
 		return func() ([]*unstructured.Unstructured, error) {
@@ -110,8 +110,8 @@ func parse(values string) map[string]any {
 	return v
 }
 
-// The golden files show changes of the installed objects in a review. They do not have the CRDs, whose golden files are
-// in config/crd.
+// In a review, the golden files show how the installed objects change. The golden files do not contain the CRDs,
+// because a review shows their changes in config/crd.
 func TestReleasesRenderToGoldenFiles(t *testing.T) {
 	for name, render := range golden() {
 		t.Run(name, func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Role is the permissions of one process in one cluster: a ClusterRole, and Roles in namespaces with the same name. A
-// provider has another ClusterRole for Secrets in the control cluster.
+// Role stands for the permissions of one process in one cluster. They consist of a ClusterRole and of Roles with the
+// same name in some namespaces. In the control cluster, a provider has a second ClusterRole for Secrets.
 type Role string
 
-// The roles of machinist-manager and of a provider process, of clients that read their metrics, and of
-// cluster-autoscaler in the control cluster.
+// These are the roles of machinist-manager, of a provider process, of clients that read the metrics of these processes,
+// and of cluster-autoscaler in the control cluster.
 const (
 	ManagerControl    Role = "manager-control"
 	ManagerTarget     Role = "manager-target"
@@ -25,8 +25,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of a process for a provider. If namespace is not empty, they are for a
-// process that works in this namespace only.
+// For returns the ClusterRole and the Roles of a process for a provider. If namespace is not empty, the process works
+// in this namespace only.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

@@ -28,7 +28,7 @@ type Variable struct {
 	Metric string `json:"metric"`
 }
 
-// Row has panels side by side that share its width.
+// Row is a row of panels with equal widths.
 type Row struct {
 	Title  string  `json:"title"`
 	Panels []Panel `json:"panels"`
@@ -44,12 +44,12 @@ type Panel struct {
 	Unit string `json:"unit"`
 	// Stack stacks the series.
 	Stack bool `json:"stack,omitempty"`
-	// Bad is the value at which a stat becomes red.
+	// Bad is the value at which a stat panel becomes red.
 	Bad     *float64 `json:"bad,omitempty"`
 	Queries []Query  `json:"queries"`
 }
 
-// Query is an expression, with the legend of its series.
+// Query is a Prometheus expression and the legend for its series.
 type Query struct {
 	Expr   string `json:"expr"`
 	Legend string `json:"legend,omitempty"`
@@ -60,7 +60,7 @@ const (
 	panelHeight = 8
 )
 
-// LoadDashboards returns the dashboards in the format of their sources.
+// LoadDashboards returns the dashboards as they are in the source files.
 func LoadDashboards() ([]Dashboard, error) {
 	files, err := fs.Glob(sources, "dashboards/*.yaml")
 	if err != nil {
@@ -81,8 +81,8 @@ func LoadDashboards() ([]Dashboard, error) {
 	return all, nil
 }
 
-// Selectors replaces $name in an expression by the result of choose, such as name=~"$name", for the cluster and for
-// each variable.
+// Selectors replaces $cluster and the name of each variable, such as $name, in an expression. The function choose
+// returns the replacement for a label, such as name=~"$name".
 func (d Dashboard) Selectors(expr string, choose func(label string) string) string {
 	for _, label := range append([]string{"cluster"}, d.labels()...) {
 		expr = strings.ReplaceAll(expr, "$"+label, choose(label))
@@ -136,7 +136,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// variable returns the variable of a label. A metric without the label has an empty one, which .* matches.
+// variable returns the variable of a label. If a metric does not have the label, its value is empty, and .* matches it.
 func variable(label, metric string, source object) object {
 	query := fmt.Sprintf("label_values(%s, %s)", metric, label)
 	return object{"name": label, "label": label, "type": "query", "datasource": source, "definition": query,

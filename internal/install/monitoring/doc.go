@@ -1,7 +1,8 @@
-// Package monitoring has the alerts and dashboards of Machinist. Their sources are rules/*.yaml and dashboards/*.yaml.
-// hack/monitoring generates config/monitoring, the copies in charts/machinist, and the list of runbooks from them.
+// Package monitoring contains the alerts and dashboards of Machinist. Their sources are rules/*.yaml and
+// dashboards/*.yaml. hack/monitoring generates config/monitoring, the copies in charts/machinist, and the list of
+// runbooks from them.
 //
 // The files in rules have the format of Prometheus with two differences. An expression may compare with a duration, as
-// in "> 30m", which becomes a number of seconds. The annotation runbook_url is added: the page of each alert is
-// docs/runbooks/<alert>.md.
+// in "> 30m", which becomes a number of seconds. The generator adds the annotation runbook_url. The runbook of each
+// alert is docs/runbooks/<alert>.md.
 package monitoring

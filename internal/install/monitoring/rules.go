@@ -18,7 +18,7 @@ var sources embed.FS
 // RunbookURL is the URL of the folder of runbooks. Each page has the name of its alert with the suffix ".md".
 const RunbookURL = "https://machinist.dev/docs/runbooks/"
 
-// Rules is the content of a rule file of Prometheus.
+// Rules is the content of a Prometheus rule file.
 type Rules struct {
 	Groups []Group `json:"groups"`
 }
@@ -39,7 +39,7 @@ type Rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// LoadRules returns the rules in the format of their sources.
+// LoadRules returns the rules as they are in the source files.
 func LoadRules() (Rules, error) {
 	var all Rules
 	files, err := fs.Glob(sources, "rules/*.yaml")
@@ -77,14 +77,15 @@ func (r Rules) Published() Rules {
 	})
 }
 
-// Short has short durations for tests that cannot wait and evaluate rules every second.
+// Short contains short durations for tests. These tests evaluate the rules every second, and cannot wait for the
+// published durations.
 type Short struct {
-	// For replaces the field for of each rule. Range replaces each range in an expression. Threshold replaces each
-	// duration in a comparison. They must be whole seconds.
+	// For replaces the value of the field "for" in each rule. Range replaces each range in an expression. Threshold
+	// replaces each duration in a comparison. All three must be whole seconds.
 	For, Range, Threshold time.Duration
 }
 
-// Shortened returns the published rules with other durations.
+// Shortened returns the published rules with the given durations instead of their own.
 func (r Rules) Shortened(s Short) Rules {
 	return r.each(func(rule *Rule) {
 		rule.Expr = replaceDurations(rule.Expr, func(isRange bool, _ time.Duration) time.Duration {
@@ -117,7 +118,8 @@ func (r Rules) each(change func(*Rule)) Rules {
 	return out
 }
 
-// duration matches a duration in an expression. With a bracket before it, it is the range of a selector.
+// duration matches a duration in an expression. If the match begins with a bracket, the duration is the range of a
+// selector.
 var duration = regexp.MustCompile(`(\[)?\b(\d+)(s|m|h|d)\b`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
@@ -163,9 +165,9 @@ func (r Rules) Manifest() ([]byte, error) {
 	})
 }
 
-// after returns how long a state must last until the rule fires: the field for, plus the durations in comparisons. The
-// rule must be in the format of its source.
-func (r Rule) after() string {
+// firesAfter returns how long a state must last until the rule fires. This is the sum of the field "for" and of the
+// durations in comparisons. The rule must be in the format of its source.
+func (r Rule) firesAfter() string {
 	var waits time.Duration
 	replaceDurations(r.Expr, func(isRange bool, d time.Duration) time.Duration {
 		if !isRange {
@@ -173,7 +175,7 @@ func (r Rule) after() string {
 		}
 		return d
 	})
-	// The field for is a duration too.
+	// The field "for" is a duration too.
 	replaceDurations(r.For, func(_ bool, d time.Duration) time.Duration { waits += d; return d })
 	if waits == 0 {
 		return "at once"
@@ -188,7 +190,7 @@ func (r Rules) Runbooks() string {
 		fmt.Fprintf(&out, "\n## %s\n\n| Alert | Severity | Fires after | Summary |\n| --- | --- | --- | --- |\n",
 			strings.TrimPrefix(g.Name, "machinist-"))
 		for _, rule := range g.Rules {
-			fmt.Fprintf(&out, "| [%s](%[1]s.md) | %s | %s | %s |\n", rule.Alert, rule.Labels["severity"], rule.after(),
+			fmt.Fprintf(&out, "| [%s](%[1]s.md) | %s | %s | %s |\n", rule.Alert, rule.Labels["severity"], rule.firesAfter(),
 				rule.Annotations["summary"])
 		}
 	}

@@ -95,8 +95,9 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 
 var metric = regexp.MustCompile(`\bmachinist_[a-z_]+\b`)
 
-// known returns a function that returns the metrics in an expression that the generated reference does not have.
-func known(t *testing.T) func(expr string) []string {
+// unknownMetrics returns a function that finds the unknown metrics in an expression. A metric is unknown if the
+// generated reference of metrics does not contain it.
+func unknownMetrics(t *testing.T) func(expr string) []string {
 	t.Helper()
 	reference, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
@@ -117,7 +118,7 @@ func known(t *testing.T) func(expr string) []string {
 }
 
 func TestMetricsOfAlertsExist(t *testing.T) {
-	unknown := known(t)
+	unknown := unknownMetrics(t)
 	for _, rule := range alerts(t) {
 		if names := unknown(rule.Expr); len(names) > 0 {
 			t.Errorf("%s queries %s, which no process exports", rule.Alert, strings.Join(names, ", "))

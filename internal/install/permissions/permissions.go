@@ -1,5 +1,5 @@
-// Package permissions has the permissions that each provider needs in its cloud, from
-// providers/<name>/permissions.yaml. It prints them in the format of the cloud.
+// Package permissions contains the permissions that each provider needs in its cloud. They come from the files
+// providers/<name>/permissions.yaml. The package prints the permissions in the format of the cloud.
 //
 // Go cannot embed files of another module, so hack/generate.sh copies these files here.
 package permissions
@@ -19,7 +19,7 @@ var files embed.FS
 
 // Needs are the permissions that a provider needs in its cloud.
 type Needs struct {
-	// Provider is the name of the provider. Cloud is the name of its cloud in a sentence.
+	// Provider is the name of the provider. Cloud is the name of the provider's cloud, for use in a sentence.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
 	// Note describes the permissions in words if the cloud has no roles.
@@ -28,11 +28,11 @@ type Needs struct {
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
 	// Actions are the permissions that every class needs, in the terms of the cloud.
 	Actions []string `json:"actions,omitempty"`
-	// Optional are further permissions for classes that set certain fields of their providerSpec.
+	// Optional contains additional permissions for classes that set certain fields of their providerSpec.
 	Optional []Optional `json:"optional,omitempty"`
 }
 
-// Optional has the further permissions for classes that set a field of their providerSpec.
+// Optional contains the additional permissions for classes that set a field of their providerSpec.
 type Optional struct {
 	Field   string   `json:"field"`
 	Actions []string `json:"actions"`
@@ -52,7 +52,7 @@ func Names() []string {
 	return names
 }
 
-// Of returns the permissions of a provider. If the name is unknown, the error has the known names.
+// Of returns the permissions of a provider. If the name is unknown, the error contains the known names.
 func Of(provider string) (*Needs, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
@@ -102,7 +102,7 @@ func (n *Needs) With(fields ...string) ([]string, error) {
 	return actions, nil
 }
 
-// AllFields stands for all fields that need further actions.
+// AllFields stands for all fields that need additional actions.
 const AllFields = "all"
 
 func (n *Needs) fields() []string {

@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Limits of the API's schema for strings in a status, in bytes, and for the number of addresses. The API server refuses
-// a status that contains a longer string, and would do so on every retry.
+// These constants are the limits of the API's schema: the maximum length of strings in a status, in bytes, and the
+// maximum number of addresses. If a status contains a longer string, the API server rejects it, and would reject every
+// retry too.
 const (
 	maxID         = 1024
 	maxName       = 256
@@ -26,9 +27,9 @@ const (
 // providerIDFormat is the format of spec.providerID.
 var providerIDFormat = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^\s]+$`)
 
-// boundedInstance returns a driver's instance in a form that fits into a status. It truncates names, and drops
-// addresses and node names that are unusable. It returns an error for a provider ID or a scope that does not fit,
-// because a truncated one would not identify the instance.
+// boundedInstance returns an instance of a driver with values that fit into a status. It truncates long names, and
+// removes addresses and node names that cannot be used. If a provider ID or a scope is too long, it returns an error,
+// because a truncated value would not identify the instance.
 func boundedInstance(in *provider.Instance, err error) (*provider.Instance, error) {
 	if in == nil || err != nil {
 		return in, err
@@ -44,10 +45,11 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 			"driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope),
 			out.ProviderID, maxID)
 	}
-	out.State = provider.InstanceState(cut(string(out.State), maxState))
-	out.StateCode = provider.Code(cut(string(out.StateCode), maxState))
-	out.StateMessage = cut(out.StateMessage, maxMessage)
-	out.Type, out.Region, out.Zone = cut(out.Type, maxName), cut(out.Region, maxName), cut(out.Zone, maxName)
+	out.State = provider.InstanceState(truncate(string(out.State), maxState))
+	out.StateCode = provider.Code(truncate(string(out.StateCode), maxState))
+	out.StateMessage = truncate(out.StateMessage, maxMessage)
+	out.Type, out.Region = truncate(out.Type, maxName), truncate(out.Region, maxName)
+	out.Zone = truncate(out.Zone, maxName)
 	if len(validation.IsDNS1123Subdomain(out.NodeName)) > 0 {
 		out.NodeName = "" // A truncated name could be the name of another Node.
 	}
@@ -56,7 +58,7 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 	return &out, nil
 }
 
-// usableAddresses returns the usable addresses, at most as many as the limit.
+// usableAddresses returns the usable addresses, up to the given limit.
 func usableAddresses(all []corev1.NodeAddress, limit int) (out []corev1.NodeAddress) {
 	for _, a := range all {
 		if len(out) < limit && usable(a) {
@@ -67,29 +69,30 @@ func usableAddresses(all []corev1.NodeAddress, limit int) (out []corev1.NodeAddr
 }
 
 func usable(a corev1.NodeAddress) bool {
-	return len(a.Address) <= maxAddress && len(a.Type) <= maxAddressing && cut(a.Address, maxAddress) == a.Address
+	return len(a.Address) <= maxAddress && len(a.Type) <= maxAddressing && truncate(a.Address, maxAddress) == a.Address
 }
 
-// boundedCapacity returns a driver's capacity with strings that fit into a status.
+// boundedCapacity returns a capacity from a driver with strings that fit into a status.
 func boundedCapacity(c provider.Capacity, err error) (provider.Capacity, error) {
-	c.Architecture, c.OperatingSystem = cut(c.Architecture, maxState), cut(c.OperatingSystem, maxState)
-	c.InstanceType, c.Region, c.Zone = cut(c.InstanceType, maxName), cut(c.Region, maxName), cut(c.Zone, maxName)
+	c.Architecture, c.OperatingSystem = truncate(c.Architecture, maxState), truncate(c.OperatingSystem, maxState)
+	c.InstanceType, c.Region = truncate(c.InstanceType, maxName), truncate(c.Region, maxName)
+	c.Zone = truncate(c.Zone, maxName)
 	return c, err
 }
 
-// boundedError returns the error with a message that fits into a condition.
+// boundedError returns the error with a message that is short enough for a condition.
 func boundedError(err error) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || len(e.Message) <= maxMessage {
 		return err
 	}
 	out := *e
-	out.Message = cut(e.Message, maxMessage)
+	out.Message = truncate(e.Message, maxMessage)
 	return &out
 }
 
-// cut returns s as valid UTF-8 of at most n bytes.
-func cut(s string, n int) string {
+// truncate returns the first n bytes of s as valid UTF-8.
+func truncate(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}

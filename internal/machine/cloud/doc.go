@@ -1,4 +1,4 @@
-// Package cloud wraps the driver of a provider with features that all drivers need. These are the fence before each
-// call that changes something, a time limit for each call, the rate limit of the process, metrics, and protection
-// against panics.
+// Package cloud wraps the driver of a provider and adds features that every driver needs. The features are the fence
+// before each call that changes something, the time limit for each call, the rate limit of the process, metrics, and
+// protection against panics.
 package cloud

@@ -17,24 +17,25 @@ import (
 // Options configures a Cloud.
 type Options struct {
 	Driver provider.Driver
-	// Fence returns an error if this process must no longer change anything. It is called right before each Create,
-	// Update, Delete, Adopt, Release and Disown.
+	// Fence returns an error if this process may no longer change anything. It is called right before each Create, Update,
+	// Delete, Adopt, Release and Disown.
 	Fence func() error
-	// Limiter delays calls so that they respect the rate that the user configured. Nil means no limit.
+	// Limiter delays calls to keep the rate limit that the user configured. Nil means no limit.
 	Limiter Limiter
 	// Metrics counts calls. Nil means no metrics.
 	Metrics *Metrics
-	// Tracer traces calls that are part of an operation. Nil means no traces.
+	// Tracer records traces of calls that belong to an operation. Nil means no traces.
 	Tracer *tracing.Tracer
 	Clock  clock.PassiveClock
 }
 
-// Limiter is the part of a rate limiter that Cloud needs. *rate.Limiter of golang.org/x/time/rate implements it.
+// Limiter is the part of the interface of a rate limiter that Cloud uses. *rate.Limiter of golang.org/x/time/rate
+// implements it.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// Cloud is a provider.Driver that wraps another driver with a fence, limits and metrics.
+// Cloud is a provider.Driver that wraps another driver and adds a fence, limits and metrics.
 type Cloud struct {
 	Options
 	timeout time.Duration
@@ -53,13 +54,13 @@ func New(o Options) *Cloud {
 // Name implements provider.Driver.
 func (c *Cloud) Name() string { return c.Driver.Name() }
 
-// CreateSettle implements provider.Settler with the driver's value, or with the default.
+// CreateSettle implements provider.Settler. It returns the settle time of the driver, or the default.
 func (c *Cloud) CreateSettle() time.Duration { return provider.CreateSettle(c.Driver) }
 
 // CallTimeout implements provider.Timeouter.
 func (c *Cloud) CallTimeout() time.Duration { return c.timeout }
 
-// Validate implements provider.Driver. It makes no call to the cloud, so the limits do not apply.
+// Validate implements provider.Driver. It makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Validate(ctx context.Context, req provider.ValidateRequest) error {
 	return c.Driver.Validate(ctx, req)
 }
@@ -106,7 +107,7 @@ func (c *Cloud) List(ctx context.Context, req provider.ListRequest) (provider.Li
 	})
 }
 
-// Adopt implements provider.Adopter. It fails with Unimplemented if the driver does not implement it.
+// Adopt implements provider.Adopter. It returns an Unimplemented error if the driver does not support this method.
 func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	adopter, ok := c.Driver.(provider.Adopter)
 	if !ok {
@@ -117,7 +118,8 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	})
 }
 
-// Interruptions implements provider.Interrupter. It fails with Unimplemented if the driver does not implement it.
+// Interruptions implements provider.Interrupter. It returns an Unimplemented error if the driver does not support this
+// method.
 func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 	interrupter, ok := c.Driver.(provider.Interrupter)
 	if !ok {
@@ -128,7 +130,8 @@ func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsReq
 	})
 }
 
-// importer returns the driver as a provider.Importer, or Unimplemented if it is not one.
+// importer returns the driver as a provider.Importer. It returns an Unimplemented error if the driver is not an
+// Importer.
 func (c *Cloud) importer() (provider.Importer, error) {
 	importer, ok := c.Driver.(provider.Importer)
 	if !ok {
@@ -137,8 +140,8 @@ func (c *Cloud) importer() (provider.Importer, error) {
 	return importer, nil
 }
 
-// Locate implements provider.Importer. Like the other methods of Importer, it fails with Unimplemented if the driver
-// does not implement them.
+// Locate implements provider.Importer. Like the other methods of Importer, it returns an Unimplemented error if the
+// driver does not support imports.
 func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -149,7 +152,7 @@ func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provi
 	})
 }
 
-// Import implements provider.Importer. It makes no call to the cloud, so the limits do not apply.
+// Import implements provider.Importer. It makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -187,8 +190,8 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return err
 }
 
-// ListScope implements provider.Scoper with the driver's name of the scope. It returns an empty name if the driver does
-// not implement it. It makes no call to the cloud, so the limits do not apply.
+// ListScope implements provider.Scoper. It returns the scope that the driver names. It returns an empty name if the
+// driver does not name scopes. It makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	scoper, ok := c.Driver.(provider.Scoper)
 	if !ok {
@@ -202,8 +205,8 @@ func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	return scoper.ListScope(class)
 }
 
-// Account implements provider.Accounter with the driver's name of the account. It makes no call to the cloud, so the
-// limits do not apply.
+// Account implements provider.Accounter. It returns the account that the driver names. It makes no call to the cloud,
+// so the rate limit does not apply.
 func (c *Cloud) Account(class provider.Class) (name string, err error) {
 	defer func() {
 		if recover() != nil {
@@ -220,8 +223,8 @@ const (
 	changes effect = true
 )
 
-// call makes one call of the driver. It checks the fence after the limiter, because the limiter may wait: a call that
-// passes the fence is sent at once.
+// call executes one call of the driver. It checks the fence after it has waited for the limiter, so that the call is
+// sent immediately after the check.
 func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	f func(context.Context) (T, error)) (result T, err error) {
 	ctx, traced := c.Tracer.Begin(ctx, operation)
@@ -241,11 +244,11 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	start := c.Clock.Now()
-	// A panic in a driver, for example because of one providerSpec, must not end the process.
+	// If a driver panics, for example because of one providerSpec, the process must continue.
 	defer func() {
 		if p := recover(); p != nil {
 			err = provider.Errorf(provider.Internal, "driver panicked in %s", operation)
-			// Do not log the panic's value: it may contain data that the driver was given, such as credentials.
+			// Do not log the panic's value, because it may contain data that the driver received, such as credentials.
 			logr.FromContextOrDiscard(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
 		}
 		c.Metrics.observe(c.Name(), operation, err, c.Clock.Since(start))
@@ -254,8 +257,8 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 	return result, boundedError(err)
 }
 
-// tracedCode returns the code of an error for a trace, or an empty string for nil. Codes that provider does not define
-// are replaced by Unknown, because they may contain anything.
+// tracedCode returns the code of an error for a trace. It returns an empty string if there is no error. If the package
+// provider does not define the code, tracedCode returns Unknown, because such a code may contain any text.
 func tracedCode(err error) string {
 	if err == nil {
 		return ""
@@ -272,13 +275,13 @@ func tracedCode(err error) string {
 	}
 }
 
-// Metrics counts the calls of a provider's driver.
+// Metrics counts and times the calls of a provider's driver.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// NewMetrics creates and registers the metrics of the calls of a provider's driver.
+// NewMetrics creates and registers the metrics for the calls of a driver.
 func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -300,8 +303,8 @@ func NewMetrics(registry prometheus.Registerer, driver string) (*Metrics, error)
 	return m, nil
 }
 
-// initialize creates the counters of common operations and codes with the value zero. Without the zero, the first error
-// would not count as an increase.
+// initialize creates the counters of common operations and codes with the value zero. If a counter did not exist before
+// its first error, Prometheus would not see an increase.
 func (m *Metrics) initialize(name string) {
 	for _, operation := range []string{"Create", "Get", "Update", "Delete", "List"} {
 		for _, code := range []provider.Code{provider.OK, provider.InvalidArgument, provider.FailedPrecondition,

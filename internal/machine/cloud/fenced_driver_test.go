@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// scripted is a driver whose methods record their calls. Its Create can be replaced.
+// scripted is a driver that records the calls of its methods. Its Create can be replaced.
 type scripted struct {
 	provider.Driver
 	create func(context.Context) (*provider.Instance, error)
@@ -74,7 +74,7 @@ func TestFencedProcessMayReadButNotWrite(t *testing.T) {
 	}
 }
 
-// closing is a limiter that closes the fence while it waits.
+// closing is a limiter. While a call waits for it, the fence closes.
 type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
@@ -115,7 +115,7 @@ func TestPanicInADriverIsACountedError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without a zero before it, the first error would not count as an increase.
+	// If the counter did not exist before its first error, Prometheus would not see an increase.
 	if n := testutil.CollectAndCount(metrics.requests); n == 0 {
 		t.Error("there are no series before the first call")
 	}

@@ -1,3 +1,3 @@
-// Package interruption recognizes when a Node announces that the cloud is about to reclaim its instance, by the
-// conditions and taints that common termination handlers set.
+// Package interruption detects that a Node announces the removal of its instance by the cloud. It uses the conditions
+// and taints that common termination handlers set.
 package interruption

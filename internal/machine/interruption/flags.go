@@ -19,9 +19,9 @@ const (
 	taintsFlag     = "interruption-node-taints"
 )
 
-// Flags add signals to the known ones.
+// Flags configure signals in addition to the known ones.
 type Flags struct {
-	// Conditions and Taints are names, optionally with the notice: "example.com/reclaimed=2m".
+	// Conditions and Taints contain names. A name may be followed by the length of the notice: "example.com/reclaimed=2m".
 	Conditions, Taints []string
 }
 
@@ -36,8 +36,8 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 			fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
-// Signals returns the known signals and those of the flags. A signal of the flags replaces a known one with the same
-// name. The error names the invalid values.
+// Signals returns the known signals and the signals of the flags. If a signal of the flags has the same name as a known
+// one, it replaces the known one. The error names the invalid values.
 func (f *Flags) Signals() (Signals, error) {
 	all := Known()
 	var errs []error

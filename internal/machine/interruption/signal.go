@@ -11,33 +11,33 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultLead is how long an instance is expected to live after a notice of unknown length. It is the shortest notice
-// of the large clouds.
+// DefaultLead is the time that an instance is expected to live after a notice that does not name a time. It is the
+// shortest notice that a large cloud gives.
 const DefaultLead = 30 * time.Second
 
-// Signal is one way in which a Node announces that the cloud is about to reclaim its instance.
+// Signal describes how a Node announces that the cloud will reclaim its instance: with a condition or with a taint.
 type Signal struct {
-	// Condition is the type of a condition that is True in this case, "" for a taint. If Causes are given, the
-	// condition's reason must begin with one of them.
+	// Condition is the type of the condition that announces this with status True. It is "" if the signal is a taint. If
+	// Causes is not empty, the reason of the condition must begin with one of the Causes.
 	Condition corev1.NodeConditionType
 	Causes    []string
-	// Taint is the key of a taint, whatever its value and effect.
+	// Taint is the key of the taint. The value and the effect of the taint do not matter.
 	Taint string
-	// Reason is the reason of the resulting condition InterruptionNotice.
+	// Reason becomes the reason of the condition InterruptionNotice.
 	Reason string
-	// Lead is how long the instance still lives when the signal appears.
+	// Lead is the time between the signal and the removal of the instance.
 	Lead time.Duration
 }
 
-// Notice is an announcement by a Node.
+// Notice is the announcement of an interruption by a Node.
 type Notice struct {
 	Reason string
-	// Source names the condition or taint in messages.
+	// Source describes the condition or taint in messages.
 	Source string
 	Lead   time.Duration
 }
 
-// Signals are the signals that are acted upon.
+// Signals are the signals to which the controller reacts.
 type Signals []Signal
 
 // Known returns the signals of common termination handlers.
@@ -52,26 +52,25 @@ type Signals []Signal
 //   - Autoscalers that set taints delete the nodes that they drain themselves.
 func Known() Signals {
 	return Signals{
-		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a
-		// scaling group waits at least that long, unless it was configured to wait less.
+		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a scaling
+		// group also waits at least two minutes, unless it is configured to wait less.
 		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, Lead: 2 * time.Minute},
 		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice,
 			Lead: 2 * time.Minute},
-		// GKE, and the termination handler for GCE.
+		// The taint is set by GKE, and by the termination handler for GCE.
 		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
-		// node-problem-detector as AKS runs it. The condition covers all scheduled events, and its reason names the
-		// event.
+		// node-problem-detector as AKS runs it. This condition reports all scheduled events. Its reason names the event.
 		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
 		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,
 			Lead: 5 * time.Minute},
-		// The termination handlers of OpenShift's Machine API, for all of its clouds.
+		// The termination handlers of OpenShift's Machine API set this condition in all clouds.
 		{Condition: "Terminating", Reason: v1beta1.ReasonPreemptionNotice, Lead: DefaultLead},
 	}
 }
 
-// Of returns the notice that the Node shows, or the one with the shortest lead if there are several.
+// Of returns the notice that the Node shows. If there are several, it returns the one with the shortest lead.
 func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false
@@ -85,7 +84,8 @@ func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	return notice, announced
 }
 
-// shownBy returns a description of the condition or taint of the Node that is this signal, or "" if there is none.
+// shownBy returns a description of the Node's condition or taint that matches this signal. It returns "" if there is
+// none.
 func (s Signal) shownBy(node *corev1.Node) string {
 	if s.Taint != "" {
 		for _, t := range node.Spec.Taints {

@@ -10,11 +10,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionOrder returns the machines in the order in which a set with this delete policy and generation deletes them
-// when it is scaled down. These are deleted first, in this order: machines annotated for deletion, machines annotated
-// for replacement, machines due for replacement because of their health, machines without an instance, unhealthy
-// machines, machines with a lower delete priority, and machines that are not Ready. The delete policy decides among the
-// rest.
+// DeletionOrder sorts the machines by the order in which a set deletes them when it is scaled down. The order depends
+// on the delete policy and the generation of the set. The following machines are deleted first, in this order: machines
+// annotated for deletion, machines annotated for replacement, machines that must be replaced because of their health,
+// machines without an instance, unhealthy machines, machines with a lower delete priority, and machines that are not
+// Ready. The delete policy determines the order of the other machines.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {
@@ -28,8 +28,8 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 	return ordered
 }
 
-// rank has everything that the order depends on, most important first. The machine with the lower rank is deleted
-// first.
+// rank contains all values that determine the order, the most important ones first. A machine with a lower rank is
+// deleted first.
 type rank struct {
 	precedence Precedence
 	age        int64             // by policy Newest and Oldest
@@ -45,8 +45,7 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 	case v1beta1.DeleteOldest:
 		r.age = m.CreationTimestamp.Unix()
 	default:
-		// The generation causes another order after each change of the set, while the same decision made twice has the
-		// same result.
+		// The generation changes the order after each change of the set. A repeated decision still has the same result.
 		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
 	}
 	return r

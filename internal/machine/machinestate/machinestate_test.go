@@ -22,7 +22,7 @@ func typeVersion(version string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Labels = map[string]string{v1beta1.LabelTypeVersion: version} }
 }
 
-// A phase that another client wrote has no reason.
+// If another client has written the phase, there is no failure reason.
 func TestFailedPhaseWithoutAReasonIsNotAFailure(t *testing.T) {
 	m := &v1beta1.Machine{}
 	m.Status.Phase = v1beta1.MachineFailed
@@ -38,7 +38,7 @@ func failed(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 }
 
-// Sets, deployments, health checks and preservation decide by these predicates, which are only defined here.
+// Sets, deployments, health checks and preservation all use these predicates, which must not be defined anywhere else.
 //
 // Rules: remediation-by-strategy, remediation-retries-limited, interrupted-replaced-at-once, preserve-on-request.
 func TestReplacementPredicates(t *testing.T) {

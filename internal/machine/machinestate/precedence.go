@@ -7,8 +7,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Precedence defines how early a set that has too many machines deletes a machine. Of two machines, the one with the
-// lower precedence is deleted first. The set's delete policy decides between equal ones.
+// Precedence determines which machine a set deletes first if it has too many machines. If two machines have a different
+// precedence, the one with the lower precedence is deleted first. If the precedence is equal, the delete policy of the
+// set decides.
 type Precedence struct {
 	// The fields are ordered by importance.
 	unmarked     bool
@@ -33,8 +34,8 @@ func PrecedenceOf(m *v1beta1.Machine) Precedence {
 	}
 }
 
-// Compare returns a negative number if a machine with this precedence is deleted before one with the other, a positive
-// number if after.
+// Compare returns a negative number if a machine with this precedence is deleted before a machine with the other
+// precedence. It returns a positive number if it is deleted after that machine.
 func (p Precedence) Compare(other Precedence) int {
 	return cmp.Or(
 		FalseFirst(p.unmarked, other.unmarked),
@@ -47,9 +48,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without the order among machines that are deleted early for the same reason, such as a
-// delete mark. A deployment uses it to predict what its set will delete, because a machine may be launched or become
-// Ready until the set acts.
+// Coarse returns the precedence without the details that only matter among machines that are deleted early for the same
+// reason, such as a delete annotation. A deployment uses Coarse to predict which machine its set will delete, because a
+// machine may be launched or become Ready before the set acts.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:
@@ -66,7 +67,7 @@ func (p Precedence) Coarse() Precedence {
 	return p
 }
 
-// FalseFirst compares two booleans like the functions of package cmp: false is less than true.
+// FalseFirst compares two booleans. Like the functions of package cmp, it returns a negative number if only a is false.
 func FalseFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -77,8 +78,8 @@ func FalseFirst(a, b bool) int {
 	return 1
 }
 
-// deletePriority returns the machine's delete priority. It is the default if the annotation is missing or is not a
-// 32-bit integer.
+// deletePriority returns the machine's delete priority. If the annotation is missing or is not a 32-bit integer, it
+// returns the default.
 func deletePriority(m *v1beta1.Machine) int {
 	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
 	if !set {

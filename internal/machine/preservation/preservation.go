@@ -1,6 +1,6 @@
-// Package preservation defines which Machines are preserved for inspection, and which are about to be. The provider
-// process preserves a Machine, and the set that owns it waits for that. Both must agree, or a machine would be deleted
-// too early or never.
+// Package preservation defines which Machines are preserved for inspection, and which will be preserved next. The
+// provider's process preserves a Machine, and the set that owns the Machine waits for this. If they did not agree, a
+// machine would be deleted too early or never.
 package preservation
 
 import (
@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no set, whatever its owner
-// references are.
+// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no set, even if it still has an
+// owner reference.
 func Preserved[M metav1.Object](m M) bool {
 	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
 }
 
-// Until returns when the preservation of a Machine ends.
+// Until returns the end of the preservation of a Machine.
 func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
@@ -32,9 +32,9 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 	return until, nil
 }
 
-// NeverBegan reports whether the annotation has a past time and the Machine was not preserved before. A Machine that
-// was preserved has the condition Preserved. If that could not be written any more, the annotation preserved-from shows
-// that the Machine was removed from its set.
+// NeverBegan reports whether the annotation contains a past time although the Machine was never preserved. If a Machine
+// was preserved, it has the condition Preserved. If the process could not write this condition, the annotation
+// preserved-from shows that the Machine was removed from its set.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 	until, err := Until(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
@@ -42,7 +42,8 @@ func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// Invalid returns what is wrong with the annotation machinist.dev/preserve, or "" if it is valid or missing.
+// Invalid explains why the value of the annotation machinist.dev/preserve is invalid. It returns "" if the value is
+// valid or the annotation is missing.
 func Invalid(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
@@ -53,22 +54,22 @@ func Invalid(m *v1beta1.Machine) string {
 	}
 }
 
-// OverLimit reports whether the Machine is not preserved because the limit is reached, and is replaced like any other.
-// This holds until the Machine is replaced or recovers, even if others are no longer preserved.
+// OverLimit reports whether the Machine is replaced and not preserved, because the limit is reached. The result stays
+// true until the Machine is replaced or recovers, even if the preservation of other Machines ends.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
 		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
-// SameOrigin reports whether two Machines, preserved or not, belong or belonged to the same MachineDeployment or the
-// same standalone MachineSet.
+// SameOrigin reports whether two Machines belong, or belonged, to the same MachineDeployment or to the same MachineSet
+// without a MachineDeployment.
 func SameOrigin(a, b *v1beta1.Machine) bool {
 	from := Origin(a)
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
 }
 
-// Origin returns the kind and name of the owner that the Machine has or had, or "" if it had none.
+// Origin returns the kind and name of the current or former owner of the Machine, or "" if it never had an owner.
 func Origin(m *v1beta1.Machine) string {
 	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
 		return "MachineDeployment " + name
@@ -83,8 +84,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine will be preserved as soon as possible. A Machine without an instance is not
-// preserved, because there is nothing to inspect.
+// Due reports whether the Machine will be preserved soon. If a Machine has no instance, it is not preserved, because
+// there is nothing to inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
@@ -99,9 +100,9 @@ func Due(m *v1beta1.Machine) bool {
 		!machinestate.Unchangeable(m)
 }
 
-// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found
-// unhealthy. If not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved,
-// because the cloud deletes its instance.
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or is unhealthy. If
+// the set would not replace the Machine, it must not be preserved either, because the preservation would cause a
+// replacement. An interrupted Machine cannot be preserved, because the cloud will delete its instance.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

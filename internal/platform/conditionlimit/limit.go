@@ -1,6 +1,6 @@
-// Package conditionlimit keeps the number of an object's conditions within the limit of its schema. Any client that may
-// write a status can add conditions. If there were too many, the API server would refuse every status that a controller
-// writes.
+// Package conditionlimit limits the number of conditions of an object to the number that the schema allows. Any client
+// that may write a status can add conditions. If there were too many, the API server would refuse every status that a
+// controller writes.
 package conditionlimit
 
 import (
@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Kind lists the conditions of a kind that Machinist itself writes (Own), and the number of conditions that the schema
-// allows (Most).
+// Kind describes the conditions of a kind of objects. Own lists the conditions that Machinist itself writes. Most is
+// the number of conditions that the schema allows.
 type Kind struct {
 	Own  []string
 	Most int
@@ -40,8 +40,8 @@ var (
 	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
 )
 
-// Apply removes conditions of other writers that would leave no room for all of the kind's own. It keeps the first ones
-// of the others, and their order. If nothing must be removed, it returns the list unchanged.
+// Apply makes room for all conditions that Machinist itself writes. If there are too many conditions of other writers,
+// it keeps the first of them and removes the rest. The order of the remaining conditions does not change.
 func (k Kind) Apply(list []metav1.Condition) []metav1.Condition {
 	capacity, others := k.Most-len(k.Own), 0
 	return slices.DeleteFunc(list, func(c metav1.Condition) bool {

@@ -41,7 +41,7 @@ func TestApplyLeavesRoomForAllOwnConditions(t *testing.T) {
 	}
 }
 
-// A condition that is not listed could be removed like one of another writer.
+// Own must list all conditions of Machinist, because Apply may remove a condition that is not listed.
 func TestOwnListsEveryConditionOfTheAPI(t *testing.T) {
 	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own, Budget.Own)
 	for _, file := range []string{"conditions.go", "machine_conditions.go"} {

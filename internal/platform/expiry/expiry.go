@@ -62,8 +62,8 @@ func OfToken(token string) Lifetime {
 	return l
 }
 
-// Metrics export lifetimes. The lifetimes are read at each scrape, so they are those of the credentials in use. A nil
-// *Metrics exports nothing.
+// Metrics export lifetimes. The lifetimes are read at each scrape, so they always belong to the credentials that are in
+// use. A nil *Metrics exports nothing.
 type Metrics struct {
 	expires, issued *prometheus.Desc
 
@@ -71,7 +71,7 @@ type Metrics struct {
 	read map[string]func() Lifetime
 }
 
-// NewMetrics registers the metrics, or returns those that are already registered.
+// NewMetrics registers the metrics, or returns the metrics that are already registered.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	labels := []string{"credential"}
 	m := &Metrics{read: map[string]func() Lifetime{},
@@ -93,7 +93,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return nil, fmt.Errorf("register the metrics of credentials: %w", err)
 }
 
-// Watch exports the lifetime of a credential from now on. A lifetime without an end is not exported.
+// Watch adds a credential to the exported metrics. If the lifetime of the credential has no end, it is not exported.
 func (m *Metrics) Watch(credential string, read func() Lifetime) {
 	if m == nil {
 		return

@@ -6,10 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Decisions records which generation of an object this process wrote last, after it had decided from its cache. A
-// controller that carries out that generation with the same cache sees at least the state from which the decision was
-// made. It need not wait until the cache contains the write, and need not read live. The zero value contains no
-// generations and is ready to use. A nil *Decisions records nothing.
+// Decisions records the generation of an object that a controller of this process wrote last. The controller decided
+// about the write with the cache of the process. A second controller that acts on this generation uses the same cache,
+// so its cache is at least as new as it was for the decision. Therefore the second controller need not wait until the
+// cache contains the write, and need not read from the API server. The zero value is empty and ready to use. A nil
+// *Decisions records nothing.
 type Decisions struct {
 	mu          sync.Mutex
 	generations map[types.UID]int64
@@ -28,7 +29,7 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made reports whether the generation is the one that was noted last.
+// Made reports whether the given generation of the object is the generation that was last passed to Note.
 func (d *Decisions) Made(object types.UID, generation int64) bool {
 	if d == nil {
 		return false

@@ -16,12 +16,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// If a controller treats an ambiguous write as failed, it repeats the write and creates a machine or set too many.
+// If a controller treats an ambiguous write as failed, it repeats the write, and so creates one machine or set too
+// many.
 //
 // Rules: exact-number-of-machines, first-decision-from-live-lists.
 func TestAmbiguous(t *testing.T) {
 	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
-	// response returns the error that client-go creates for a response without a Status, such as that of a proxy.
+	// response returns the error that client-go creates for a response without a Status, such as a response of a proxy.
 	response := func(code int) error {
 		return apierrors.NewGenericServerResponse(code, "POST", machines, "a", "", 0, true)
 	}
@@ -135,9 +136,9 @@ func TestTracker(t *testing.T) {
 		"the cache was compared": {func(k *Tracker) { k.Confirm(k.Mark()) }, []string{"", "1"}, nil, ""},
 		"compared, then an ambiguous write": {func(k *Tracker) { k.Confirm(k.Mark()); k.Invalidate() }, nil,
 			[]string{"", "1"}, ""},
-		"an ambiguous write during a LIST":    {during((*Tracker).Listed), nil, []string{"100", "200"}, ""},
-		"an ambiguous write during a re-LIST": {during((*Tracker).Relisted), nil, []string{"100", "200"}, ""},
-		"an ambiguous write while comparing": {during(func(k *Tracker, m Mark, _ string) { k.Confirm(m) }), nil,
+		"an ambiguous write during a LIST":    {duringList((*Tracker).Listed), nil, []string{"100", "200"}, ""},
+		"an ambiguous write during a re-LIST": {duringList((*Tracker).Relisted), nil, []string{"100", "200"}, ""},
+		"an ambiguous write while comparing": {duringList(func(k *Tracker, m Mark, _ string) { k.Confirm(m) }), nil,
 			[]string{"", "200"}, ""},
 	} {
 		var k Tracker
@@ -158,8 +159,9 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// during returns the steps of a worker whose LIST is under way when another worker makes an ambiguous write.
-func during(record func(*Tracker, Mark, string)) func(*Tracker) {
+// duringList returns the steps of two workers: while a LIST of the first worker is in progress, the second worker makes
+// an ambiguous write.
+func duringList(record func(*Tracker, Mark, string)) func(*Tracker) {
 	return func(k *Tracker) {
 		began := k.Mark()
 		k.Invalidate()

@@ -1,7 +1,7 @@
 package freshness
 
-// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent
-// use: a controller whose workers share one locks it.
+// Tracker records whether a cache may be trusted. The zero Tracker trusts no cache. It is not safe for concurrent use.
+// If several workers share a Tracker, the controller must lock it.
 type Tracker struct {
 	// minVersion is the resource version that the cache must have reached. It is "" before the first LIST.
 	minVersion string
@@ -11,10 +11,10 @@ type Tracker struct {
 	ambiguous int
 }
 
-// Mark is a point in the sequence of ambiguous writes.
+// Mark identifies a position in the sequence of ambiguous writes.
 type Mark struct{ ambiguous int }
 
-// Mark returns the current point. A caller takes it before a live LIST.
+// Mark returns the current position. Call it before a live LIST.
 func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 
 // MinVersion returns the resource version that the cache must have reached. It is "" if a live LIST is needed first.
@@ -28,16 +28,16 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 // Confirmed reports whether the cache may be trusted at any version.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. If there was an earlier LIST since the
-// last ambiguous write, its lower version remains.
+// Listed records the resource version of a live LIST that began at the mark. If another LIST was already recorded since
+// the last ambiguous write, Listed keeps the version of that LIST, which is lower.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
 	}
 }
 
-// Relisted records the resource version of a live LIST like Listed, but replaces the version of an earlier LIST. Use it
-// if the next decision depends on the later LIST.
+// Relisted works like Listed, but replaces the version of an earlier LIST. Use it if the next decision depends on the
+// later LIST.
 func (t *Tracker) Relisted(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version
@@ -45,7 +45,7 @@ func (t *Tracker) Relisted(began Mark, version string) {
 }
 
 // Confirm records that the cache was at least as new as live lists that began at the mark. The caller must have
-// compared their objects.
+// compared the objects in the cache with the objects in the lists.
 func (t *Tracker) Confirm(began Mark) {
 	if began == t.Mark() {
 		t.confirmed = true

@@ -23,8 +23,8 @@ const (
 	MachineByNodeName = "machine.nodeName"
 	// MachineByClass finds Machines by the name of their class.
 	MachineByClass = "machine.className"
-	// MachineBySecret finds Machines by the names of the Secrets to which they refer themselves: the Secrets of the inline
-	// form, and the credentials with which their instance was created.
+	// MachineBySecret finds Machines by the names of the Secrets to which they refer directly. These are the Secrets of an
+	// inline specification, and the Secret with the credentials that were used to create the instance.
 	MachineBySecret = "machine.secretName"
 	// MachineSetByOwner finds MachineSets by the UID of their controller.
 	MachineSetByOwner = "machineset.controllerUID"
@@ -37,8 +37,8 @@ func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, machines())
 }
 
-// RegisterOwned adds only the indexes of Machines that machinist-manager uses. Use it instead of RegisterMachines to
-// save memory: a machine takes about 300 bytes in an index in which its value is unique.
+// RegisterOwned adds only the indexes of Machines that machinist-manager uses. It needs less memory than
+// RegisterMachines: in an index with unique values, each machine takes about 300 bytes.
 func RegisterOwned(ctx context.Context, indexer client.FieldIndexer) error {
 	return register(ctx, indexer, slices.DeleteFunc(machines(), func(e entry) bool {
 		return e.name != MachineByOwner && e.name != MachineByNodeName
@@ -59,8 +59,8 @@ func RegisterTarget(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 }
 
-// NodeName returns the name of the Machine's Node, or else the name under which its instance will register. It is "" if
-// neither is known.
+// NodeName returns the name of the Machine's Node. If there is no Node yet, it returns the name under which the
+// instance will register. It is "" if neither is known.
 func NodeName(m *v1beta1.Machine) string {
 	if m.Status.NodeRef != nil {
 		return m.Status.NodeRef.Name

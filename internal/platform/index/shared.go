@@ -10,11 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns the objects that a list would contain. They must not be changed, because other readers share them.
-// list is an empty list of the kind, whose objects are *T. It gets the resource version of a live list.
+// Shared returns the objects that a list would contain. Do not change the objects, because other readers share them.
+// The parameter list is an empty list of the kind, and its objects are *T. After a live list, it contains the resource
+// version of this list.
 //
-// From a process's cache, the objects are returned without a copy, which saves memory if they are a whole fleet. The
-// options may then select a namespace and one field, and disable waiting for the process's own writes.
+// If the reader is the cache of a process, the objects are not copied. This saves memory if the list contains a whole
+// fleet. In this case, the options may only select a namespace and one field, and disable waiting for the process's own
+// writes.
 func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {
 	var objects []any

@@ -1,6 +1,6 @@
 // Package keylock provides locks for keys. The locks of k8s.io/utils/keymutex share a few mutexes among all keys. A
-// lock of this package never blocks another key. These locks are held during calls to an API server, which may not
-// answer for a long time.
+// lock of this package never blocks another key. This matters because callers hold a lock while they call an API
+// server, which may not answer for a long time.
 package keylock
 
 import "sync"

@@ -1,5 +1,5 @@
-// Package nodemark has the mark on a Node that identifies its instance, and decides by it which Machine a Node belongs
-// to.
+// Package nodemark contains the mark on a Node. The mark identifies the instance of the Node, and so proves which
+// Machine the Node belongs to.
 package nodemark
 
 import (
@@ -11,13 +11,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Mark identifies the instance of a Node, and the installation that it belongs to. It is the value of
+// Mark identifies the instance of a Node, and the installation that the instance belongs to. It is the value of
 // NodeAnnotationInstance.
 type Mark struct {
 	// ClusterID identifies the installation that created the instance, and Provider the provider.
 	ClusterID string `json:"cluster"`
 	Provider  string `json:"provider"`
-	// Class is the name of the class, in the namespace of the Machine, "" for a Machine without one.
+	// Class is the name of the class, in the namespace of the Machine, or "" for a Machine without a class.
 	Class string `json:"class,omitempty"`
 	// ProviderID is the provider ID of the instance, and Scope the scope in which the provider finds it.
 	ProviderID string `json:"id"`
@@ -54,11 +54,12 @@ func Parse(text string) (mark Mark, ok bool) {
 	return mark, err == nil && mark.ClusterID != "" && mark.Provider != "" && mark.ProviderID != ""
 }
 
-// Proves reports whether the provider ID of a Node proves that the Node is the Machine's.
+// Proves reports whether the provider ID of a Node proves that the Node belongs to the Machine.
 //
-// The provider ID of the instance, in the Machine's specification, is a proof. The one that the class sets for its Nodes
-// is recorded only in the status. Any client that may write the status could name the provider ID of another Node there.
-// So that ID proves something only together with the mark, which only clients that may write the Node can set.
+// The provider ID in the specification of the Machine is a proof. A class may define a different provider ID for its
+// Nodes. The Machine records this ID only in its status, and any client that may write the status could replace it with
+// the provider ID of another Node. Therefore the ID in the status is a proof only if the Node also has the mark of the
+// Machine's instance. Only clients that may write the Node can set the mark.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {
 	switch node.Spec.ProviderID {
 	case "":

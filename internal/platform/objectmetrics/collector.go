@@ -1,5 +1,5 @@
-// Package objectmetrics exports metrics that are counted over the objects of a cache at each scrape. So a series never
-// outlives its object, and no counters must be kept up to date between two scrapes.
+// Package objectmetrics exports metrics that are computed from the objects in a cache at each scrape. Therefore, a
+// series disappears together with its object, and no counters must be kept up to date between two scrapes.
 package objectmetrics
 
 import (
@@ -11,22 +11,23 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// timeout is how long one scrape may take. A cache that is not filled yet does not answer.
+// timeout limits the duration of one scrape. A limit is needed because a read from a cache that is not filled yet does
+// not return.
 const timeout = 5 * time.Second
 
 // Export exports one series.
 type Export func(desc *prometheus.Desc, value float64, labels ...string)
 
-// Collector exports metrics once Lead was called. A process that waits for its election has the same cache, and would
-// count the same objects again.
+// Collector exports metrics after Lead has been called. A process that is not the leader has the same objects in its
+// cache, so it must not export the metrics too.
 type Collector struct {
 	descs []*prometheus.Desc
 	count func(context.Context, Export) error
 	leads atomic.Bool
 }
 
-// New returns a Collector of the metrics that count exports. If count returns an error, the scrape contains only what
-// it exported before.
+// New returns a Collector that calls the function count at each scrape to export the metrics. If count returns an
+// error, the scrape contains only the metrics that count exported before the error.
 func New(count func(context.Context, Export) error, descs ...*prometheus.Desc) *Collector {
 	return &Collector{descs: descs, count: count}
 }

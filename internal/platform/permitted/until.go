@@ -1,5 +1,5 @@
-// Package permitted reads permissions that an administrator gives for a limited time. A permission that ends
-// automatically cannot be forgotten.
+// Package permitted reads permissions that an administrator gives for a limited time. Such a permission ends
+// automatically, so an administrator need not remove it.
 package permitted
 
 import (
@@ -10,8 +10,8 @@ import (
 // ExampleTime is an example of such a time. It is constant, so that messages that contain it do not change.
 const ExampleTime = "2026-01-31T15:00:00Z"
 
-// Until returns why a permission does not count now, or "" if it does. value is the end of the permission (RFC 3339),
-// which may be at most the duration most ahead.
+// Until returns the reason why a permission is not valid now, or "" if it is valid. The parameter value is the time at
+// which the permission ends (RFC 3339). The parameter most limits how far this time may be in the future.
 func Until(value string, now time.Time, most time.Duration) (problem string) {
 	until, err := time.Parse(time.RFC3339, value)
 	switch {
@@ -25,8 +25,9 @@ func Until(value string, now time.Time, most time.Duration) (problem string) {
 	return ""
 }
 
-// BeginsIn returns after what time a permission will count whose end is still too far ahead. It returns zero if the
-// permission counts now, or if its end is in the past or not a time.
+// BeginsIn returns the duration until a permission becomes valid. A permission is not valid yet if its end is too far
+// in the future. BeginsIn returns zero if the permission is valid now, if its end is in the past, or if its end is not
+// a time.
 func BeginsIn(value string, now time.Time, most time.Duration) time.Duration {
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {

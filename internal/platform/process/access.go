@@ -27,21 +27,23 @@ const (
 	maxResults = 256
 	// resultTimeout is how long the cluster may take to answer.
 	resultTimeout = 10 * time.Second
-	// unknownPerSecond and unknownAtOnce limit how often the cluster is asked about requests that were not allowed before.
-	// Unauthorized clients cannot make this process send more requests than that.
+	// unknownPerSecond and unknownAtOnce limit how often this process asks the cluster about requests that the cluster has
+	// not allowed before. Unauthorized clients therefore cannot cause many requests to the API server.
 	unknownPerSecond, unknownAtOnce = 2, 10
-	// maxAllowed and allowedLifetime limit how many allowed requests are exempt from that limit, and for how long.
+	// A request that the cluster has allowed is exempt from that limit. maxAllowed is the greatest number of exempt
+	// requests, and allowedLifetime is the duration of an exemption.
 	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
 // access authorizes requests for metrics. It authenticates a client by its bearer token, and asks the control cluster
-// whether the client may get the path. The filter of controller-runtime does the same with the libraries of the API
-// server, which double the size of the binary.
+// whether the client may get the path. The filter of controller-runtime does the same, but it uses the libraries of the
+// API server, which double the size of the binary.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowed contains the questions that were recently answered with yes. unknown limits the other questions.
+	// allowed contains the questions to which the cluster recently answered yes. unknown limits the rate of all other
+	// questions.
 	allowed *cache.LRUExpireCache
 	unknown *rate.Limiter
 	clock   cache.Clock
@@ -50,13 +52,15 @@ type access struct {
 // metricsPath is the only path that is served.
 const metricsPath = "/metrics"
 
-// question is a question to the cluster. It contains only the hash of the token.
+// question asks the cluster whether the bearer of a token may send a request. It contains the hash of the token and not
+// the token itself.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string
 }
 
-// filterMetrics returns the filter of the metrics server. It asks the cluster of the configuration.
+// filterMetrics returns the filter of the metrics server. The filter asks the cluster of the REST configuration whether
+// a request is allowed.
 func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		reviews, err := authenticationclient.NewForConfigAndClient(config, client)
@@ -127,7 +131,7 @@ func (a *access) authorize(r *http.Request) (int, error) {
 	return code, err
 }
 
-// ask asks the cluster whose token it is, and whether that user may send the request.
+// ask asks the cluster which user a token belongs to, and whether this user may send the request.
 func (a *access) ask(ctx context.Context, token string, q question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})

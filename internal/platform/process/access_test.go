@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// TestOneNamespaceNeedsNoRightsOutsideOfIt also shows that the process sends no request that needs other rights,
-// because such a request would be forbidden.
+// TestOneNamespaceNeedsNoRightsOutsideOfIt also shows that the process sends no request that requires other rights,
+// because the API server would reject such a request.
 func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	c := testConfig(t)
 	c.Namespace = newNamespace(t)
@@ -63,7 +63,7 @@ func TestOneNamespaceNeedsNoRightsOutsideOfIt(t *testing.T) {
 	if err := p.Control().Client.List(t.Context(), list); err != nil || len(list.Items) != 1 {
 		t.Errorf("List() = %d objects, %v, want 1", len(list.Items), err)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestAProcessNamesMissingRightsAndWaitsForThem(t *testing.T) {
 	p := start(t, c, testOptions(), nil)
 	p.logs.contain(t, "read namespace kube-system, whose UID is the default of --cluster-id")
 	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the cluster ID")
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	// A rejection is cached for a while, so only the requests that must succeed are repeated.
+	// The process caches a rejection for a while. Therefore this test repeats only the requests that must succeed.
 	eventually(t, func() error {
 		if code, err := get(""); err != nil || code != http.StatusUnauthorized {
 			return fmt.Errorf("without a token: %d, %v, want 401", code, err)
@@ -196,7 +196,7 @@ func TestProfilesAreServedOnlyIfTheFlagIsSet(t *testing.T) {
 				response.Body.Close()
 				return response.StatusCode
 			}
-			if off(test.address) == test.want {
+			if isDisabled(test.address) == test.want {
 				t.Fatalf("the address of profiles is %q", test.address)
 			}
 			if test.want {

@@ -71,8 +71,8 @@ func (rights) Create(_ context.Context, review *authorizationv1.SubjectAccessRev
 	return review, nil
 }
 
-// A client without rights can cause only few requests to the API server, whatever tokens or paths it tries. It does not
-// keep out clients that were allowed before.
+// A client without rights can cause only a few requests to the API server, whatever tokens or paths it tries. Clients
+// that were allowed before can still read the metrics.
 //
 // Rule: anonymous-requests-limited.
 func TestUnauthorizedClientsCauseFewRequests(t *testing.T) {

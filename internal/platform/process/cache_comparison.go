@@ -17,9 +17,9 @@ import (
 // comparePeriod is the time between two comparisons of the cache with the API server's objects.
 const comparePeriod = 50 * time.Millisecond
 
-// CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It waits as
-// long as ctx allows, and costs one list of metadata per kind. It is called at the end of an outage, when the API
-// server answers requests but the watches may still be interrupted.
+// CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It stops
+// waiting when ctx ends. It lists the metadata of each kind once. Call it at the end of an outage. At this time, the
+// API server answers requests, but the watches may still be interrupted.
 //
 // Kinds that are cached as metadata are not compared, because they only trigger controllers. A cache that is not filled
 // yet is not compared either, because it cannot be read.
@@ -58,12 +58,13 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 	return nil
 }
 
-// missingEvent describes an event that a cache has not received although the API server had its effect in a live list.
-// It returns "" if there is none.
+// missingEvent describes an event that a cache has not received, although a live list contains the effect of the event.
+// It returns "" if there is no such event.
 //
-// The version of the cache need not reach that of the list. Versions count the writes of all kinds, and the version of
-// a watch without events advances only about once a minute. A cache has seen all changes if it is as new as each live
-// object, because its events are ordered. Only deletions leave no object.
+// The resource version of the cache need not reach the resource version of the list. A resource version counts the
+// writes of all kinds. If a watch has no events, its resource version advances only about once a minute. Because the
+// events are ordered, the cache contains all changes if it is as new as every object in the list. Deletions are
+// different, because a deleted object is not in the list.
 func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataList) string {
 	seen := cached.LastStoreSyncResourceVersion()
 	if freshness.AtLeastAsNew(seen, live.ResourceVersion) {
@@ -82,7 +83,7 @@ func missingEvent(cached toolscache.Store, live *metav1.PartialObjectMetadataLis
 		if err != nil {
 			continue
 		}
-		// An object that is not newer than the list, and not in it, was deleted.
+		// If an object is not newer than the list and the list does not contain it, the object was deleted.
 		key := toolscache.MetaObjectToName(o).String()
 		if !exists[key] && freshness.AtLeastAsNew(live.ResourceVersion, o.GetResourceVersion()) {
 			return key + " was deleted"

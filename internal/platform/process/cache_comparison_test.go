@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// cuttableWatches is a transport that can interrupt all watches, and only those.
+// cuttableWatches is a transport that can interrupt all watches. It does not interrupt other requests.
 type cuttableWatches struct {
 	next http.RoundTripper
 
@@ -86,7 +86,7 @@ type body struct {
 	cut    <-chan struct{}
 }
 
-// Read implements io.Reader. It returns nothing that arrived after the interruption.
+// Read implements io.Reader. It discards data that arrives after the interruption.
 func (b *body) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	select {
@@ -144,8 +144,8 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// The API server answers, but the watches are interrupted, so the cache is outdated. CaughtUp detects each kind of
-// difference, and returns when the cache has caught up.
+// The API server answers, but the watches are interrupted, so the cache is outdated. CaughtUp must detect every kind of
+// difference, and must return as soon as the cache has caught up.
 //
 // Rule: outage-ends-with-caches.
 func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
@@ -202,7 +202,7 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			!strings.Contains(err.Error(), step.difference) {
 			t.Errorf("without watches: %v, want the difference %q", err, step.difference)
 		}
-		// No other write follows, so the resource version of the cache is not sufficient.
+		// There is no further write, so the resource version of the cache stays lower than the resource version of the list.
 		watches.restore()
 		if err := within(patience); err != nil {
 			t.Errorf("with watches: %v", err)
@@ -211,7 +211,7 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Writes of other kinds, and a broken watch without events, must not make CaughtUp wait.
+	// CaughtUp must not wait because of writes of other kinds, or because a watch without events is interrupted.
 	watches.interrupt()
 	defer watches.restore()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}
@@ -224,7 +224,8 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 	}
 }
 
-// After so many failures, an informer that saw them would wait for at least 13 seconds, and after more for a minute.
+// After five failures, an informer with the default backoff would wait for at least 13 seconds before its next attempt.
+// After more failures, it would wait for a minute.
 //
 // Rule: outage-ends-with-caches.
 func TestACacheCatchesUpSoonAfterALongOutage(t *testing.T) {

@@ -70,8 +70,8 @@ func startChild(t *testing.T, role, namespace string) *child {
 	return c
 }
 
-// reports waits for a line with the prefix.
-func (c *child) reports(prefix string) {
+// waitForLine waits until the child prints a line with the prefix.
+func (c *child) waitForLine(prefix string) {
 	c.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -96,8 +96,8 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// rest returns the lines that the child printed until its end, and its exit code.
-func (c *child) rest() ([]string, int) {
+// remaining waits until the child ends. It returns the remaining lines that the child printed, and its exit code.
+func (c *child) remaining() ([]string, int) {
 	c.t.Helper()
 	var printed []string
 	deadline := time.After(patience)
@@ -125,7 +125,7 @@ func (c *child) rest() ([]string, int) {
 func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 	namespace := newNamespace(t)
 	first := startChild(t, "leader", namespace)
-	first.reports("acting")
+	first.waitForLine("acting")
 	first.signal(syscall.SIGSTOP)
 	second := start(t, childConfig(planes.control.Kubeconfig(), namespace), testOptions(), nil)
 	second.elected()
@@ -133,11 +133,11 @@ func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 		<-first.lines
 	}
 	first.signal(syscall.SIGCONT)
-	printed, code := first.rest()
+	printed, code := first.remaining()
 	if code != ExitFenced {
 		t.Errorf("exit code %d, want %d", code, ExitFenced)
 	}
-	// It may have been stopped between its check and its action.
+	// The child may have been stopped between the check of the fence and the action, so one action is allowed.
 	acts := 0
 	for _, line := range printed {
 		if line == "acting" {
@@ -158,9 +158,9 @@ func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			namespace := newNamespace(t)
 			c := startChild(t, "leader", namespace)
-			c.reports("acting")
+			c.waitForLine("acting")
 			c.signal(s)
-			if printed, code := c.rest(); code != 0 || len(printed) == 0 || printed[len(printed)-1] != "ended: <nil>" {
+			if printed, code := c.remaining(); code != 0 || len(printed) == 0 || printed[len(printed)-1] != "ended: <nil>" {
 				t.Errorf("exit code %d after %q", code, printed)
 			}
 			if got := holder(readLease(t, childConfig("", namespace))); got != "" {
@@ -172,11 +172,11 @@ func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 
 func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	c := startChild(t, "deaf", newNamespace(t))
-	c.reports("acting")
+	c.waitForLine("acting")
 	c.signal(syscall.SIGTERM)
-	c.reports("ended:")
+	c.waitForLine("ended:")
 	c.signal(syscall.SIGTERM)
-	if _, code := c.rest(); code != 1 {
+	if _, code := c.remaining(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 }

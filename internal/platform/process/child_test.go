@@ -26,8 +26,8 @@ func childConfig(kubeconfig, namespace string) *Config {
 	return c
 }
 
-// beChild runs a Process that prints "acting" repeatedly while its fence is open. In the role "deaf" it continues after
-// the Process has ended.
+// beChild runs a Process that prints "acting" repeatedly while its fence is open. In the role "deaf", the child process
+// continues after the Process has ended.
 func beChild(role string) int {
 	o := testOptions()
 	o.Logger = funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, prefix, args) }, funcr.Options{})

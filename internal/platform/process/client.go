@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// ErrNotSynced is returned for a cached kind before the cache was filled for the first time. The cluster has not been
-	// reachable since this process started.
+	// ErrNotSynced is returned by reads and writes of a cached kind until the cache has been filled for the first time.
+	// The cluster has not been reachable since this process started.
 	ErrNotSynced = errors.New("the cache is not filled yet")
 	// ErrBehind is returned by a cached read if the cache does not contain this process's own writes within the read
 	// timeout.
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient passes reads and writes of cached kinds to a client that reads its own writes. It passes writes of other
-// kinds to the live client.
+// cachedClient uses two clients. For cached kinds, it reads and writes with a client whose reads include its own
+// writes. For other kinds, it writes with the live client.
 type cachedClient struct {
 	// Client is the live client.
 	client.Client
@@ -52,13 +52,14 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 // impossibleNamespace is not a valid name of a namespace.
 const impossibleNamespace = "/"
 
-// Shared is List without copies, for index.Shared. It returns pointers to the objects in the cache, which must not be
-// changed. Even without deep copies, List copies 700 bytes of each Machine. While a set of 1,000 Machines is replaced,
-// about 2,000 passes read all of them, so that this would double what the manager and the provider allocate
-// (TestDeparturesFromTheLibrariesAreCheaper).
+// Shared lists objects for the function index.Shared. Unlike List, it does not copy the objects: it returns pointers to
+// the objects in the cache, which must not be changed. List copies 700 bytes of each Machine even without deep copies.
+// While a set of 1,000 Machines is replaced, about 2,000 passes read all of these Machines. With List, the manager and
+// the provider would therefore allocate twice as much memory (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
-	// This list is empty, but it waits for this process's own writes as every list does.
+	// The result of this list is always empty. Like every list, it waits until the cache contains this process's own
+	// writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
@@ -66,8 +67,8 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	return c.cache.Shared(ctx, list, o...)
 }
 
-// readable returns an error if a kind is not cached. Reading it from the API server instead would silently cost one
-// request each time.
+// readable returns an error if a kind is not cached. The client does not read such a kind from the API server instead,
+// because each read would cost a request that the caller does not notice.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -87,8 +88,8 @@ func (c *cachedClient) readWithTimeout(ctx context.Context, f form, read func(co
 	return err
 }
 
-// writer returns the client that must write an object. All writes of a cached kind must go through the same client, in
-// the form in which the kind is read. Otherwise reads do not wait for them.
+// writer returns the client that must write an object. All writes of a cached kind must use the same client, and the
+// same Go type as reads of the kind. Otherwise reads do not wait until the cache contains the writes.
 func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 	f, err := formOf(object, c.kinds.scheme)
 	if err != nil {
@@ -161,8 +162,8 @@ func (c *cachedClient) Apply(ctx context.Context, configuration runtime.ApplyCon
 	return w.Apply(ctx, configuration, o...)
 }
 
-// applier returns the client that must apply a configuration. A generated configuration is typed. One that was made
-// from an unstructured object is itself a runtime.Object.
+// applier returns the client that must apply a configuration. A generated configuration is typed. A configuration that
+// was created from an unstructured object implements runtime.Object.
 func (c *cachedClient) applier(configuration runtime.ApplyConfiguration) (client.Client, error) {
 	if object, ok := configuration.(runtime.Object); ok {
 		return c.writerOf(form{object.GetObjectKind().GroupVersionKind(), asUnstructured})
@@ -183,8 +184,8 @@ func (c *cachedClient) SubResource(name string) client.SubResourceClient {
 	return &cachedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
 }
 
-// cachedSubResource writes subresources as cachedClient writes objects. It reads and creates subresources with the live
-// client.
+// cachedSubResource updates and patches subresources with the same clients as cachedClient. It reads and creates
+// subresources with the live client.
 type cachedSubResource struct {
 	client.SubResourceClient
 	name   string

@@ -88,7 +88,7 @@ func TestAReadEndsIfTheCacheCannotCatchUp(t *testing.T) {
 	p := start(t, c, o, nil)
 	p.elected()
 	api := p.Control().Client
-	// The cache is restricted to one namespace, so it never contains this object.
+	// The cache contains only the objects of one namespace, so it never contains this object.
 	outside := newClass(newNamespace(t), "outside")
 	if err := api.Create(t.Context(), outside); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 		return nil
 	})
 
-	// The next read would not wait for a write in another form than that of the cache.
+	// If the cache is typed, an unstructured write must be refused, because the next read would not wait for this write.
 	unstructuredClass.SetNamespace(c.LeaderElectionNamespace)
 	unstructuredClass.SetName("unseen")
 	if err := cluster.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(unstructuredClass)); err == nil {

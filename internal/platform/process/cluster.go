@@ -36,7 +36,8 @@ type Cluster struct {
 	// Client. A read of another kind fails with ErrNotCached. Any kind can be written. Until the cache is filled, reads
 	// and writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// Live reads from and writes to the API server directly. Client may not yet see what Live writes of the cached kinds.
+	// Live reads from and writes to the API server directly. If Live writes an object of a cached kind, a following read
+	// with Client may still return the old object.
 	Live client.Client
 	// Cache contains the informers of the cached kinds, and refuses other kinds with ErrNotCached. The setup function adds
 	// indexes to it. Reads from it do not wait for this process's own writes.
@@ -44,14 +45,15 @@ type Cluster struct {
 	// Config is the configuration for clients of the cluster. Each client made from it checks the fence before it writes.
 	Config *rest.Config
 
-	// unfenced is the configuration for writes that do not require leadership: of the Lease and of events.
+	// unfenced is the configuration for writes that do not require leadership. These are the writes of the Lease and of
+	// events.
 	unfenced *rest.Config
-	// loaded is the configuration as read from the kubeconfig file at start. kubeconfig renews the credentials of all
-	// clients.
+	// loaded is the configuration that was read from the kubeconfig file at the start. kubeconfig renews the credentials
+	// of all clients.
 	loaded     *rest.Config
 	kubeconfig *kubeconfig
 
-	// denials are the rights that the API server denied to this process.
+	// denials contains the rights that the API server has denied to this process.
 	denials *denials
 
 	mapper    meta.RESTMapper
@@ -147,7 +149,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// makeReviews creates the clients that ask about the rights of this process. They work also without leadership.
+// makeReviews creates the clients with which this process asks the cluster about its own rights. They work also without
+// leadership.
 func (c *Cluster) makeReviews() error {
 	unlimited := rest.CopyConfig(c.unfenced)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
@@ -163,8 +166,8 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// Loaded returns the configuration in the cluster's kubeconfig file as it is now. It fails if the file has not been
-// usable yet.
+// Loaded returns the current configuration in the cluster's kubeconfig file. It returns an error if the file has not
+// been usable yet.
 func (c *Cluster) Loaded() (*rest.Config, error) {
 	if c.kubeconfig == nil {
 		return c.loaded, nil
@@ -173,8 +176,8 @@ func (c *Cluster) Loaded() (*rest.Config, error) {
 	return config, err
 }
 
-// Synced reports whether the cache was filled once. It stays filled, although outdated, when the cluster becomes
-// unreachable.
+// Synced reports whether the cache has been filled. If the cluster becomes unreachable later, the cache stays filled,
+// but its content becomes outdated.
 func (c *Cluster) Synced() bool {
 	select {
 	case <-c.filled:
@@ -187,20 +190,20 @@ func (c *Cluster) Synced() bool {
 // Filled returns a channel that is closed when the cache was filled for the first time.
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
-// Ping returns nil if the API server answers GET /readyz and lets this process read the kinds that it caches. It waits
-// as long as ctx allows. It reads the kubeconfig file again first.
+// Ping returns nil if the API server answers GET /readyz and lets this process read the kinds that it caches. Ping
+// stops waiting when ctx ends. Before its first request, it reads the kubeconfig file again.
 func (c *Cluster) Ping(ctx context.Context) error {
 	c.kubeconfig.check()
-	if err := c.answers(ctx); err != nil {
+	if err := c.checkReadyz(ctx); err != nil {
 		return err
 	}
 	return c.mayRead(ctx)
 }
 
-// answers returns nil if the API server answers GET /readyz. The status 429 counts as an answer. The status 403 counts
-// too, because the API server denies this identity only that path. With 401 the API server does not know the identity,
-// and will not answer any other request either.
-func (c *Cluster) answers(ctx context.Context) error {
+// checkReadyz returns nil if the API server answers GET /readyz. The status 429 counts as an answer. The status 403
+// counts as an answer too, because the API server only refuses access to this path. The status 401 does not count,
+// because it means that the API server does not accept the credentials for any request.
+func (c *Cluster) checkReadyz(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsTooManyRequests(err):
@@ -229,9 +232,9 @@ func (c *Cluster) ServerVersion(ctx context.Context) (string, error) {
 	return info.GitVersion, nil
 }
 
-// mayRead lists one object of each kind from which controllers decide. A process that lost a right would otherwise
-// decide from a cache that no longer changes. This also detects missing credentials where the API server lets anonymous
-// clients read /readyz. Errors other than a refusal are ignored.
+// mayRead checks whether this process may list each kind on which the decisions of controllers depend. Without this
+// check, a process that has lost a right would use a cache that no longer changes. The check also detects missing
+// credentials if the API server allows anonymous clients to read /readyz. It ignores all errors except refusals.
 func (c *Cluster) mayRead(ctx context.Context) error {
 	for gvk, of := range c.kinds.declared {
 		if of != asTyped {
@@ -252,7 +255,7 @@ func metadataListOf(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataLi
 	return list
 }
 
-// failedChecks returns the names of the failed checks in an answer of /readyz, which lists all checks.
+// failedChecks returns the names of the failed checks in an answer of /readyz. Such an answer lists all checks.
 func failedChecks(answer string) string {
 	var failed []string
 	for line := range strings.Lines(answer) {
@@ -267,8 +270,8 @@ func failedChecks(answer string) string {
 	return strings.Join(failed, ", ")
 }
 
-// makeInformers creates the informers of all cached kinds without starting them. Otherwise a kind's informer would
-// exist only after its first use.
+// makeInformers creates the informers of all cached kinds without starting them. By default, the informer of a kind is
+// created only when the kind is used for the first time.
 func (c *Cluster) makeInformers(ctx context.Context) error {
 	for object := range c.kinds.byObject {
 		if _, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {

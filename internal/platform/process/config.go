@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// Values of the kubeconfig flags that are not paths.
+// These are values of the kubeconfig flags that are not paths.
 const (
 	// InCluster means the service account of the pod in which the process runs.
 	InCluster = "in-cluster"
@@ -15,7 +15,7 @@ const (
 	None = "none"
 )
 
-// Config contains the settings that a user sets with flags. The environment has no influence on them.
+// Config contains the settings that a user sets with flags. Environment variables do not change these settings.
 type Config struct {
 	// Name is the name of the process, such as "machinist-manager". It is also the name of its Lease, its user agent and
 	// its field owner.
@@ -25,28 +25,29 @@ type Config struct {
 	ControlKubeconfig string
 	// TargetKubeconfig is the path of the kubeconfig of the target cluster, InCluster or None. It has no default.
 	TargetKubeconfig string
-	// Namespace restricts everything in the control cluster to one namespace; empty means all.
+	// Namespace is the only namespace of the control cluster in which the process works. Empty means all namespaces.
 	Namespace string
 	// ClusterID marks the instances of this installation in the cloud. Empty means the UID of the control cluster's
-	// namespace kube-system, followed by "/" and Namespace if that is set.
+	// namespace kube-system, followed by "/" and Namespace if Namespace is set.
 	ClusterID string
 
 	// Shards is the number of leaders among which the namespaces of the control cluster are divided. With 0 or 1, one
-	// leader serves all.
+	// leader serves all namespaces.
 	Shards int
 	// ShardIndex is the shard that this process serves, counted from 0. It is -1 if it was not set, which is only allowed
 	// with one shard.
 	ShardIndex int
 
-	// LeaderElect makes the process act only while it holds a Lease. Switch it off only where there is certainly just one
-	// process.
+	// LeaderElect makes the process act only while it holds a Lease. Disable it only if it is certain that there is just
+	// one process.
 	LeaderElect bool
 	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
-	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster, else Namespace, else kube-system.
+	// cluster ID. Empty means the pod's namespace if ControlKubeconfig is InCluster. Otherwise it means Namespace, or
+	// kube-system if Namespace is empty.
 	LeaderElectionNamespace string
 	// LeaseDuration is how long other candidates wait after the last renewal that they observed.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long the leader acts after its last successful renewal.
+	// RenewDeadline is the time for which the leader may act after its last successful renewal of the Lease.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between two renewals by the leader, and between two attempts of a candidate.
 	RetryPeriod time.Duration
@@ -56,7 +57,8 @@ type Config struct {
 	HealthProbeBindAddress string
 	// MetricsBindAddress is the address that serves /metrics.
 	MetricsBindAddress string
-	// MetricsSecure serves metrics by HTTPS, and only to clients that the control cluster authenticates and authorizes.
+	// MetricsSecure means that metrics are served over HTTPS, and only to clients that the control cluster authenticates
+	// and authorizes.
 	MetricsSecure bool
 	// MetricsCertDir is the folder with tls.crt and tls.key for MetricsSecure. Empty means a certificate that is created
 	// at start.
@@ -73,13 +75,14 @@ type Config struct {
 
 	// StatusCheckPeriod is the time between two checks whether an API server answers.
 	StatusCheckPeriod time.Duration
-	// StatusCheckTimeout is the time within which an unreachable cluster fails two checks in a row.
+	// StatusCheckTimeout is the time within which two consecutive checks of an unreachable cluster fail.
 	StatusCheckTimeout time.Duration
 
 	// GracefulShutdownTimeout is how long the process waits for running work to end after a signal.
 	GracefulShutdownTimeout time.Duration
 
-	// LogLevel is error, info, debug, or the greatest verbosity that is logged as a number. Info is 0, debug is 1.
+	// LogLevel is error, info, debug, or a number. The number is the greatest verbosity that is logged. Info is 0, debug
+	// is 1.
 	LogLevel string
 	// LogFormat is json or text.
 	LogFormat string
@@ -96,7 +99,7 @@ func (c *Config) Shard() sharding.Shard {
 	return sharding.Shard{Index: c.ShardIndex, Count: c.Shards}
 }
 
-// DefaultConfig returns the default configuration of the process with the name.
+// DefaultConfig returns the default configuration of a process with the given name.
 func DefaultConfig(name string) *Config {
 	return &Config{
 		Name:                    name,

@@ -16,9 +16,9 @@ import (
 	_ "machinist.dev/machinist/internal/platform/roots" // Images contain no root certificates.
 )
 
-// restConfig loads the configuration that a kubeconfig flag names, without any fallback. It also returns the kubeconfig
-// file, so that its credentials can be renewed. For InCluster the file is nil, because client-go itself reads a pod's
-// credentials again.
+// restConfig loads the configuration that a kubeconfig flag names. If this fails, it does not try another
+// configuration. It also returns the kubeconfig file, so that its credentials can be renewed. For InCluster, the file
+// is nil, because client-go itself renews the credentials of a pod.
 func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config,
 	*kubeconfig, error) {
 	config, file, err := load(flag, path, log)
@@ -28,7 +28,7 @@ func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.L
 	config.UserAgent = userAgent
 	warnings := ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true}
 	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(warnings)
-	// A limit in QPS would apply to each client separately.
+	// Clients with the same RateLimiter share one limit. A limit in the field QPS would apply to each client separately.
 	config.QPS, config.Burst = -1, 0
 	if qps > 0 {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
@@ -63,8 +63,9 @@ func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config
 // podNamespaceFile is the file in a pod that contains the name of the pod's namespace.
 const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// leaderElectionNamespace returns the namespace of the Lease. The pod's namespace is only used if the pod runs in the
-// control cluster, because it may not exist in another cluster.
+// leaderElectionNamespace returns the namespace of the Lease. The default is the namespace of the pod, but only if the
+// pod runs in the control cluster. If the pod runs in another cluster, its namespace may not exist in the control
+// cluster.
 func (c *Config) leaderElectionNamespace() (string, error) {
 	switch {
 	case c.LeaderElectionNamespace != "":

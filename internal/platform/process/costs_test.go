@@ -48,8 +48,9 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// If this package does not use client-go and controller-runtime as they are, its own code must be cheaper. The comments
-// at that code contain the figures that this test logs. Its bounds leave room for other versions.
+// If this package uses its own code instead of client-go or controller-runtime, its code must need less memory or
+// traffic. This test logs the figures that the comments on this code contain. The bounds in the test leave room for
+// other versions of the libraries.
 func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	const fleet = 200
 	var answered int
@@ -138,7 +139,7 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 	})
 }
 
-// wideMachine returns a Machine with many kinds of fields set.
+// wideMachine returns a Machine in which many fields are set.
 func wideMachine(name string) *v1beta1.Machine {
 	now := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	m := &v1beta1.Machine{

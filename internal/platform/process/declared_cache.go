@@ -102,8 +102,9 @@ func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.Group
 	return c.Cache.GetInformerForKind(ctx, gvk, o...)
 }
 
-// IndexField implements client.FieldIndexer. Unlike controller-runtime, it does not store each key a second time for
-// the namespace of the object, which would take 300 bytes for each unique value.
+// IndexField implements client.FieldIndexer. controller-runtime stores two keys for each value: one with the namespace
+// of the object and one for all namespaces. IndexField stores only one key, which saves 300 bytes for each unique
+// value.
 func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string,
 	values client.IndexerFunc) error {
 	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// The process that deletes an object sees that in its next read, for kinds of Machinist and of Kubernetes, with and
-// without finalizers, and also when the precondition fails.
+// If a process deletes an object, its next read must contain the effect of the deletion. This applies to kinds of
+// Machinist and of Kubernetes, to objects with and without finalizers, and to deletions whose precondition fails.
 func TestReadsSeeOwnDeletionsAtOnce(t *testing.T) {
 	c, err := newCluster(planes.control.Config(), clusterOptions{
 		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.MachineClass{}}},

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// deniedReminder is how often a right is logged while it is missing.
+	// deniedReminder is the time between two log lines about the same missing right.
 	deniedReminder = 10 * time.Minute
-	// deniedRecheck is the shortest time between two questions whether a right is missing.
+	// deniedRecheck is the shortest time between two requests that ask the cluster whether a right is missing.
 	deniedRecheck = 5 * time.Second
 	// deniedTimeout is how long the cluster may take to answer.
 	deniedTimeout = 5 * time.Second
@@ -48,9 +48,10 @@ func (r right) String() string {
 	return text
 }
 
-// denials are the rights that a cluster denied to this process. If a request is forbidden, the cluster is asked whether
-// the process lacks the right to it, because admission forbids requests as well. This needs no list of rights. The
-// cluster is asked again from time to time, so that a right that was granted later is noticed.
+// denials contains the rights that a cluster has denied to this process. If the cluster forbids a request, the cause
+// may be a missing right or admission. Therefore this process asks the cluster whether the right is missing. No list of
+// necessary rights is needed for this. The process asks again from time to time, so that it notices when a missing
+// right has been granted.
 type denials struct {
 	cluster string
 	path    string // of the API server's address
@@ -60,12 +61,12 @@ type denials struct {
 	users   authenticationclient.SelfSubjectReviewInterface
 
 	mu sync.Mutex
-	// known contains rights without the name of an object. Rights that differ only in that really differ only if a role is
-	// for single objects.
+	// The keys of known are rights without the name of an object. Rights to different objects of the same kind are treated
+	// as one right, because few roles grant rights to single objects.
 	known map[right]*denied
 }
 
-// denied is what is known about the right to a request that was forbidden.
+// denied describes the right that a forbidden request needs.
 type denied struct {
 	right   right // with the name of the first object
 	since   time.Time
@@ -83,7 +84,7 @@ func newDenials(cluster, host string, log logr.Logger) *denials {
 	return d
 }
 
-// watch wraps the transport of a client, so that the denials learn from the answers to its requests.
+// watch wraps the transport of a client, so that denials records the right that is needed for each forbidden request.
 func (d *denials) watch(next http.RoundTripper) http.RoundTripper { return denialTransport{next, d} }
 
 type denialTransport struct {
@@ -105,8 +106,8 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 // WrappedRoundTripper lets client-go find the transport behind this one.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// rightOf returns the right that a request needs, as the API server finds it. It returns false for a request that needs
-// no right to a resource, and for the questions of this type.
+// rightOf returns the right that a request needs. It derives the right from the request in the same way as the API
+// server. It returns false if the request does not access a resource, or if denials itself has sent the request.
 func (d *denials) rightOf(r *http.Request) (right, bool) {
 	factory := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api")}
@@ -120,7 +121,7 @@ func (d *denials) rightOf(r *http.Request) (right, bool) {
 		Namespace: info.Namespace, Name: info.Name}, true
 }
 
-// add remembers the right to a request that was forbidden.
+// add records the right that a forbidden request needs.
 func (d *denials) add(ctx context.Context, r right) {
 	key := r
 	key.Name = ""
@@ -134,7 +135,8 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing returns the right that has been missing for the longest time, of those for which counts returns true.
+// firstMissing considers only the rights for which the function counts returns true. It returns the right that has been
+// missing for the longest time.
 func (d *denials) firstMissing(ctx context.Context, counts func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
@@ -179,8 +181,8 @@ func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	return missing
 }
 
-// essential reports whether the process is not ready without a right in the control cluster. It can work without
-// events. If it may not get a Secret, the condition of the class that refers to the Secret reports that.
+// essential reports whether the process needs a right in the control cluster to be ready. It can work without the right
+// to write events. If it may not get a Secret, a condition of the class that refers to the Secret reports the problem.
 func essential(r right) bool {
 	return r.Resource != "events" && !(r.Resource == "secrets" && r.Verb == "get")
 }

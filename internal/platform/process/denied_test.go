@@ -42,7 +42,8 @@ func rule(group, resources, verbs string) rbacv1.PolicyRule {
 		Verbs: strings.Split(verbs, ",")}
 }
 
-// An administrator who installs the process sees one missing right after another, without a restart.
+// If an administrator grants one missing right after another, the process reports the next missing right without a
+// restart.
 //
 // Rule: missing-right-is-named.
 func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
@@ -55,7 +56,7 @@ func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	c := testConfig(t)
 	c.ControlKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
-	// Several rights are missing at once, and which one the process detects first is random.
+	// Several rights are missing at the same time. It is random which of them the process detects first.
 	lacks := func(missing string) {
 		t.Helper()
 		p.logs.contain(t, `"This process lacks a right" "cluster"="control" "right"="`+missing+`" "user"="half-installed"`)
@@ -77,7 +78,8 @@ func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	p.logs.contain(t, `"This process now has a right that it lacked" "cluster"="control" "right"="get leases.coordination.k8s.io`)
 }
 
-// Rule missing-right-is-named: a right that is missing in the target cluster stops no work that does not need it.
+// Rule missing-right-is-named: if a right is missing in the target cluster, all work that does not need this right
+// continues.
 func TestAMissingRightInTheTargetDoesNotChangeReadiness(t *testing.T) {
 	stranger, err := planes.target.UserConfig("target-stranger")
 	if err != nil {
@@ -85,7 +87,7 @@ func TestAMissingRightInTheTargetDoesNotChangeReadiness(t *testing.T) {
 	}
 	file := newKubeconfigFile(t)
 	file.withCertificate(planes.target, stranger)
-	c := watchful(testConfig(t))
+	c := withFrequentChecks(testConfig(t))
 	c.TargetKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
 	p.elected()
@@ -122,7 +124,8 @@ func TestTheRightOfARequest(t *testing.T) {
 	}
 }
 
-// granted allows everything except access to the resources that it denies.
+// granted answers each question of denials. It denies access to the resources in the field denies, and allows
+// everything else.
 type granted struct {
 	authorizationclient.SelfSubjectAccessReviewInterface
 	denies []string

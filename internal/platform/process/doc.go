@@ -3,7 +3,7 @@
 //
 // A process starts in three steps. New builds a Process without any I/O. Run waits, without a time limit, for the
 // control cluster's API and for the kinds that the process needs. Then Run calls the setup function of the process,
-// which adds controllers to Manager, and runs them until the context ends or the Lease is lost.
+// which adds controllers to Manager. Run then runs the controllers until the context ends or the Lease is lost.
 //
 //	config := process.DefaultConfig("machinist-manager")
 //	config.AddFlags(flags)

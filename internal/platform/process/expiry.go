@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/expiry"
 )
 
-// explainUnauthorized adds to a rejection with 401 that the credentials in the kubeconfig file have expired, if they
-// have. The API server itself does not say why it rejects them.
+// explainUnauthorized adds an explanation to an error with the status 401 if the credentials in the kubeconfig file
+// have expired. The API server itself does not explain why it rejects credentials.
 func (k *kubeconfig) explainUnauthorized(err error) error {
 	if k == nil {
 		return err
@@ -30,8 +30,8 @@ func (k *kubeconfig) explainUnauthorized(err error) error {
 		lifetime.End.UTC().Format(time.RFC3339))
 }
 
-// lifetimeOf returns the kind of credential that authenticates the requests of a configuration, and its lifetime. It
-// returns "" if the lifetime is not known.
+// lifetimeOf returns the lifetime of the credential in a configuration, and the kind of this credential. It returns ""
+// as the kind if the lifetime is not known.
 func lifetimeOf(config *rest.Config) (what string, l expiry.Lifetime) {
 	certificate := config.CertData
 	if len(certificate) == 0 && config.CertFile != "" {

@@ -32,13 +32,14 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Number of requests to the target cluster that may be sent at once, above --target-qps.")
 }
 
-// AddProcessFlags registers the flags of a process that uses only the control cluster, and no instances.
+// AddProcessFlags registers the flags of a process that works only in the control cluster and does not manage
+// instances.
 func (c *Config) AddProcessFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.ControlKubeconfig, "control-kubeconfig", c.ControlKubeconfig,
 		"Path of the kubeconfig of the control cluster, which contains the Machines, or \"in-cluster\" for the pod's service account.")
 
 	fs.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect,
-		"Act only while holding a Lease. Switch this off only where there is certainly just one process.")
+		"Act only while holding a Lease. Disable it only if it is certain that there is just one process.")
 	fs.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", c.LeaderElectionNamespace,
 		"Namespace of the control cluster that contains the Lease and the record of the cluster ID. Empty means the pod's namespace if --control-kubeconfig is \"in-cluster\", else --namespace, else kube-system.")
 	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
@@ -125,7 +126,7 @@ func (c *Config) Validate() error {
 		{"metrics-bind-address", c.MetricsBindAddress},
 		{"pprof-bind-address", c.PprofBindAddress},
 	} {
-		if off(f.address) {
+		if isDisabled(f.address) {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(f.address); err != nil {
@@ -207,10 +208,10 @@ func (c *Config) validateLease(refuse func(flag string, value any, why string)) 
 	}
 }
 
-// off reports whether an address is disabled.
-func off(address string) bool { return address == "" || address == "0" }
+// isDisabled reports whether the value of an address flag disables the server.
+func isDisabled(address string) bool { return address == "" || address == "0" }
 
-// verbosity returns the greatest logr verbosity of a log level; -1 for errors only.
+// verbosity returns the greatest logr verbosity that is logged at a log level. It returns -1 if only errors are logged.
 func verbosity(level string) (int, error) {
 	switch level {
 	case "error":

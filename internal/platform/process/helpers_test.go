@@ -30,10 +30,11 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// patience is how long a test waits for an expected event. It is not a requirement on the speed.
+// patience is how long a test waits for an expected event. It is not a requirement that the event happens within this
+// time.
 const patience = 60 * time.Second
 
-// planes are the two clusters of all tests. A test that stops an API server starts it again.
+// planes contains the two clusters that all tests share. If a test stops an API server, the test must start it again.
 var planes struct{ control, target *controlplane.ControlPlane }
 
 func TestMain(m *testing.M) {
@@ -183,8 +184,8 @@ func (p *process) elected() {
 	}
 }
 
-// stopped stops the process and returns the result of Run.
-func (p *process) stopped() error {
+// stopAndWait stops the process, waits until Run has returned, and returns the error of Run.
+func (p *process) stopAndWait() error {
 	p.t.Helper()
 	p.stop()
 	p.wait("the end of Run", p.ended)

@@ -18,16 +18,16 @@ import (
 const (
 	// IdentityRecord is the name of the ConfigMap that records the cluster ID.
 	IdentityRecord = "machinist-cluster-id"
-	// IdentityOfAll is the key in the ConfigMap of an installation for all namespaces. The key of an installation for a
-	// single namespace is the name of that namespace, which cannot contain a dot.
+	// IdentityOfAll is the key in the ConfigMap under which an installation for all namespaces records its cluster ID. If
+	// an installation is for a single namespace, its key is the name of the namespace, which cannot contain a dot.
 	IdentityOfAll = "all.namespaces"
 )
 
-// identity is the cluster ID of this installation together with the recorded one.
+// identity contains the cluster ID of this installation and the recorded cluster ID.
 type identity struct {
 	id       string
 	recorded string
-	// record is the ConfigMap, with its name and UID only.
+	// record is the ConfigMap. It contains only the name and the UID.
 	record *corev1.ConfigMap
 }
 
@@ -38,8 +38,8 @@ func (i identity) mismatch() error {
 	return fmt.Errorf("the cluster ID is %q, but %q was recorded when Machinist first ran here: set --cluster-id to %[2]q, or delete the ConfigMap %[3]s if no instance with that ID is left", i.id, i.recorded, IdentityRecord)
 }
 
-// identify determines the cluster ID and records it the first time. It may write before the process is the leader. This
-// is harmless, because the second process finds the record of the first one.
+// identify determines the cluster ID, and records it if there is no record yet. It may write before the process is the
+// leader. This is harmless, because every later process finds the existing record.
 func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
 	id := c.ClusterID
 	if id == "" {
@@ -87,8 +87,8 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 // rolesNamespace is the namespace in which the Roles of config/rbac grant access to the Lease and the record.
 const rolesNamespace = "machinist-system"
 
-// explainNamespace adds a remedy to an error in a namespace in which the process has no rights. Usually that namespace
-// is the default.
+// explainNamespace adds a remedy to an error if the process has no rights in a namespace. Usually this namespace is the
+// default namespace.
 func (c *Config) explainNamespace(err error, namespace string) error {
 	if !apierrors.IsForbidden(err) || namespace == rolesNamespace {
 		return err
@@ -139,8 +139,8 @@ func (p *Process) keepIdentity(ctx context.Context) error {
 	}
 }
 
-// IdentityRecord returns the ConfigMap that records the cluster ID, with its name and UID only, as the object of
-// events. It is nil until Run calls the setup function.
+// IdentityRecord returns the ConfigMap that records the cluster ID, for use as the object of events. The result
+// contains only the name and the UID. It is nil until Run calls the setup function.
 func (p *Process) IdentityRecord() *corev1.ConfigMap {
 	if i := p.identity.Load(); i != nil {
 		return i.record
@@ -154,7 +154,7 @@ func (p *Process) Namespace() string { return p.config.Namespace }
 // Shard returns the part of the namespaces that this process serves.
 func (p *Process) Shard() sharding.Shard { return p.config.Shard() }
 
-// mismatchGauge registers the metric of an identity mismatch, or returns the one that is already registered.
+// mismatchGauge registers the metric of an identity mismatch, or returns the metric that is already registered.
 func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "machinist_cluster_id_mismatch",

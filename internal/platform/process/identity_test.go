@@ -54,7 +54,7 @@ func TestTheClusterIDIsRecorded(t *testing.T) {
 	if err := first.IdentityMismatch(); err != nil {
 		t.Errorf("IdentityMismatch() = %v", err)
 	}
-	if err := first.stopped(); err != nil {
+	if err := first.stopAndWait(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -178,12 +178,13 @@ func TestADeletedRecordIsCreatedAgain(t *testing.T) {
 	if err := p.IdentityMismatch(); err != nil {
 		t.Errorf("IdentityMismatch() = %v", err)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A record that another process wrote in the meantime counts, because that process may have been the first.
+// If another process has written the record in the meantime, this record is valid, because the other process may have
+// been the first one.
 //
 // Rule: cluster-id-record-checked.
 func TestAChangedRecordIsDetectedWithoutARestart(t *testing.T) {
@@ -203,7 +204,7 @@ func TestAChangedRecordIsDetectedWithoutARestart(t *testing.T) {
 	if err != nil {
 		t.Errorf("the process did not detect the other cluster ID: %v", err)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 // informerRetryPeriod is the time between two attempts of a request that does not reach an API server.
 const informerRetryPeriod = time.Second
 
-// retried is a ListerWatcher that repeats a request every second until an API server answers, even with a rejection.
-// The reflector of client-go, whose backoff an informer cannot configure, finally waits 30 to 60 seconds between two
-// attempts. It would still wait after the outage, when other requests succeed again.
+// retried is a ListerWatcher that repeats a request every second until an API server answers. A rejection is an answer
+// too. Without it, the reflector of client-go would finally wait 30 to 60 seconds between two attempts. An informer
+// cannot configure this backoff. The reflector would still wait after an outage, when other requests succeed again.
 type retried struct {
 	toolscache.ListerWatcherWithContext
 }
@@ -47,9 +47,10 @@ func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
 	return answer, err
 }
 
-// answered reports whether an error is the answer of an API server. A proxy may answer that it does not reach the API
-// server either. A rejection of the credentials does not count, because they may be renewed (rule
-// renewed-kubeconfig-used). A busy API server says when to try again, which client-go obeys.
+// answered reports whether an error is the answer of an API server. If a proxy answers that it cannot reach the API
+// server, this is not an answer of the API server. A rejection of the credentials does not count, because they may be
+// renewed (rule renewed-kubeconfig-used). A busy API server states in its answer when to try again, and client-go waits
+// for this time.
 func answered(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -22,7 +22,8 @@ func statusError(status, retryAfter int) error {
 	return apierrors.NewGenericServerResponse(status, http.MethodGet, corev1.Resource("nodes"), "", "", retryAfter, true)
 }
 
-// failing returns an informer's requests that fail with one error after the other, and then succeed. asked counts them.
+// failing returns a ListerWatcher whose requests fail with the given errors, one after the other, and then succeed. The
+// parameter asked counts the requests.
 func failing(asked *int, failures ...error) retried {
 	next := func() error {
 		if *asked++; *asked <= len(failures) {

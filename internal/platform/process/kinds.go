@@ -18,27 +18,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrNotCached is returned by a read from the cache of a kind that is not among the cluster's cached kinds. Read such a
-// kind through Cluster.Live.
+// ErrNotCached is returned by a read from the cache if the kind is not one of the cluster's cached kinds. To read such
+// a kind, use Cluster.Live.
 var ErrNotCached = errors.New("this kind is not cached")
 
-// Kind is a kind of objects that is cached.
+// Kind describes a cached kind of objects.
 type Kind struct {
 	// Object is an empty object of the kind. It is typed, or it is a PartialObjectMetadata with its GroupVersionKind set.
 	// Of a PartialObjectMetadata, only the metadata is cached.
 	Object client.Object
 	// Transform drops the unused parts of an object before it is stored. Nil means a function of NewTransform.
 	Transform cache.TransformFunc
-	// Labels selects the objects that are cached. Nil selects all. Client must not write objects that are not selected,
-	// because the next read would wait for them in vain.
+	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client: the next read
+	// would wait for these objects, but they never appear in the cache.
 	Labels labels.Selector
-	// Namespaces are the only ones whose objects are cached, for a kind that may not be listed in all namespaces. It needs
-	// one informer for each, and is only for kinds that are cached as metadata, because reads do not wait for this
-	// process's own writes. Nil means all namespaces. A process with Config.Namespace ignores it.
+	// Namespaces restricts the cache to the objects in these namespaces. It is for kinds that the process may not list in
+	// all namespaces, and needs one informer for each namespace. Use it only for kinds that are cached as metadata,
+	// because reads do not wait for this process's own writes. Nil means all namespaces. A process with Config.Namespace
+	// ignores it.
 	Namespaces []string
 }
 
-// form is a kind in one of its Go representations. Each form has its own informer.
+// form is a kind together with the Go type that represents it: typed, unstructured or metadata only. Each form has its
+// own informer.
 type form struct {
 	schema.GroupVersionKind
 	of representation
@@ -80,7 +82,7 @@ type kinds struct {
 	byObject map[client.Object]ctrlcache.ByObject
 }
 
-// newKinds checks the declared kinds. Kinds that may be large or secret may only be cached as metadata.
+// newKinds checks the declared kinds. A kind with large or secret content may be cached only as metadata.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
 	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{},
 		byObject: map[client.Object]ctrlcache.ByObject{}}
@@ -105,8 +107,8 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		}
 		by := ctrlcache.ByObject{Transform: kind.Transform, Label: kind.Labels}
 		if namespace != "" && namespaced(f.GroupVersionKind) {
-			// client-go turns a selector of the namespace into the path of the request. The cache's own option for namespaces
-			// creates another type of cache, which cannot wait for this process's own writes.
+			// client-go turns a selector of the namespace into the path of the request. The option of the cache for namespaces
+			// cannot be used here, because it creates another type of cache that cannot wait for this process's own writes.
 			by.Field = fields.OneTermEqualSelector("metadata.namespace", namespace)
 		} else if kind.Namespaces != nil {
 			by.Namespaces = map[string]ctrlcache.Config{}
@@ -131,8 +133,8 @@ func namespaced(gvk schema.GroupVersionKind) bool {
 	}
 }
 
-// mapper returns a mapper that knows the declared kinds, and asks next for all others. Because the declared kinds need
-// not be looked up, a cluster's informers and indexes can be created while its API server is unreachable.
+// mapper returns a mapper that knows the declared kinds. It uses another mapper for all other kinds. Because the
+// declared kinds are known, informers and indexes can be created while the API server of the cluster is unreachable.
 func (k kinds) mapper(next meta.RESTMapper) meta.RESTMapper {
 	known := meta.NewDefaultRESTMapper(nil)
 	for gvk := range k.declared {

@@ -20,7 +20,7 @@ func TestANewProcessWaitsForALeaseDurationIfTheLeaseWasDeleted(t *testing.T) {
 	if took := time.Since(began); took >= c.LeaseDuration {
 		t.Errorf("the first process of an installation waited %s", took)
 	}
-	if err := first.stopped(); err != nil {
+	if err := first.stopAndWait(); err != nil {
 		t.Fatal(err)
 	}
 	leases := clientset(t, planes.control.Config()).CoordinationV1().Leases(c.LeaderElectionNamespace)

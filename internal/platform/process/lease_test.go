@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a controller whose reconciles run until they are cancelled.
+// work is a controller for tests. Each of its reconciles runs until its context is cancelled.
 type work struct {
 	begun chan struct{}
 	cause chan error
@@ -43,7 +43,7 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// setup registers the controller, which a new class triggers.
+// setup registers the controller. Each new MachineClass triggers it.
 func (w *work) setup(p *Process) error {
 	return builder.ControllerManagedBy(p.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
 }
@@ -126,13 +126,13 @@ func TestACandidateTakesOverSoonAfterARelease(t *testing.T) {
 	third := start(t, c, testOptions(), nil)
 	third.logs.contain(t, "Attempting to acquire leader lease")
 	leader := holder(readLease(t, c))
-	if err := third.stopped(); err != nil {
+	if err := third.stopAndWait(); err != nil {
 		t.Errorf("Run() of a candidate = %v", err)
 	}
 	if got := holder(readLease(t, c)); got != leader || got == "" {
 		t.Errorf("holder %q after a candidate was stopped, want %q as before", got, leader)
 	}
-	if err := first.stopped(); err != nil {
+	if err := first.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	released := time.Now()
@@ -255,7 +255,7 @@ func TestTheLeaseIsNotReleasedIfWorkDoesNotEnd(t *testing.T) {
 	w.begin(p, c.LeaderElectionNamespace)
 	before := holder(readLease(t, c))
 	asked := time.Now()
-	if err := p.stopped(); err == nil {
+	if err := p.stopAndWait(); err == nil {
 		t.Error("Run() = nil, want an error because work continues")
 	}
 	if took := time.Since(asked); took >= c.LeaseDuration {
@@ -276,7 +276,7 @@ func TestShutdownCancelsWorkAndReleasesTheLease(t *testing.T) {
 	if got := holder(readLease(t, c)); got == "" {
 		t.Fatal("the Lease of the leader has no holder")
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	if cause := w.cancelled(p); errors.Is(cause, fence.ErrFenced) {
@@ -332,12 +332,13 @@ func TestWithoutLeaderElectionThereIsNoLeaseAndNoFence(t *testing.T) {
 	if err := p.Control().Live.Get(t.Context(), lease, &coordinationv1.Lease{}); !apierrors.IsNotFound(err) {
 		t.Errorf("lease: %v, want none", err)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 }
 
-// The command line reads from the Lease which version leads. The labels cost no additional request.
+// The labels of the Lease contain the version of the leader, and the command line displays this version. The labels
+// need no additional request.
 func TestTheLeaseHasTheVersionOfItsHolder(t *testing.T) {
 	c := testConfig(t)
 	start(t, c, testOptions(), nil).elected()

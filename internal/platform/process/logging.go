@@ -35,8 +35,9 @@ func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.With(c.fields).Write(line, fields)
 }
 
-// endingSink drops the error "leader election lost" during shutdown. The manager logs it whenever an elected process
-// ends in an orderly way. exitWhenLost reports a Lease that was really lost.
+// endingSink drops the error "leader election lost" during shutdown. The manager logs this error whenever an elected
+// process ends in an orderly way, although the Lease was not lost. If the Lease was really lost, exitWhenLost reports
+// it.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

@@ -18,7 +18,8 @@ const placeholderHost = "kubeconfig.invalid"
 // placeholderConfig returns the configuration of clients that are created while there is no usable kubeconfig file.
 func placeholderConfig() *rest.Config { return &rest.Config{Host: "https://" + placeholderHost} }
 
-// toServer returns a transport that redirects requests for the placeholder to the server of a configuration.
+// toServer returns a transport for requests to the placeholder. It sends these requests to the server of a
+// configuration instead.
 func toServer(next http.RoundTripper, config *rest.Config) http.RoundTripper {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

@@ -18,16 +18,17 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// content replaces the content of the file.
-func (f kubeconfigFile) content(text string) {
+// write replaces the content of the file.
+func (f kubeconfigFile) write(text string) {
 	f.t.Helper()
 	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// A Secret may be created after the pod that mounts it, and corrected later. A process that ended would be restarted
-// again and again, and only the log of its last run would show the cause.
+// A Secret may be created later than the pod that mounts it, and its content may be corrected later. The process must
+// wait for this. If the process ended instead, it would be restarted again and again, and only the log of the last run
+// would contain the cause.
 //
 // Rule: kubeconfig-file-awaited.
 func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
@@ -45,11 +46,11 @@ func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
 		"kind: Config\napiVersion: v1":      "no configuration has been provided",
 		"kind: Config\napiVersion: v1\ncurrent-context: elsewhere": "context was not found for specified context: elsewhere",
 	} {
-		file.content(content)
+		file.write(content)
 		p.probeReports("/readyz", http.StatusServiceUnavailable, "[-]control: the file "+file.path+" cannot be used as a kubeconfig\n")
 		eventually(t, func() error {
 			p.Control().kubeconfig.check()
-			if err := p.Control().answers(t.Context()); err == nil || !strings.Contains(err.Error(), cause) {
+			if err := p.Control().checkReadyz(t.Context()); err == nil || !strings.Contains(err.Error(), cause) {
 				return fmt.Errorf("%q: %v, want an error with %q", content, err, cause)
 			}
 			return nil
@@ -61,7 +62,7 @@ func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
 	if strings.Contains(p.logs.String(), "top-secret") {
 		t.Errorf("the logs quote the file:\n%s", p.logs)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)
@@ -71,7 +72,7 @@ func TestAProcessWaitsForAUsableKubeconfigFile(t *testing.T) {
 // file.
 func TestAProcessDoesNotWaitForTheTargetsKubeconfig(t *testing.T) {
 	file := newKubeconfigFile(t)
-	c := watchful(testConfig(t))
+	c := withFrequentChecks(testConfig(t))
 	c.TargetKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
 	p.elected()
@@ -133,7 +134,7 @@ func TestAKubeconfigFileThatComesLaterMayNameAServerWithAPath(t *testing.T) {
 //
 // Rule: refused-credentials-are-outage.
 func TestErrorsNameExpiredCredentials(t *testing.T) {
-	server := httptest.NewTLSServer(&doorkeeper{token: "another"})
+	server := httptest.NewTLSServer(&tokenServer{token: "another"})
 	defer server.Close()
 	payload := func(expires int64) string {
 		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, expires))
@@ -152,7 +153,7 @@ func TestErrorsNameExpiredCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = p.Control().answers(t.Context())
+		err = p.Control().checkReadyz(t.Context())
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(want, file.path)) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}

@@ -17,14 +17,14 @@ import (
 )
 
 // errOlderData is the error of a cluster whose etcd was restored from an older snapshot. Everything that this process
-// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch from
-// such a version reports nothing until the same number of writes has happened again. A cache that lacks these writes
-// looks newer than the API server.
+// has cached, and every resource version that it waits for, belongs to a history that no longer exists. A watch that
+// begins at such a version gets no events until the same number of writes has happened again. The cache does not
+// contain these new writes, although its version is higher than the version of the API server.
 var errOlderData = errors.New("the data of the cluster was restored to an older state")
 
-// olderData returns an error if the resource version now, which the API server returned for a complete list, is older
-// than the version before, which was known before the request. Without a restore, an API server never returns an older
-// version than before.
+// olderData compares two resource versions, and returns an error if the API server has gone back to an older one. The
+// parameter now is the version of a complete list, and before is a version that was known before the request for this
+// list. Without a restore, an API server never returns an older version.
 func olderData(what, now, before string) error {
 	if now == "" || before == "" || freshness.AtLeastAsNew(now, before) || !freshness.AtLeastAsNew(before, now) {
 		return nil
@@ -32,10 +32,10 @@ func olderData(what, now, before string) error {
 	return fmt.Errorf("%w: %s are at version %s, but were at version %s before", errOlderData, what, now, before)
 }
 
-// sameHistory is a ListerWatcher that ends the process if the API server has older data than before. When a watch broke
-// off, as it does when the API server is restarted with other data, the next watch continues from a known version.
-// Before that, sameHistory lists one object to check that the API server has reached this version. It also checks the
-// list that follows a failed watch.
+// sameHistory is a ListerWatcher that ends the process if the API server has older data than before. A watch is
+// interrupted when the API server is restarted with other data, and the next watch continues from a known version.
+// Before this next watch, sameHistory lists one object to check that the API server has reached the known version. It
+// also checks the list that follows a failed watch.
 type sameHistory struct {
 	toolscache.ListerWatcherWithContext
 	what string // the objects, for the error
@@ -43,13 +43,14 @@ type sameHistory struct {
 	onOlderData func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer had. listed is the version of its last list: a watch from that version
-	// need not be checked.
+	// seen is the latest version that the informer has received. listed is the version of the informer's last list. A
+	// watch that begins at this version need not be checked.
 	seen, listed string
 }
 
-// checkVersion returns an error if now, a version of the API server, is older than a version that the informer had,
-// including from. It does not check an empty now.
+// checkVersion returns an error if the current version of the API server is older than a version that the informer has
+// received. The parameter now is the current version, and is not checked if it is empty. The parameter from is another
+// version that the informer has received.
 func (h *sameHistory) checkVersion(now, from string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +115,7 @@ func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan
 	}
 }
 
-// reportOlderData makes the process end because of an error of function olderData.
+// reportOlderData ends the process because of an error that the function olderData returned.
 func (p *Process) reportOlderData(cluster string, err error) {
 	select {
 	case p.olderData <- fmt.Errorf("the %s cluster: %w", cluster, err):

@@ -77,7 +77,7 @@ func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 	for name, test := range map[string]struct {
 		then func(*fakeAPI)
 		last func(*sameHistory) error
-		// older is true if older data is reported, and fails is true if the last request fails.
+		// older is true if the ListerWatcher must report older data. fails is true if the last request must fail.
 		older, fails bool
 		lists        int // after the first list
 	}{

@@ -15,15 +15,15 @@ import (
 // listPage is the number of objects in one page of a live list.
 const listPage = 500
 
-// pagedClient is a client that lists in pages, because the answer of the API server and the objects decoded from it are
-// in memory at the same time. All pages of a list show the same moment, so the result equals that of a list in one
-// piece.
+// pagedClient is a client that lists in pages. Pages save memory, because the encoded answer of the API server and the
+// decoded objects are in memory at the same time. All pages of a list contain the objects of the same moment, so the
+// result is the same as without pages.
 type pagedClient struct {
 	client.Client
 	page int64
 }
 
-// List implements client.Reader. It does not change a list that has a limit.
+// List implements client.Reader. If the caller sets a limit, the list is passed on unchanged.
 func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Limit != 0 || options.Continue != "" {

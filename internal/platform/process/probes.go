@@ -26,7 +26,7 @@ type probes struct {
 	mu     sync.Mutex
 	health map[string]healthz.Checker
 	ready  map[string]healthz.Checker
-	// notes are shown by /readyz but do not influence its status.
+	// notes are texts in the answer of /readyz that do not influence its status.
 	notes map[string]func(*http.Request) string
 }
 
@@ -60,7 +60,7 @@ func (p *probes) note(name string, text func(*http.Request) string) {
 
 // listen binds the address, so that a wrong address is reported before anything else happens.
 func (p *probes) listen(address string) error {
-	if off(address) {
+	if isDisabled(address) {
 		return nil
 	}
 	var err error
@@ -120,8 +120,8 @@ func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[strin
 // pingTimeout is how long one ping may take. It is less than the default timeout of a kubelet's probe.
 const pingTimeout = 800 * time.Millisecond
 
-// pingLifetime is how long the result of a ping is reused. Unauthenticated clients can send probes, so not every probe
-// may cause a request to an API server.
+// pingLifetime is how long the result of a ping is reused. Unauthenticated clients can send probes, so a probe must not
+// always cause a request to an API server.
 const pingLifetime = time.Second
 
 // cachedPing remembers whether an API server answered. Concurrent callers share one request.
@@ -139,7 +139,7 @@ func (p *cachedPing) reachable(ctx context.Context) error {
 	if !p.at.IsZero() && time.Since(p.at) < pingLifetime {
 		return p.err
 	}
-	// The result is shared, so the request must not end with the context of one caller.
+	// Several callers share the result, so the request must not be cancelled when the context of one caller ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
 	p.err = p.ping(ctx)

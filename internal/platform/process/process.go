@@ -39,7 +39,8 @@ import (
 	"machinist.dev/machinist/internal/platform/version"
 )
 
-// Options are the parts of a process that its program provides, in contrast to the flags in Config.
+// Options contains the settings that the program of a process sets in its code. Config contains the settings that users
+// set with flags.
 type Options struct {
 	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
@@ -47,9 +48,10 @@ type Options struct {
 	// TargetKinds may be set even if there is no target cluster.
 	ControlKinds []Kind
 	TargetKinds  []Kind
-	// NoClusterID is set by a process that does not deal with instances. It neither determines nor records the cluster ID.
+	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records the
+	// cluster ID.
 	NoClusterID bool
-	// Required are the kinds of the control cluster that Run waits for first. Default: ControlKinds.
+	// Required contains the kinds that the control cluster must serve before Run continues. Default: ControlKinds.
 	Required []schema.GroupVersionKind
 	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller
@@ -96,12 +98,12 @@ type Process struct {
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than any process runs. A controller waits for its caches until they are filled or
-// the process stops.
+// controllerNeverTimesOut is a timeout that is longer than the lifetime of any process. It makes a controller wait for
+// its caches until they are filled or the process stops.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
-// New builds a Process. It makes no request. It returns an error if Config.Validate does, if a kubeconfig cannot be
-// loaded, if a kind cannot be cached, or if an address cannot be bound.
+// New builds a Process. It makes no request. It returns an error if Config.Validate returns an error, if a kubeconfig
+// cannot be loaded, if a kind cannot be cached, or if an address cannot be bound.
 func New(c *Config, o Options) (*Process, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -199,8 +201,8 @@ func (p *Process) makeLock() error {
 	return nil
 }
 
-// leaseLabels returns the labels that tell the command line which program holds a Lease, and in which version. They are
-// part of the requests that take and renew the Lease.
+// leaseLabels returns labels for a Lease. The command line reads from them which program holds the Lease, and which
+// version the program has. The requests that acquire and renew the Lease set these labels too.
 func leaseLabels(program string) map[string]string {
 	labels := map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": program}
 	// A version such as v1.2.3+dirty is not a valid label value.
@@ -217,7 +219,7 @@ func (p *Process) makeManager() error {
 	forWork := max(c.GracefulShutdownTimeout-releaseWait, c.GracefulShutdownTimeout/2)
 	metrics := metricsserver.Options{BindAddress: c.MetricsBindAddress, SecureServing: c.MetricsSecure,
 		CertDir: c.MetricsCertDir}
-	if off(c.MetricsBindAddress) {
+	if isDisabled(c.MetricsBindAddress) {
 		metrics.BindAddress = "0"
 	}
 	if c.MetricsSecure {
@@ -257,8 +259,9 @@ func (p *Process) makeManager() error {
 	return nil
 }
 
-// startedCache is a cache that the manager must not start. Run starts it, because the manager cannot be stopped while
-// it waits for its caches, and because the cache must outlive the reconcilers.
+// startedCache is a cache that Run starts, so the manager must not start it again. There are two reasons: the manager
+// cannot be stopped while it waits for a cache to fill, and the cache must continue to run until all reconcilers have
+// ended.
 type startedCache struct{ cache.Cache }
 
 func (startedCache) Start(ctx context.Context) error {
@@ -269,7 +272,7 @@ func (startedCache) Start(ctx context.Context) error {
 // addProbes registers the checks of /healthz and /readyz and binds their address.
 func (p *Process) addProbes() error {
 	control := &cachedPing{ping: func(ctx context.Context) error {
-		if err := p.control.answers(ctx); err != nil {
+		if err := p.control.checkReadyz(ctx); err != nil {
 			return err
 		}
 		if missing, found := p.control.denials.firstMissing(ctx, essential); found {
@@ -278,7 +281,7 @@ func (p *Process) addProbes() error {
 		return nil
 	}}
 	target := &cachedPing{ping: func(ctx context.Context) error {
-		if err := p.target.answers(ctx); err != nil {
+		if err := p.target.checkReadyz(ctx); err != nil {
 			return err
 		}
 		if missing, found := p.target.denials.firstMissing(ctx, func(right) bool { return true }); found {
@@ -341,7 +344,7 @@ func (p *Process) addProbes() error {
 	return errors.Join(append(checks, p.probes.listen(p.config.HealthProbeBindAddress))...)
 }
 
-// forProbes adds to the error of a cluster's check a text that unauthenticated clients may see.
+// forProbes converts an error of a cluster check to an error whose text unauthenticated clients may see.
 func forProbes(err error) error {
 	var shown notReady
 	switch missing, isMissing := errors.AsType[*noKubeconfigError](err); {
@@ -380,9 +383,9 @@ func (p *Process) addMetrics() (err error) {
 	return errors.Join(p.watchLeader(), p.watchExpiry())
 }
 
-// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those of
-// Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence: use them only
-// for requests that a process may send without being the leader.
+// Manager returns the manager of the control cluster, to which controllers are added. It uses the client and the cache
+// of Control. Its probes are served before it runs. Its GetConfig and GetAPIReader do not check the fence: use them
+// only for requests that a process may send without being the leader.
 func (p *Process) Manager() manager.Manager { return p.manager }
 
 // Control returns the control cluster.
@@ -410,8 +413,9 @@ func (p *Process) ClusterID() string {
 	return ""
 }
 
-// IdentityMismatch returns an error while the cluster ID of this process is unknown, or differs from the one that was
-// recorded when Machinist first ran here. Meanwhile, no instance may be deleted because it has no Machine.
+// IdentityMismatch returns an error while the cluster ID of this process is unknown, or differs from the cluster ID
+// that was recorded when Machinist first ran here. While it returns an error, instances without a Machine must not be
+// deleted.
 func (p *Process) IdentityMismatch() error {
 	if i := p.identity.Load(); i != nil {
 		return i.mismatch()
@@ -419,18 +423,18 @@ func (p *Process) IdentityMismatch() error {
 	return errors.New("the cluster ID is not known yet")
 }
 
-// A recorder sends at most eventBurst events about one object at once, and after that one event every 1/eventsPerSecond
-// seconds. A loop that fails must not flood the API server, but a rollout of a thousand machines must be reported
+// A recorder sends up to eventBurst events about one object immediately. After that, it sends eventsPerSecond events
+// per second. A loop that fails must not flood the API server, but a rollout of a thousand machines must be reported
 // completely.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
 )
 
-// newBroadcaster creates the broadcaster that writes events. It treats events with different texts as different events,
-// up to ten similar events within ten minutes. Further ones are combined into one event, which has the last text and
-// states that it stands for several. The recorders of events.k8s.io would count all of them as repeats of the first
-// event, and lose the other texts.
+// newBroadcaster creates the broadcaster that writes events. Events with different texts are different events. However,
+// if there are more than ten similar events within ten minutes, the broadcaster combines the further events into one.
+// This event has the last text and states that it is a combination. A recorder of events.k8s.io would instead count all
+// similar events as repeats of the first one, and would lose the other texts.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// watchful makes a process check its clusters often.
-func watchful(c *Config) *Config {
+// withFrequentChecks changes a configuration so that the process checks its clusters more often than by default.
+func withFrequentChecks(c *Config) *Config {
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	c.StatusCheckPeriod, c.StatusCheckTimeout = 100*time.Millisecond, 3*time.Second
 	return c
@@ -24,7 +24,7 @@ func watchful(c *Config) *Config {
 // Rules: reachability-by-two-probes, outage-stops-owners, freeze-is-reported.
 func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 	o := testOptions()
-	p := start(t, watchful(testConfig(t)), o, nil)
+	p := start(t, withFrequentChecks(testConfig(t)), o, nil)
 	p.elected()
 	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	watch := p.Reachability()
@@ -67,7 +67,7 @@ func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 	if !stable || since.Before(past[len(past)-1].To) {
 		t.Errorf("stable %t since %s, want since the end of %v", stable, since, past)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)
@@ -88,7 +88,7 @@ func TestAProcessIsNotFrozenWhenItStarts(t *testing.T) {
 		if reason, message := p.Reachability().Stopped(); reason != "" {
 			t.Errorf("Stopped() = %s, %s", reason, message)
 		}
-		if err := p.stopped(); err != nil {
+		if err := p.stopAndWait(); err != nil {
 			t.Errorf("Run() = %v", err)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"k8s.io/client-go/tools/reference"
 )
 
-// These annotations carry the action and the related object of an event from the recorder to the sink, which turns them
-// into fields. The recorder of client-go that keeps events with different texts apart has no parameters for them.
+// In these annotations, the recorder passes the action and the related object of an event to the sink. The sink turns
+// the annotations into fields. The recorder of client-go that treats events with different texts as different events
+// has no parameters for an action and a related object.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"

@@ -20,18 +20,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// checkPeriod is the shortest time between two reads of a kubeconfig file because of failed requests.
+// checkPeriod is the shortest time between two reads of a kubeconfig file that failed requests cause.
 const checkPeriod = time.Second
 
-// drainLimit is how many bytes of an unused answer are read, so that its connection can be reused.
+// drainLimit is the number of bytes that are read from an unused answer, so that the connection can be reused.
 const drainLimit = 64 << 10
 
-// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go itself only
-// notices changes of files that a kubeconfig names, but not of tokens, certificates and keys in the kubeconfig.
+// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices when a
+// file that a kubeconfig refers to changes. It does not notice changes of tokens, certificates and keys that are
+// embedded in the kubeconfig.
 //
-// When the file changes, everything in it is used except a new address of the API server. Another address may be
-// another cluster, but the caches, the Lease and the recorded cluster ID belong to the first one. The methods of a nil
-// *kubeconfig do nothing.
+// When the file changes, the new content is used, except for a new address of the API server. A new address may belong
+// to another cluster, but the caches, the Lease and the recorded cluster ID belong to the first cluster. The methods of
+// a nil *kubeconfig do nothing.
 //
 // If the file does not exist or cannot be used yet, the process waits for it, because its Secret may be created or
 // corrected later. Until then every request fails with noKubeconfigError.
@@ -42,12 +43,13 @@ type kubeconfig struct {
 	mu sync.Mutex
 	// hash is the hash of the content that was read last, whether it could be used or not.
 	hash [sha256.Size]byte
-	// config is the last usable configuration, or nil if there was none. generation is the number of usable configurations
-	// before it. Clients are created from generation 0, or from placeholderConfig.
+	// config is the last usable configuration, or nil if the file was never usable. generation is the number of usable
+	// configurations before config. Clients are created from generation 0, or from placeholderConfig if the file is not
+	// usable at the start.
 	config     *rest.Config
 	generation int
 	checked    time.Time
-	// unusable is the reason why there is no config.
+	// unusable is the reason why config is nil.
 	unusable error
 }
 
@@ -92,15 +94,15 @@ func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// This detects invalid certificates and keys, and referenced files that do not exist.
+	// The following call detects invalid certificates and keys, and referenced files that do not exist.
 	if _, err := rest.TransportFor(config); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
-// check reads the file again. A file that cannot be used, for example because it is only half written, changes nothing
-// until it is read the next time.
+// check reads the file again. If the file cannot be used now, for example because it is only half written, check
+// changes nothing. The next call reads the file again.
 func (k *kubeconfig) check() {
 	if k == nil {
 		return
@@ -197,8 +199,8 @@ type renewedTransport struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is the transport for the generation. In generation 0, client-go itself adds the credentials to the headers of
-	// requests.
+	// next is the transport that belongs to generation. In generation 0, client-go itself adds the credentials to the
+	// headers of requests.
 	next       http.RoundTripper
 	generation int
 }
@@ -218,7 +220,7 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	if response.StatusCode != http.StatusUnauthorized || !t.file.renewedSince(generation) {
 		return response, nil
 	}
-	// The request was not processed, and there are new credentials.
+	// The server has not processed the request, and there are new credentials, so send the request again.
 	again := request.Clone(request.Context())
 	switch {
 	case request.Body == nil || request.Body == http.NoBody:
@@ -260,8 +262,8 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	return t.next, generation, nil
 }
 
-// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation.
-// client-go adds those of the configuration from which the client was created.
+// withoutCredentials removes the credentials that client-go added to a request, if there is a newer generation. These
+// credentials are outdated, because client-go takes them from the configuration with which the client was created.
 func withoutCredentials(request *http.Request, generation int) *http.Request {
 	if generation == 0 {
 		return request

@@ -159,7 +159,7 @@ func TestAnInvalidTokenIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	token, void := admin.token()
 	file := newKubeconfigFile(t)
 	file.withToken(planes.target.Endpoint(), planes.target.CA(), token)
-	c, o := watchful(testConfig(t)), testOptions()
+	c, o := withFrequentChecks(testConfig(t)), testOptions()
 	c.TargetKubeconfig = file.path
 	p := start(t, c, o, nil)
 	p.elected()
@@ -187,7 +187,7 @@ func TestAnInvalidTokenIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	if err := p.Target().Client.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}); err != nil {
 		t.Errorf("the cache has not caught up: %v", err)
 	}
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)
@@ -209,7 +209,7 @@ func TestAProcessStartsWithRefusedCredentials(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := newKubeconfigFile(t)
 			file.withCertificate(planes.target, tc.user)
-			c, o := watchful(testConfig(t)), testOptions()
+			c, o := withFrequentChecks(testConfig(t)), testOptions()
 			c.TargetKubeconfig = file.path
 			p := start(t, c, o, nil)
 			p.elected()
@@ -255,15 +255,15 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 	p.probeReports("/readyz", http.StatusOK, "control ok")
 }
 
-// doorkeeper is an API server that accepts one token.
-type doorkeeper struct {
+// tokenServer is an API server that accepts one token.
+type tokenServer struct {
 	mu     sync.Mutex
 	token  string
 	bodies []string // of the accepted requests
 	asked  int
 }
 
-func (d *doorkeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *tokenServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
@@ -275,7 +275,7 @@ func (d *doorkeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.bodies = append(d.bodies, string(body))
 }
 
-func (d *doorkeeper) accept(token string) {
+func (d *tokenServer) accept(token string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.token = token
@@ -287,7 +287,7 @@ func authorityOf(s *httptest.Server) []byte {
 
 // Rule: renewed-kubeconfig-used.
 func TestARejectedRequestIsRepeatedWithRenewedCredentials(t *testing.T) {
-	server := &doorkeeper{token: "one"}
+	server := &tokenServer{token: "one"}
 	listener := httptest.NewTLSServer(server)
 	defer listener.Close()
 	file, lines := newKubeconfigFile(t), &logs{}
@@ -336,7 +336,7 @@ func TestARejectedRequestIsRepeatedWithRenewedCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("with a file that cannot be read", post("e"), http.StatusUnauthorized)
-	another := httptest.NewTLSServer(&doorkeeper{token: "three"})
+	another := httptest.NewTLSServer(&tokenServer{token: "three"})
 	defer another.Close()
 	file.withToken(another.URL, authorityOf(another), "three")
 	want("with a file of another server", post("f"), http.StatusUnauthorized)

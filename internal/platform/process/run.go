@@ -22,8 +22,8 @@ const (
 
 // Run runs the process until ctx ends or the Lease is lost. It can be called once.
 //
-// Run waits for the control cluster, calls setup, fills the caches and starts the manager. It does not wait for the
-// target cluster, and waits without a time limit until ctx ends.
+// Run waits for the control cluster, calls setup, fills the caches and starts the manager. It waits without a time
+// limit until ctx ends. It does not wait for the target cluster.
 //
 // When ctx ends, Run cancels all work, waits for it to end, and releases the Lease. It returns an error if some work
 // did not end in time. When the Lease is lost, Run cancels all work. It calls Options.Exit with ExitFenced as soon as
@@ -78,7 +78,7 @@ func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (e
 
 // prepare does everything that must happen before the caches are filled.
 func (p *Process) prepare(ctx context.Context, setup func(context.Context) error) error {
-	if err := p.await(ctx, "the control cluster's API", waitPeriod, p.control.answers); err != nil {
+	if err := p.await(ctx, "the control cluster's API", waitPeriod, p.control.checkReadyz); err != nil {
 		return err
 	}
 	if err := p.await(ctx, "the control cluster's kinds", waitPeriod, p.missingKinds); err != nil {
@@ -111,7 +111,7 @@ func (p *Process) prepare(ctx context.Context, setup func(context.Context) error
 	return nil
 }
 
-// unlessEnded returns nil if ctx ended, because that is why the caller failed.
+// unlessEnded returns err, or nil if ctx has ended. If ctx has ended, this is the cause of the error.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -119,18 +119,18 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// runTarget fills the target cluster's cache once its API server answers. An informer that cannot list would try again
-// less and less often.
+// runTarget waits until the API server of the target cluster answers, and then fills the cache of the cluster. The
+// informers are not started earlier, because an informer that cannot list waits longer after each failed attempt.
 func (p *Process) runTarget(ctx context.Context) {
 	if !p.config.Shard().All() {
-		// The Machines of a shard determine which Nodes belong to it.
+		// The Machines of a shard determine which Nodes belong to the shard.
 		select {
 		case <-p.control.Filled():
 		case <-ctx.Done():
 			return
 		}
 	}
-	if err := p.awaitQuietly(ctx, "the target cluster's API", waitPeriod, p.target.answers); err != nil {
+	if err := p.awaitQuietly(ctx, "the target cluster's API", waitPeriod, p.target.checkReadyz); err != nil {
 		return // The process is ending.
 	}
 	p.target.run(ctx)
@@ -147,7 +147,8 @@ func (p *Process) finish(err error) error {
 	default:
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Some work still runs, so the Lease must expire. The fence, and the end of the process, stop the remaining work.
+		// Some work is still running, so the Lease is not released and must expire. The fence prevents further writes of this
+		// work, and the work stops when the process ends.
 		p.log.Error(err, "Not all work ended in time, so the Lease is not released")
 		return err
 	}
@@ -159,7 +160,7 @@ func (p *Process) finish(err error) error {
 	return err
 }
 
-// exitWhenLost ends the process when the Lease was lost, regardless of the manager.
+// exitWhenLost ends the process when the Lease was lost. It does not wait for the manager.
 func (p *Process) exitWhenLost(ended <-chan struct{}) {
 	select {
 	case <-p.fence.Lost():

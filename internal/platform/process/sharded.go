@@ -31,12 +31,12 @@ func inShard(s sharding.Shard) objectFilter {
 	return func(object metav1.Object) bool { return s.Owns(object.GetNamespace()) }
 }
 
-// nodesOfShard returns a filter for the Nodes of a shard's Machines, and for Nodes without a Machine.
+// nodesOfShard returns a filter that passes the Nodes of a shard's Machines and all Nodes without a Machine.
 //
-// A Node that names a Machine of another shard also passes if a Machine of this shard is to become that Node. This
-// happens when an instance registers under the name of a deleted instance, because the Node still has the annotations
-// of its former Machine. If the Machine learns the name of its instance only after that, the Node passes at its next
-// change, which a kubelet makes within minutes.
+// The annotations of a Node may name a Machine of another shard although a Machine of this shard will use the Node.
+// This happens when an instance registers under the name of a deleted instance, because the Node still has the
+// annotations of its former Machine. The filter passes such a Node too. If the Machine does not know the name of its
+// instance yet, the Node passes at its next change. A kubelet changes its Node within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil
@@ -64,13 +64,13 @@ type filteredListWatch struct {
 	keep objectFilter
 
 	mu sync.Mutex
-	// passed contains the names of the objects that passed last. When such an object no longer passes, the cache must
-	// delete it. passed is nil if that cannot happen.
+	// passed contains the names of the objects that passed the filter at their last event. If such an object does not pass
+	// any more, the cache must delete it. passed is nil if the result of the filter for an object cannot change.
 	passed map[string]bool
 }
 
-// newFilteredListWatch filters the objects of lw. If the objects are not namespaced, the result of the filter for an
-// object may change.
+// newFilteredListWatch returns a ListerWatcher that filters the objects of lw. The result of the filter may change over
+// time only if the objects have no namespace.
 func newFilteredListWatch(lw toolscache.ListerWatcherWithContext, keep objectFilter,
 	namespaced bool) *filteredListWatch {
 	s := &filteredListWatch{ListerWatcherWithContext: lw, keep: keep}
@@ -101,7 +101,7 @@ func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOp
 	}))
 }
 
-// pass reports whether an object passes the filter, and remembers the result.
+// pass reports whether an object passes the filter, and records the result.
 func (s *filteredListWatch) pass(object metav1.Object) bool {
 	passes := s.keep(object)
 	switch {
@@ -145,7 +145,7 @@ func (s *filteredListWatch) WatchWithContext(ctx context.Context, o metav1.ListO
 	return filtered, nil
 }
 
-// translate returns an event as the cache must see it.
+// translate converts an event of the API server to the event that the cache must receive.
 func (s *filteredListWatch) translate(e watch.Event) watch.Event {
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:

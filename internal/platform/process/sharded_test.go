@@ -57,8 +57,8 @@ func (p *process) classes(namespaces ...string) []string {
 	return names
 }
 
-// Both processes lead at the same time with their own Leases. Each caches only the objects in its namespaces, whether
-// they were created before or after its start.
+// Both processes lead at the same time with their own Leases. Each process caches only the objects in its namespaces,
+// whether the objects were created before or after its start.
 //
 // Rule: shard-caches-its-own.
 func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
@@ -170,12 +170,12 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 	newNode("last", ours)
 	cached("ours", "new", "last")
 
-	// The Node belongs to another shard as soon as a Machine of that shard has it.
+	// As soon as a Machine of the other shard uses the Node, the Node belongs to that shard.
 	change("new", func(n *corev1.Node) {
 		n.Annotations = map[string]string{v1beta1.NodeAnnotationClusterNamespace: theirs}
 	})
 	cached("ours", "last")
-	// A Machine of this shard registers under a name that a Machine of another shard had.
+	// A Machine of this shard registers under a Node name that a Machine of another shard used before.
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: ours, Name: "m"}}
 	machine.Spec.Provider, machine.Spec.ProviderID = "sim", "sim:///taken-over"
 	machine.Spec.ProviderSpec = newClass(ours, "").Spec.ProviderSpec
@@ -200,7 +200,7 @@ func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 	shard.elected()
 	c := testConfig(t)
 	c.LeaderElectionNamespace = leases
-	// Its lease duration may be short, because the Lease that it waits for is renewed every second.
+	// The process without shards may have a short lease duration, because the shard renews the common Lease every second.
 	c.LeaseDuration, c.RenewDeadline = 5*time.Second, 3*time.Second
 	unsharded := start(t, c, testOptions(), nil)
 	unsharded.logs.contain(t, "Attempting to acquire leader lease")
@@ -221,7 +221,7 @@ func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 		t.Error("a process without shards leads at the same time as a shard")
 	default:
 	}
-	if err := shard.stopped(); err != nil {
+	if err := shard.stopAndWait(); err != nil {
 		t.Error(err)
 	}
 	unsharded.elected()

@@ -58,7 +58,7 @@ func TestStartWaitsForTheControlClusterAndReportsThat(t *testing.T) {
 	startAPIServer(t, planes.control)
 	p.elected()
 	p.probeReports("/readyz", http.StatusOK, "control ok")
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	if strings.Contains(p.logs.String(), "leader election lost") {
@@ -75,7 +75,7 @@ func TestAWaitingProcessCanBeStopped(t *testing.T) {
 		return nil
 	})
 	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting")
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)
@@ -121,8 +121,8 @@ func TestStartWaitsForRequiredKindsAndNamesThem(t *testing.T) {
 	p.elected()
 }
 
-// mustCome waits for a request with the name.
-func mustCome(t *testing.T, events <-chan reconcile.Request, name string) {
+// mustReceive waits until the channel contains a request with the name.
+func mustReceive(t *testing.T, events <-chan reconcile.Request, name string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -178,7 +178,7 @@ func TestAnUnreachableTargetDelaysNothingAndIsUsedOnceReachable(t *testing.T) {
 	if err := p.Control().Client.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	mustCome(t, classes, class.Name)
+	mustReceive(t, classes, class.Name)
 	p.probeReports("/readyz", http.StatusOK, "target: not reachable")
 	node := &corev1.Node{}
 	if err := p.Target().Client.Get(t.Context(), types.NamespacedName{Name: "late"}, node); !errors.Is(err, ErrNotSynced) {
@@ -191,12 +191,12 @@ func TestAnUnreachableTargetDelaysNothingAndIsUsedOnceReachable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustCome(t, nodes, late.Name)
+	mustReceive(t, nodes, late.Name)
 	if err := p.Target().Client.Get(t.Context(), client.ObjectKeyFromObject(late), node); err != nil {
 		t.Error(err)
 	}
 	p.probeReports("/readyz", http.StatusOK, "target: reachable")
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)
@@ -208,7 +208,7 @@ func TestAProcessWithAnUnreachableTargetCanBeStopped(t *testing.T) {
 	stopAPIServer(t, planes.target)
 	p := start(t, c, testOptions(), nil)
 	p.elected()
-	if err := p.stopped(); err != nil {
+	if err := p.stopAndWait(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
 	noGoroutinesLeft(t)

@@ -17,24 +17,24 @@ const (
 	waitPeriod = time.Second
 	// fillPeriod is the time between two checks whether a cache is filled.
 	fillPeriod = 50 * time.Millisecond
-	// waitSilence is how long a new cause is not logged. At the start, most conditions are met within that time. Later,
-	// the text of an error may change from one check to the next.
+	// waitSilence is the time that passes before a new cause is logged. Most causes at the start end within this time.
+	// Later, the delay limits the log if the text of an error changes with each check.
 	waitSilence = 3 * time.Second
-	// waitReminder is how often an unchanged cause is logged again.
+	// waitReminder is the time after which an unchanged cause is logged again.
 	waitReminder = 15 * time.Second
 	// waitRequest is how long one check may take, so that a request that hangs is reported.
 	waitRequest = 5 * time.Second
 )
 
-// await waits until missing returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for. There is
-// no timeout: a process that failed would be restarted, and would wait again.
+// await repeats a check until it returns no error or ctx ends. Meanwhile, /readyz shows what the process waits for.
+// There is no timeout, because a process that ended after a timeout would be restarted and would wait again.
 func (p *Process) await(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
 	p.waitingFor.Store(&what)
 	return p.awaitQuietly(ctx, what, period, missing)
 }
 
-// awaitQuietly waits until missing returns no error or ctx ends. It logs the error when it changes, and repeats it
+// awaitQuietly repeats a check until it returns no error or ctx ends. It logs the error when it changes, and repeats it
 // every waitReminder.
 func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {

@@ -13,12 +13,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// maxSiblings is the number of MachineSets of which NewTransform remembers a Machine.
+// maxSiblings is the number of MachineSets for which NewTransform stores the last Machine.
 const maxSiblings = 1000
 
-// NewTransform returns the cache.TransformFunc of kinds that do not set their own. It drops managed fields, and stores
-// the equal parts of a MachineSet's Machines only once. Without that, a Machine would take almost twice the memory in a
-// cache (TestCachedMachineAndNodeAreSmall in bench/micro).
+// NewTransform returns the default cache.TransformFunc, for kinds without a function of their own. It drops managed
+// fields. If Machines of a MachineSet have equal parts, it stores these parts only once. Without this sharing, a
+// Machine in the cache would take almost twice the memory (TestCachedMachineAndNodeAreSmall in bench/micro).
 func NewTransform() toolscache.TransformFunc {
 	siblings := lru.New(maxSiblings) // the last Machine of each MachineSet, by the UID of the set
 	return func(object any) (any, error) {
@@ -39,7 +39,7 @@ func NewTransform() toolscache.TransformFunc {
 	}
 }
 
-// shareWithSibling makes a Machine refer to the parts of another Machine that are equal.
+// shareWithSibling compares a Machine with another Machine, and shares the memory of all parts that are equal.
 func shareWithSibling(m, sibling *v1beta1.Machine) {
 	share(&m.Labels, sibling.Labels)
 	share(&m.Annotations, sibling.Annotations)
@@ -47,7 +47,7 @@ func shareWithSibling(m, sibling *v1beta1.Machine) {
 	share(&m.Finalizers, sibling.Finalizers)
 	share(&m.Spec.ClassRef, sibling.Spec.ClassRef)
 	share(&m.Spec.Node, sibling.Spec.Node)
-	// The decoder of JSON allocates more conditions than there are.
+	// The JSON decoder allocates memory for more conditions than there are.
 	m.Status.Conditions = slices.Clone(m.Status.Conditions)
 	for i := range min(len(m.Status.Conditions), len(sibling.Status.Conditions)) {
 		own, other := &m.Status.Conditions[i], &sibling.Status.Conditions[i]
@@ -57,17 +57,17 @@ func shareWithSibling(m, sibling *v1beta1.Machine) {
 	}
 }
 
-// share replaces a value by an equal one.
+// share replaces a value with another value if the two are equal.
 func share[T any](own *T, other T) {
 	if equality.Semantic.DeepEqual(*own, other) {
 		*own = other
 	}
 }
 
-// TransformNode keeps only the parts of a Node that controllers read, without the heartbeats of conditions, so that a
-// heartbeat changes only the resource version. Write a Node only with a patch of the difference to the cached object,
-// or from a live read. A Node takes a fifth of the memory that it would take with only the managed fields dropped (same
-// test). It is a cache.TransformFunc.
+// TransformNode is a cache.TransformFunc that keeps only the parts of a Node that controllers read. It removes the
+// heartbeat times of conditions, so that a heartbeat changes only the resource version. Never write such an incomplete
+// Node as a whole: write a patch of the difference to the cached object, or an object from a live read. A Node takes
+// only a fifth of the memory that it would take without its managed fields (TestCachedMachineAndNodeAreSmall).
 func TransformNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {

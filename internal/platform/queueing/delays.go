@@ -2,6 +2,6 @@ package queueing
 
 import "time"
 
-// ConflictDelay is the time after which a controller tries again because its write conflicted with another write.
-// Usually the other write triggers a pass earlier, unless the controller does not watch for it.
+// ConflictDelay is the time after which a controller tries again if its write conflicted with another write. If the
+// controller watches the object, the event of the other write usually triggers it earlier.
 const ConflictDelay = time.Second

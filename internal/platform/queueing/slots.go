@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Slots limit how many operations on objects run at the same time, such as creations in the cloud. They do not block
-// workers: an object without a slot waits in a queue, and its controller gets it again when it can have a slot.
+// Slots limits how many operations on objects run at the same time, such as creations in the cloud. A worker is never
+// blocked: an object without a slot waits in a queue, and is enqueued for its controller again when a slot is free for
+// it.
 //
 // A slot, or a position in the queue, belongs to an object until it is released. A controller must release it when the
 // object no longer needs it, even after an error. Otherwise the slot is lost.
@@ -26,8 +27,8 @@ type pool struct {
 	mu       sync.Mutex
 	triggers []*Trigger
 	acquired map[operation]bool
-	// waiting contains the waiting operations in the order of arrival. As many of the first ones as there are free slots
-	// have been enqueued.
+	// waiting contains the waiting operations in the order of arrival. If n slots are free, the objects of the first n
+	// operations have been enqueued for their controllers.
 	waiting []operation
 }
 
@@ -55,8 +56,8 @@ func (s *Slots) Limit() int { return s.pool.limit }
 // slot that it already has.
 func (s *Slots) Acquire(object types.NamespacedName) bool { return s.AcquireBeyond(object, 0) }
 
-// AcquireBeyond is like Acquire, but as if there were more additional slots. No object is enqueued when the number of
-// additional slots changes.
+// AcquireBeyond works like Acquire, but with some additional slots. The additional slots do not cause waiting objects
+// to be enqueued.
 func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()
@@ -77,7 +78,7 @@ func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
 	return true
 }
 
-// Occupy gives an object a slot for an operation that another process began, even if no slot is free.
+// Occupy gives a slot to an object whose operation was begun by another process. It does so even if no slot is free.
 func (s *Slots) Occupy(object types.NamespacedName) {
 	p, o := s.pool, operation{s.controller, object}
 	p.mu.Lock()

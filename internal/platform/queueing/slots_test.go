@@ -83,8 +83,8 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h.wantEnqueued()
 }
 
-// A process that starts finds operations that another process began. It begins no further ones until there are fewer
-// than the limit.
+// When a process starts, operations that another process began may still be running. The new process begins no
+// operation until fewer operations than the limit are running.
 //
 // Rule: creations-in-flight-limited.
 func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
@@ -102,7 +102,7 @@ func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
 	h.wantEnqueued("d")
 }
 
-// Whatever the objects do, no more than the limit have slots, and every waiting object gets its turn.
+// Whatever the objects do, no more objects than the limit have slots, and every waiting object gets a slot eventually.
 //
 // Rule: creations-in-flight-limited.
 func TestEveryObjectGetsASlotEventually(t *testing.T) {
@@ -148,7 +148,8 @@ func TestEveryObjectGetsASlotEventually(t *testing.T) {
 	}
 }
 
-// Controllers that share slots share the limit and the order of arrival, and each gets its own objects.
+// Controllers that share slots also share the limit and the order of arrival. Each controller gets only its own
+// objects.
 //
 // Rule: drains-have-own-workers.
 func TestSharedSlots(t *testing.T) {

@@ -12,23 +12,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Spacing is the time between two passes that events of many objects trigger, if each pass visits all of the objects.
-// Without this time, the cost of creating many objects at once would grow with the square of their number.
+// Spacing computes the delay before a pass that visits all objects, although an event of a single object triggers it.
+// Without a delay, the creation of n objects would cause up to n passes, so its cost would grow with the square of n.
 type Spacing struct {
-	// PerObject is the time for each visited object. Max is the longest time for a pass. Above many objects, the time for
-	// each object grows with their number.
+	// PerObject is the delay for each object that a pass visits, and Max is the longest delay. If there are more objects
+	// than linearLimit, the delay for each object grows with the number of objects.
 	PerObject, Max time.Duration
 }
 
-// many is the number of objects up to which the cost of each is about constant. More objects do not stay in the
-// processor's cache between two passes: at 3,000, each takes three to four times as long as at 100.
-const many = 1000
+// linearLimit is the number of objects up to which the time for each object is about constant. If there are more
+// objects, they do not stay in the processor's cache between two passes: with 3,000 objects, each object takes three to
+// four times as long as with 100.
+const linearLimit = 1000
 
-// For returns the time for a pass that visits the number of objects.
+// For returns the delay before a pass that visits the given number of objects.
 func (s Spacing) For(objects int) time.Duration {
 	d := time.Duration(objects) * s.PerObject
-	if objects > many {
-		d = d / many * time.Duration(objects)
+	if objects > linearLimit {
+		d = d / linearLimit * time.Duration(objects)
 	}
 	return min(d, s.Max)
 }

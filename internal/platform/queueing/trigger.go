@@ -1,4 +1,4 @@
-// Package queueing adds objects to the queue of a controller from within the process.
+// Package queueing allows a process to trigger its own controllers. No event from an API server is needed.
 package queueing
 
 import (
@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Trigger adds objects to the queue of the controller that watches its Source. It never blocks. Objects that are
-// enqueued before the controller starts are kept for it. The zero value is ready to use.
+// Trigger adds objects to the queue of the controller that watches its Source. It never blocks. If an object is
+// enqueued before the controller starts, the controller reconciles it after its start. The zero value is ready to use.
 type Trigger struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]

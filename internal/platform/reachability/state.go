@@ -9,26 +9,28 @@ const (
 	// failuresUntilUnreachable is how many checks in a row must fail until a cluster counts as unreachable. A single
 	// request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is how many past outages are kept. Users of an outage read it soon after it has ended.
+	// maxOutages is how many past outages are kept. A small number is sufficient, because controllers process an outage
+	// soon after it has ended.
 	maxOutages = 32
 )
 
-// Outage is a time during which an API server did not answer: from its last answer until it answered again and this
-// process had caught up with it.
+// Outage is a period in which an API server did not answer. It begins with the last answer before the failure. It ends
+// when the server has answered again and the caches of this process have caught up.
 type Outage struct{ From, To time.Time }
 
-// State is what is known about an API server.
+// State contains what this process knows about an API server.
 type State struct {
 	// Unreachable means that the API server counts as unreachable: it failed two checks in a row and has not answered
 	// since, or it has never answered.
 	Unreachable bool
-	// Since is when Unreachable last changed. An outage begins with the start of the first failed check. It ends with the
-	// end of the first successful check.
+	// Since is when Unreachable last changed. It is the start of the first failed check while the API server is
+	// unreachable, and the end of the first successful check afterwards.
 	Since time.Time
 	// Refused means that an unreachable API server did answer, but rejected the credentials of this process. It remains
 	// set while the API server counts as unreachable, because several servers at one address may fail in different ways.
 	Refused bool
-	// Epoch counts how often Unreachable has changed. A result that was computed in one epoch may be wrong in the next.
+	// Epoch counts how often Unreachable has changed. If a result was computed in one epoch, it may be wrong in the next
+	// epoch.
 	Epoch uint64
 	// Past contains the outages that have ended, the oldest first. Only the last maxOutages are kept.
 	Past []Outage
@@ -47,8 +49,8 @@ func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 // Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a check that began at sent and ended at now. An outage counts from the last
-// successful check before it, because it may have begun at any time after that.
+// Observe returns the state after a check. The check began at the time sent and ended at the time now. An outage begins
+// with the last successful check before it, because the API server may have failed at any time after that check.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
 		if s.failures++; s.failures == 1 {
@@ -71,18 +73,19 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials is Observe for a check that was rejected because of this process's credentials. For this
-// process, that is the same as no answer.
+// ObserveRefusedCredentials returns the state after a check in which the API server refused the credentials of this
+// process. For this process, a refusal has the same effects as no answer.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
 	return s
 }
 
-// ExcludeOutages moves the start of a clock so that the clock does not advance during outages. began is the start of
-// something that has a time limit. It is moved forward by the part of the outages that falls into the time since then.
-// counted is the end of the outages that began already includes; it is returned with its new value. began differs only
-// if counted does. Outages are extended to whole seconds, because the API stores times in whole seconds.
+// ExcludeOutages moves the start of a timeout so that the timeout does not advance during outages. The parameter began
+// is this start. ExcludeOutages moves this start forward by the total duration of all outages since then. The parameter
+// counted is the end of the outages that are already included in began, and ExcludeOutages returns its new value. If
+// counted does not change, began does not change either. Outages are extended to whole seconds, because the API stores
+// times in whole seconds.
 func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
@@ -99,21 +102,23 @@ func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCount
 }
 
 const (
-	// durableFactor is how many timeouts must have passed since a recorded start, so that the timeout is over although
-	// this leader did not observe all of that time.
+	// durableFactor is a number of timeouts. If this number of timeouts has passed since the recorded start, the timeout
+	// is over, although this leader has not observed the whole time.
 	durableFactor = 3
-	// termShare determines how long a process must have led before it relies on a recorded start: for this part of a
-	// timeout. After an outage that the process did not observe, nodes need time to report again.
+	// termShare determines how long a process must have led before it relies on a recorded start. This time is the timeout
+	// divided by termShare. It is needed because nodes need time to report again after an outage that the process did not
+	// observe.
 	termShare = 10
 )
 
 // TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
 //
-// The clock of a timeout runs from counted, but not from before the process began to lead, because the process does not
-// know of earlier outages. So if no process leads for a whole timeout, no timeout would ever end. For that reason the
-// time since began counts as well. began is recorded in the API, so every leader can read it. The outages that this
-// process observed are excluded from the time since began. When three timeouts have passed since began, the timeout is
-// over, once the process has led for a tenth of a timeout.
+// The parameter counted is the time from which a timeout runs. It is never before the process became the leader,
+// because the process does not know of earlier outages. However, if every leader ends before a whole timeout has
+// passed, a timeout would never end. Therefore, TimeLeft also uses the parameter began, which is the recorded start of
+// the timeout. It is stored in the API, so every leader can read it. It has been moved forward by the outages that this
+// process observed. If three timeouts have passed since this start, and the process has led for a tenth of a timeout,
+// the timeout is over.
 func TimeLeft(timeout time.Duration, began, counted, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(counted)
 	durable := durableFactor*timeout - now.Sub(began)

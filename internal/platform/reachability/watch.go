@@ -28,12 +28,12 @@ const control, target = "control", "target"
 const initialCheckLimit = time.Second
 
 // ErrCredentialsRefused is wrapped by the error of Ping if the API server rejects the credentials (401), or does not
-// let this process read what it must (403).
+// allow this process to read everything that it needs (403).
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
-// Cluster is a cluster that is checked. Both methods wait as long as ctx allows.
+// Cluster is a cluster that is checked. Both methods stop waiting when ctx ends.
 type Cluster interface {
-	// Ping returns nil if the API server is ready and lets this process read what it must.
+	// Ping returns nil if the API server is ready and allows this process to read everything that it needs.
 	Ping(ctx context.Context) error
 	// CaughtUp returns nil when the caches of this process contain everything that the API server had at the time of the
 	// call.
@@ -46,9 +46,9 @@ type Options struct {
 	Control, Target Cluster
 	// Period is the time between two checks of a cluster that answers. Default: DefaultPeriod.
 	Period time.Duration
-	// Timeout is the time within which two failed checks begin an outage. One check may take a third of it. A cluster that
-	// does not answer is checked again after a sixth of it. At the end of an outage, the caches may take the whole of it
-	// to catch up. Default: DefaultTimeout.
+	// Timeout is the time within which two failed checks begin an outage. One check may take a third of Timeout. If a
+	// cluster does not answer, it is checked again after a sixth of Timeout. At the end of an outage, the caches may need
+	// the whole Timeout to catch up. Default: DefaultTimeout.
 	Timeout time.Duration
 	// Leading is closed when this process becomes the leader. Default: it always leads.
 	Leading <-chan struct{}
@@ -58,8 +58,8 @@ type Options struct {
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch checks the clusters while Run runs, and tells what follows from the results. A cluster counts as unreachable
-// until its first check.
+// Watch checks the clusters while Run is running. Its other methods return what follows from the results of the checks.
+// A cluster counts as unreachable until its first check.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
@@ -72,7 +72,7 @@ type Watch struct {
 type cluster struct {
 	name string
 	Cluster
-	// requests receives channels that must be closed after a check that begins now.
+	// Each channel in requests asks for a check, and must be closed after a check that began later than the request.
 	requests chan chan struct{}
 	state    State // guarded by Watch.mu
 }
@@ -120,15 +120,15 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Lead records that this process leads from now on. Run calls it when Options.Leading is closed.
+// Lead records that this process has become the leader. Run calls it when Options.Leading is closed.
 func (w *Watch) Lead() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading = w.options.Clock.Now()
 }
 
-// Checks returns one function per cluster, the control cluster's first. A function checks its cluster once and returns
-// the time until the next check. Run calls these functions concurrently.
+// Checks returns one function for each cluster, beginning with the control cluster. Each function checks its cluster
+// once, and returns the time until the next check. Run calls these functions concurrently.
 func (w *Watch) Checks() (checks []func(context.Context) time.Duration) {
 	for _, c := range w.clusters() {
 		checks = append(checks, func(ctx context.Context) time.Duration { return w.probe(ctx, c) })
@@ -229,8 +229,8 @@ func (c *cluster) reason() string {
 	}
 }
 
-// CheckUnreachable checks the clusters that count as unreachable now. It returns when that is done, or after a second.
-// It is called before work begins, so that clusters that answer do not count as unreachable.
+// CheckUnreachable checks the clusters that count as unreachable. It returns when the checks have ended, but after a
+// second at the latest. Call it before work begins, so that clusters that answer do not count as unreachable.
 func (w *Watch) CheckUnreachable(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(initialCheckLimit)
 	defer limit.Stop()
@@ -265,8 +265,8 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// Stopped tells whether this process must not create, replace or remediate machines now. It returns a reason of the
-// condition Frozen and a message for users, both empty if the process may. The message does not change during an
+// Stopped reports whether this process must not create, replace or remediate machines now. If so, it returns a reason
+// of the condition Frozen and a message for users. Otherwise both are empty. The message does not change during an
 // outage.
 func (w *Watch) Stopped() (reason, message string) {
 	w.mu.Lock()
@@ -309,8 +309,8 @@ func (w *Watch) TargetRefuses() bool {
 // TargetEpoch returns a number that changes whenever the target cluster becomes unreachable or reachable.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
-// TargetOutages returns the past outages of the target cluster, the oldest first, and the epoch in which the list is
-// complete. The slice must not be changed.
+// TargetOutages returns the past outages of the target cluster, the oldest first. It also returns the current epoch:
+// the list is complete until the epoch changes. The slice must not be changed.
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
 	return s.Past, s.Epoch
@@ -329,7 +329,7 @@ func (w *Watch) OutageEnded() (at time.Time) {
 	return at
 }
 
-// StableSince returns the time from which this process has led and both clusters have been reachable. It returns false
+// StableSince returns the time since which this process has led and both clusters have been reachable. It returns false
 // if the process does not lead now, or a cluster is unreachable. Clocks for the health of machines and for orphans do
 // not start before that time.
 func (w *Watch) StableSince() (since time.Time, stable bool) {
@@ -350,12 +350,12 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 	return since, true
 }
 
-// FrozenMetric registers the metric machinist_frozen, or returns the one that is already registered. Each component
-// that freezes something reports that under its own reason.
+// FrozenMetric registers the metric machinist_frozen, or returns the metric that is already registered. Each component
+// that freezes operations reports the freeze under its own reason.
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",
-		Help: "Number of freezes for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the process creates and replaces no machines because one of its clusters is unreachable. ControlCredentialsRefused and TargetCredentialsRefused are 1 while it does so because that cluster refuses its credentials.",
+		Help: "Number of freezes for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the process creates and replaces no machines because one of its clusters is unreachable. ControlCredentialsRefused and TargetCredentialsRefused are 1 while the process creates and replaces no machines because the control cluster or the target cluster refuses its credentials.",
 	}, []string{"reason"})
 	err := registerer.Register(gauge)
 	if err == nil {

@@ -118,8 +118,9 @@ func (w *watched) eventually(what string, is func() bool) {
 	}
 }
 
-// after advances the clock, and waits until the target was checked again and, if both, also the control cluster.
-func (w *watched) after(d time.Duration, both bool) {
+// advance moves the clock forward, and waits until the target cluster has been checked again. If both is true, it waits
+// until the control cluster has been checked again too.
+func (w *watched) advance(d time.Duration, both bool) {
 	w.t.Helper()
 	w.clock.Step(d)
 	select {
@@ -156,16 +157,16 @@ func TestTwoFailedChecksStopTheProcessAndOneSuccessLetsItContinue(t *testing.T) 
 	w := watching(t)
 	w.wantStopped("")
 	w.target.down.Store(true)
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	w.wantStopped("")
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	w.wantStopped("The target cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	if since, unreachable := w.TargetUnreachable(); !unreachable || !since.Equal(at(60)) {
 		t.Errorf("unreachable is %t, since %s", unreachable, since)
 	}
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	w.target.down.Store(false)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	w.wantStopped("")
 	if past, epoch := w.TargetOutages(); !equal(past, outages(0, 75)) || epoch != w.TargetEpoch() {
 		t.Errorf("past outages %v in epoch %d of %d", past, epoch, w.TargetEpoch())
@@ -176,31 +177,31 @@ func TestTwoFailedChecksStopTheProcessAndOneSuccessLetsItContinue(t *testing.T) 
 func TestAnOutageEndsWhenTheCachesHaveCaughtUp(t *testing.T) {
 	w := watching(t)
 	w.target.down.Store(true)
-	w.after(time.Minute, true)
-	w.after(5*time.Second, false)
+	w.advance(time.Minute, true)
+	w.advance(5*time.Second, false)
 	w.target.down.Store(false)
 	w.target.behind.Store(true)
 	epoch := w.TargetEpoch()
 	for range 3 {
-		w.after(5*time.Second, false)
+		w.advance(5*time.Second, false)
 		w.wantStopped("The target cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	}
 	if past, now := w.TargetOutages(); len(past) != 0 || now != epoch {
 		t.Errorf("past outages %v in epoch %d, want none in epoch %d", past, now, epoch)
 	}
 	w.target.behind.Store(false)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	w.wantStopped("")
 	if past, _ := w.TargetOutages(); !equal(past, outages(0, 85)) {
 		t.Errorf("past outages %v", past)
 	}
 	// Without an outage, the caches are not compared.
 	before := w.target.comparisons.Load()
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	w.target.down.Store(true)
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	w.target.down.Store(false)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	if now := w.target.comparisons.Load(); now != before || w.control.comparisons.Load() != 0 {
 		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-before,
 			w.control.comparisons.Load())
@@ -211,9 +212,9 @@ func TestAnOutageEndsWhenTheCachesHaveCaughtUp(t *testing.T) {
 func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 	w := watching(t)
 	w.target.refuses.Store(true)
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	w.wantStopped("")
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	const reports = "The target cluster has refused the credentials of this process since 2026-03-01T12:01:00Z."
 	wantRefused := func() {
 		t.Helper()
@@ -231,11 +232,11 @@ func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 	wantRefused()
 	// One of several servers at the same address may not answer. The message must not change.
 	w.target.down.Store(true)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	wantRefused()
 	w.target.down.Store(false)
 	w.target.refuses.Store(false)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	w.wantStopped("")
 	if w.TargetRefuses() || w.target.comparisons.Load() == 0 {
 		t.Errorf("TargetRefuses() = %t, and the caches were compared %d times", w.TargetRefuses(), w.target.comparisons.Load())
@@ -246,7 +247,7 @@ func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 func TestAnUnreachableControlClusterStopsTheProcess(t *testing.T) {
 	w := watching(t)
 	w.control.down.Store(true)
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	w.clock.Step(5 * time.Second)
 	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
 	w.wantStopped("The control cluster has been unreachable since 2026-03-01T12:01:00Z.")
@@ -295,7 +296,8 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hanging is an API server that never answers. It signals its first check, even if the test does not receive yet.
+// hanging is an API server that never answers. It sends a value when it is checked for the first time. The channel is
+// buffered, so the test may receive the value later.
 type hanging chan struct{}
 
 func (h hanging) Ping(ctx context.Context) error {
@@ -343,20 +345,20 @@ func TestStableSinceTheEndOfAnOutageOrTheStartOfLeading(t *testing.T) {
 	if since, stable := w.StableSince(); stable {
 		t.Errorf("stable since %s without leading", since)
 	}
-	w.after(time.Minute, true)
+	w.advance(time.Minute, true)
 	close(w.leading)
 	w.eventually("stable", func() bool { _, stable := w.StableSince(); return stable })
 	if since, _ := w.StableSince(); !since.Equal(at(60)) {
 		t.Errorf("stable since %s, want the start of leading", since)
 	}
 	w.target.down.Store(true)
-	w.after(time.Minute, true)
-	w.after(5*time.Second, false)
+	w.advance(time.Minute, true)
+	w.advance(5*time.Second, false)
 	if since, stable := w.StableSince(); stable {
 		t.Errorf("stable since %s during an outage", since)
 	}
 	w.target.down.Store(false)
-	w.after(5*time.Second, false)
+	w.advance(5*time.Second, false)
 	if since, stable := w.StableSince(); !stable || !since.Equal(at(130)) {
 		t.Errorf("stable %t since %s, want the end of the outage", stable, since)
 	}

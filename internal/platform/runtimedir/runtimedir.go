@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 )
 
-// Folder returns the folder, and creates it if it does not exist. It is machinist in $XDG_RUNTIME_DIR, or if that is not
-// a folder of this user, machinist-UID in the folder for temporary files, where every user may create files. Therefore
-// Folder returns an error if the folder belongs to another user or others may read or change it.
+// Folder returns the path of the folder, and creates the folder if it does not exist. If $XDG_RUNTIME_DIR is a folder
+// of this user, the result is its subfolder machinist. Otherwise it is the subfolder machinist-UID of the folder for
+// temporary files. Every user may create files there, so Folder returns an error if machinist-UID belongs to another
+// user, or if other users may read or change it.
 func Folder() (string, error) {
 	return folder(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
 }
@@ -30,7 +31,8 @@ func folder(runtime, temporary string) (string, error) {
 	return path, nil
 }
 
-// private returns an error unless a path is a folder, not a link to one, that only this user may use.
+// private returns an error unless the path is a folder that only this user may access. It does not accept a link to
+// such a folder.
 func private(path string) error {
 	info, err := os.Lstat(path)
 	switch {

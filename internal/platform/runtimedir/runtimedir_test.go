@@ -13,7 +13,8 @@ func TestFolderIsPrivate(t *testing.T) {
 	for what, test := range map[string]struct {
 		// prepare creates files in the two folders.
 		prepare func(t *testing.T, runtime, temporary string)
-		// want is the folder below the two, and refused a part of the error.
+		// want is the expected folder, relative to the parent of runtime and temporary. refused is a part of the expected
+		// error.
 		want, refused string
 	}{
 		"a runtime folder":         {func(*testing.T, string, string) {}, "runtime/machinist", ""},

@@ -1,18 +1,18 @@
-// Package sharding divides the namespaces of the control cluster among processes, so that a fleet that is too large for
-// one leader can have several.
+// Package sharding divides the namespaces of the control cluster among several processes. It is for fleets that are too
+// large for one leader.
 //
-// A namespace is the smallest part, because everything that concerns the machines of several owners stays within one
-// namespace. MachineSets claim Machines by a selector. A MachineDisruptionBudget and a MachineHealthCheck count all
-// machines that they select. A MachineClass serves every machine that names it, and a Secret serves a class. A process
-// that serves a whole namespace can guarantee all of this alone, as it does with --namespace. A process that served
-// every fourth owner in it could guarantee nothing.
+// A namespace is never divided, because objects that affect the machines of several owners affect only one namespace.
+// MachineSets claim Machines by a selector. A MachineDisruptionBudget and a MachineHealthCheck count all machines that
+// they select. A MachineClass serves every machine that names it, and a Secret serves a class. A process that serves a
+// whole namespace can guarantee all of this alone, as it does with --namespace. A process that served only every fourth
+// owner in a namespace could guarantee nothing.
 //
 // A Shard depends only on the name of a namespace and the number of shards, so processes need not agree on anything
 // except that number. The Lease that all shards hold together ensures that they agree (fence.Joint).
 //
 // The API server has its own hash for this purpose (KEP-5866: ListOptions.ShardSelector, alpha in Kubernetes 1.36).
-// Machinist does not use it, because it takes the first bits of FNV-1a, on which the last characters of a name have
-// almost no influence. The namespaces team-a to team-z would all be in one of four shards
-// (TestTheAPIServersHashKeepsSimilarNamesTogether). Instead, each process drops objects of other shards before it
-// stores them.
+// Machinist does not use this hash, because it consists of the first bits of FNV-1a. The last characters of a name have
+// almost no influence on these bits. The namespaces team-a to team-z would all be in one of four shards
+// (TestTheAPIServersHashKeepsSimilarNamesTogether). Instead, each process receives all objects, and drops the objects
+// of other shards before it stores them.
 package sharding

@@ -58,12 +58,13 @@ func TestShardsHaveSimilarSizes(t *testing.T) {
 	}
 }
 
-// This is the reason not to use ListOptions.ShardSelector. If the test fails, the API server's hash has become better.
+// Machinist does not use ListOptions.ShardSelector because of the property that this test shows. If the test fails, the
+// hash of the API server has improved.
 func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 	theirs, ours := map[string]int{}, map[int]int{}
 	for c := 'a'; c <= 'z'; c++ {
 		namespace := fmt.Sprintf("team-%c", c)
-		// The first hexadecimal digit decides in which of 4, 8 or 16 ranges of equal size a hash is.
+		// The first hexadecimal digit of a hash determines its range, for 4, 8 or 16 ranges of equal size.
 		theirs[sharding.HashField(namespace)[:1]]++
 		ours[Of(namespace, 4)]++
 	}

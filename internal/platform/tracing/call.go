@@ -9,7 +9,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// attributesKey is the key of the attributes that the spans of a context have.
+// attributesKey is the context key of the attributes that Begin sets on each span.
 type attributesKey struct{}
 
 // Within returns a context whose calls are reported as parts of a step of an operation. Log lines with the context
@@ -26,8 +26,8 @@ func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []a
 // Call is a running call. The zero value reports nothing.
 type Call struct{ span trace.Span }
 
-// Begin begins a call of the cloud. It returns the context for the call, to which a driver may add its own spans. If
-// the context was not returned by Within, nothing is reported.
+// Begin starts the span of a call to the cloud. It returns the context for the call, and a driver may add its own spans
+// to this context. If ctx does not come from Within, Begin reports nothing.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call) {
 	if t == nil {
 		return ctx, Call{}

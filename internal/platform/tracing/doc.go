@@ -2,8 +2,9 @@
 // processes work on it.
 //
 // The IDs of a trace, and of the spans that last longer than a pass, are derived from the Machine's UID and the
-// operation. So the manager, the provider and a restarted process report into the same trace without storing anything.
-// A span is reported when it has ended, with the times in the Machine's status. No span is open between two passes.
+// operation. Therefore the manager, the provider and a restarted process report spans of the same trace, although none
+// of them stores these IDs. A span is reported when it has ended. Its start and end are times in the Machine's status,
+// so no span has to stay open between two passes.
 //
 // A nil *Tracer reports nothing and costs nothing. No caller waits for a Tracer: spans are queued and sent in the
 // background. If the queue is full, spans are dropped and counted. Spans contain the codes of errors but never their

@@ -28,16 +28,16 @@ const (
 	varDelay          = "OTEL_BSP_SCHEDULE_DELAY"
 )
 
-// sendAfter is how long spans are collected before they are sent, unless the environment sets another time. A process
-// that is killed loses no more than that.
+// sendAfter is how long spans are collected before they are sent, unless the environment sets another time. If a
+// process is killed, only the spans of this period are lost.
 const sendAfter = time.Second
 
-// flushTime is how long the process waits at its end until its last spans are sent.
+// flushTime is how long a process that ends waits until its last spans have been sent.
 const flushTime = time.Second
 
 // Options are the settings that a process provides.
 type Options struct {
-	// Service is the name of the process, and Version its version. The environment may set another service name.
+	// Service is the name of the process, and Version is its version. The environment may set another service name.
 	Service, Version string
 	// Registerer registers the metric of spans. Required.
 	Registerer prometheus.Registerer

@@ -12,15 +12,15 @@ import (
 type Operation struct {
 	// name is the name of the root span.
 	name string
-	// of is the UID of the object. number distinguishes operations of the same kind.
-	of     types.UID
+	// uid is the UID of the object. number distinguishes operations with the same name on the same object.
+	uid    types.UID
 	number int64
 }
 
-// Create is the creation of a Machine, until it first runs.
+// Create is the creation of a Machine. It ends when the Machine is running for the first time.
 func Create(machine types.UID) Operation { return Operation{"machine create", machine, 0} }
 
-// Delete is the deletion of a Machine, until it no longer exists.
+// Delete is the deletion of a Machine. It ends when the Machine no longer exists.
 func Delete(machine types.UID) Operation { return Operation{"machine delete", machine, 0} }
 
 // Replace is the replacement of a Machine's instance by the instance of another attempt. The Machine stays the same.
@@ -28,13 +28,13 @@ func Replace(machine types.UID, attempt int32) Operation {
 	return Operation{"machine replace", machine, int64(attempt)}
 }
 
-// Update is an update of an instance in place. began is the time at which the update was found to be necessary, in
-// seconds since 1970.
+// Update is an update of an instance in place. The parameter began is the time at which Machinist found that the update
+// is necessary, in seconds since 1970.
 func Update(machine types.UID, began int64) Operation {
 	return Operation{"machine update", machine, began}
 }
 
-// Rollout is the replacement of a MachineDeployment's machines by those of a revision.
+// Rollout is the replacement of a MachineDeployment's machines by machines of a new revision.
 func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
@@ -51,7 +51,7 @@ func (o Operation) TraceID() trace.TraceID {
 // root returns the ID of the root span.
 func (o Operation) root() trace.SpanID { return o.span("root") }
 
-// span returns the ID of a span, derived from a description that no other span of the operation has.
+// span derives the ID of a span from a description. Each span of an operation must have a different description.
 func (o Operation) span(what string) trace.SpanID {
 	sum := o.hash(what)
 	return trace.SpanID(sum[16:24])
@@ -66,5 +66,5 @@ func (o Operation) parent(step string) trace.SpanID {
 }
 
 func (o Operation) hash(what string) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "machinist.dev\x00%s\x00%s\x00%d\x00%s", o.name, o.of, o.number, what))
+	return sha256.Sum256(fmt.Appendf(nil, "machinist.dev\x00%s\x00%s\x00%d\x00%s", o.name, o.uid, o.number, what))
 }

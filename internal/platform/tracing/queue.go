@@ -14,17 +14,18 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// varQueue is the environment variable for the greatest number of spans that wait to be sent.
+// varQueue is the environment variable for the maximum number of spans in the queue.
 const varQueue = "OTEL_BSP_MAX_QUEUE_SIZE"
 
-// Results of spans, as a label of their metric.
+// These are the results of spans. They are values of a label of the metric.
 const (
 	resultSent    = "sent"
 	resultFailed  = "failed"
 	resultDropped = "dropped"
 )
 
-// queue is a bounded queue in front of the SDK's queue. The SDK drops spans that do not fit without counting them.
+// queue limits the number of spans in the SDK's queue, and counts the spans that it drops. If the SDK's queue itself is
+// full, the SDK drops spans without counting them.
 type queue struct {
 	sdktrace.SpanProcessor
 	waiting *atomic.Int64
@@ -84,11 +85,12 @@ type sender struct {
 	sdktrace.SpanExporter
 	queue *queue
 	log   logr.Logger
-	// failing is true from an error until spans are sent again. Both changes are logged once.
+	// failing is true after an error, until spans can be sent again. Both changes are logged once.
 	failing atomic.Bool
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It returns no error, because the SDK would only report it.
+// ExportSpans implements sdktrace.SpanExporter. It never returns an error, because the SDK would only report the error
+// again.
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := s.SpanExporter.ExportSpans(ctx, spans)
 	s.queue.waiting.Add(-int64(len(spans)))
@@ -105,7 +107,7 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	return nil
 }
 
-// addresses matches URLs. They may contain credentials before the host and in the query.
+// addresses matches URLs. A URL may contain credentials before the host and in the query.
 var addresses = regexp.MustCompile(`(https?://)(?:[^/\s@"]*@)?([^/\s?#"@:]+(?::[0-9]+)?)[^\s"]*`)
 
 // redacted returns an error's message in one line of bounded length, without the parts of URLs that may be secret.

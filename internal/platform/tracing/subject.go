@@ -6,7 +6,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys of attributes. They are the names of OpenTelemetry's semantic conventions where these exist.
+// These are the keys of attributes. If OpenTelemetry's semantic conventions define a name for an attribute, the key is
+// this name.
 const (
 	keyNamespace  = attribute.Key("k8s.namespace.name")
 	keyNode       = attribute.Key("k8s.node.name")
@@ -28,7 +29,8 @@ const (
 	keyRevision   = attribute.Key("machinist.revision")
 )
 
-// MachineAttributes returns the attributes of every span of a Machine: names and IDs, but nothing of its specification.
+// MachineAttributes returns the attributes of every span of a Machine. They are names and IDs, and contain nothing else
+// from the specification.
 func MachineAttributes(m *v1beta1.Machine) []attribute.KeyValue {
 	var all attributes
 	all.add(keyNamespace, m.Namespace)

@@ -17,7 +17,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On reports whether spans are reported. If not, callers need not determine what only a span needs.
+// On reports whether the tracer reports spans. If it returns false, callers need not determine values that are used
+// only in spans.
 func (t *Tracer) On() bool { return t != nil }
 
 // Span is a part of an operation that has ended.
@@ -30,11 +31,11 @@ type Span struct {
 	Code string
 	// Key distinguishes spans with the same name and start time. It may be empty if there is only one such span.
 	Key string
-	// Related is another operation of which this one is a part, or which is a part of this one.
+	// Related is another operation. Either this operation is a part of Related, or Related is a part of this operation.
 	Related Operation
 }
 
-// Finish reports an operation that has ended, and its steps, which follow each other.
+// Finish reports an operation that has ended, and its consecutive steps.
 func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, steps ...Span) {
 	if t == nil || o.None() {
 		return
@@ -64,14 +65,15 @@ func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s 
 	t.report(t.child(o, step, o.span(s.Name+" "+s.Key+" "+s.Start.UTC().Format(time.RFC3339Nano))), about, s)
 }
 
-// child returns the context of a span with an ID in a step.
+// child returns the context for a span within a step. The span gets the given ID.
 func (t *Tracer) child(o Operation, step string, id trace.SpanID) context.Context {
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), t.parent(o, step))
 	return context.WithValue(ctx, idsKey{}, ids{o.TraceID(), id})
 }
 
 // parent returns the context of the span of a step, or of the root span if there is no step. The span may be reported
-// later or by another process. Whether it is sampled is derived from the trace ID, so all processes decide alike.
+// later or by another process. The sampling decision is derived from the trace ID, so all processes make the same
+// decision.
 func (t *Tracer) parent(o Operation, step string) trace.SpanContext {
 	probe := context.WithValue(context.Background(), idsKey{}, ids{o.TraceID(), o.root()})
 	_, root := t.tracer.Start(probe, o.name, trace.WithNewRoot()) // This span is never ended, so it is never sent.
@@ -112,7 +114,7 @@ type ids struct {
 	span  trace.SpanID
 }
 
-// generator generates IDs: those in the context if there are any, else random ones.
+// generator generates IDs. If the context contains IDs, it returns them, and otherwise it returns random IDs.
 type generator struct{}
 
 // NewIDs implements sdktrace.IDGenerator.

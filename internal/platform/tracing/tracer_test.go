@@ -32,7 +32,7 @@ func machine() *v1beta1.Machine {
 func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	tracer, err := newTracer(keep{exporter}, Options{Service: "test", Version: "v1", Registerer: prometheus.NewRegistry(),
+	tracer, err := newTracer(keepExporter{exporter}, Options{Service: "test", Version: "v1", Registerer: prometheus.NewRegistry(),
 		Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +43,10 @@ func inMemory(t *testing.T) (*Tracer, func() tracetest.SpanStubs) {
 	}
 }
 
-// keep is an exporter that keeps its spans when it is shut down.
-type keep struct{ *tracetest.InMemoryExporter }
+// keepExporter is an in-memory exporter that does not delete its spans when it is shut down.
+type keepExporter struct{ *tracetest.InMemoryExporter }
 
-func (keep) Shutdown(context.Context) error { return nil }
+func (keepExporter) Shutdown(context.Context) error { return nil }
 
 func named(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanStub {
 	t.Helper()
@@ -172,7 +172,7 @@ func TestATraceIsSampledAsAWhole(t *testing.T) {
 
 // Rule: traces-off-cost-nothing.
 func TestANilTracerDoesNotAllocate(t *testing.T) {
-	if n := testing.AllocsPerRun(1000, func() { off(t.Context()) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { runDisabled(t.Context()) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestANilTracerDoesNotAllocate(t *testing.T) {
 func BenchmarkOff(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		off(b.Context())
+		runDisabled(b.Context())
 	}
 }
 
@@ -198,8 +198,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// off does what a pass does with a nil tracer.
-func off(ctx context.Context) {
+// runDisabled calls a nil tracer in the same way as a pass does.
+func runDisabled(ctx context.Context) {
 	var tracer *Tracer
 	if tracer.On() {
 		panic("On() = true for a nil tracer")
@@ -241,4 +241,4 @@ func TestCallsWithoutAnOperationAreNotReported(t *testing.T) {
 	}
 }
 
-var _ sdktrace.SpanExporter = keep{}
+var _ sdktrace.SpanExporter = keepExporter{}

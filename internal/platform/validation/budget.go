@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// These fields of a budget each have their own reason in its condition Valid.
+// Each of these fields of a budget has its own reason in the condition Valid of the budget.
 var (
 	BudgetSelector     = field.NewPath("spec", "selector")
 	BudgetMaxDisrupted = field.NewPath("spec", "maxDisrupted")
@@ -45,7 +45,8 @@ func Budget(b *v1beta1.MachineDisruptionBudget) field.ErrorList {
 	return errs
 }
 
-// MaxDisrupted returns the number in a value, whether it is a percentage, and whether it is valid.
+// MaxDisrupted parses a value of maxDisrupted. It returns the number, whether the number is a percentage, and whether
+// the value is valid.
 func MaxDisrupted(value intstr.IntOrString) (n int, percentage, ok bool) {
 	if value.Type == intstr.Int {
 		return value.IntValue(), false, value.IntVal >= 0

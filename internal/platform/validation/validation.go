@@ -1,8 +1,9 @@
-// Package validation finds errors in an object that its schema allows, as far as the object alone shows them. Admission
-// refuses such an object. If a controller gets such an object anyway, it only reports the error.
+// Package validation finds errors in an object that the schema of the object does not detect. It checks each object
+// alone, without other objects. Admission refuses such an object. If a controller gets such an object anyway, it only
+// reports the error.
 //
-// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, a
-// template that marked each of its machines for deletion would have them created again and again.
+// Most errors are keys that belong to Machinist or to a single Machine, so users must not set them. For example, if a
+// template marked each of its machines for deletion, machines would be deleted and created again and again.
 package validation
 
 import (
@@ -18,7 +19,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys returns an error for each of the keys that the map at a path contains.
+// Keys returns an error for each of the given keys that is in the map. The parameter path is the path of the map.
 func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range keys {
@@ -29,8 +30,8 @@ func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorLis
 	return errs
 }
 
-// kubeletLabels are the labels by which a kubelet describes its host. The kubelet and the controllers of Kubernetes
-// restore them, and the scheduler uses them to choose hosts that can run a pod.
+// kubeletLabels are the labels with which a kubelet describes its host. If another client changes these labels, the
+// kubelet and the controllers of Kubernetes restore them. The scheduler uses them to find hosts that can run a pod.
 var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
@@ -63,7 +64,7 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 }
 
 // Annotations returns an error for each annotation of a template that Machinist writes, or that is meant for single
-// Machines. The path is that of the template's metadata.annotations.
+// Machines. The parameter path is the path of the annotations in the object.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
@@ -84,10 +85,10 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	return errs
 }
 
-// Template returns an error for each reserved key of a template at spec.template. Of the reserved labels, it only
-// refuses the provider's label: no process, or one that cannot serve it, would serve a Machine that names another
-// provider, and the Machine would outlive its set. The other labels are in the template of a set that a deployment
-// created, and Machinist overwrites them.
+// Template returns an error for each reserved key of a template at spec.template. It refuses only one of the reserved
+// labels, the label that names the provider. If this label named another provider, no process or the wrong process
+// would serve the Machine, and the Machine would still exist after the deletion of its set. The other reserved labels
+// are allowed, because a deployment writes them to the template of its sets, and Machinist overwrites them in any case.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
@@ -96,9 +97,9 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
 
-// Selector returns an error for each key in a deployment's selector that Machinist sets on sets or machines, whatever
-// the template contains. A created set or machine would not match the selector. It would be released, and created again
-// and again.
+// Selector returns an error for each key in a deployment's selector that Machinist itself sets on MachineSets or
+// Machines. Machinist sets these keys regardless of the template, so a new set or machine would not match the selector.
+// The deployment would release it and create another one, again and again.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,
@@ -114,7 +115,7 @@ func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	return errs
 }
 
-// misspelled returns the condition of Kubernetes that differs from a type only in case.
+// misspelled returns the Kubernetes condition type that differs from the written type only in upper and lower case.
 func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, bool) {
 	for _, known := range []corev1.NodeConditionType{
 		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
@@ -127,7 +128,7 @@ func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, boo
 	return "", false
 }
 
-// HealthCheck returns an error for each condition of a health check that no unhealthy Node can have.
+// HealthCheck returns an error for each condition in a health check that an unhealthy Node can never have.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
 	conditions := field.NewPath("spec", "unhealthyNodeConditions")

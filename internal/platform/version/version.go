@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// core is the module path of Machinist. A provider in another module has it among its dependencies.
+// core is the module path of Machinist. It is a dependency of every provider that is in another module.
 const core = "machinist.dev/machinist"
 
 // release and commit are set by release builds: go build -ldflags "-X
@@ -17,7 +17,7 @@ const core = "machinist.dev/machinist"
 // that there were uncommitted changes.
 var release, commit string
 
-// API is the version of the API that the programs of this version serve and use.
+// API is the group and version of the API that this version of Machinist uses.
 const API = v1beta1.GroupName + "/" + v1beta1.Version
 
 // Release returns the release of the running program, such as "v1.2.3", or "development".
@@ -39,8 +39,8 @@ func String() string {
 	return describe(release, commit, info)
 }
 
-// describe returns the version for a program's build information. The Go command records no commit if it builds outside
-// of a repository.
+// describe derives the version of a program from its build information. The Go command records no commit if it builds
+// outside of a repository.
 func describe(release, commit string, info *debug.BuildInfo) string {
 	var details []string
 	settings := map[string]string{}
@@ -71,7 +71,7 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 	return name(release, info) + " (" + strings.Join(details, ", ") + ")"
 }
 
-// name returns the release, or else the version of the main module.
+// name returns the release. If the program is not a release, it returns the version of the main module.
 func name(release string, info *debug.BuildInfo) string {
 	switch {
 	case release != "":

@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// mostOlder is how many minor versions older than the API server a kubelet may be.
+// mostOlder is the greatest number of minor versions by which a kubelet may be older than the API server.
 const mostOlder = 3
 
-// Violation returns why a kubelet must not register with an API server of another version, and what to do. It returns
+// Violation explains why a kubelet must not register with an API server of another version, and what to do. It returns
 // "" if the kubelet may register or if either version is unknown. Patch versions do not matter.
 func Violation(kubelet, server string) string {
 	k, err := version.ParseSemantic(kubelet)

@@ -23,8 +23,8 @@ const (
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
-	// asking contains an element while a caller requests the version. Other callers wait for it, or until their own time
-	// is over.
+	// asking contains one element while a caller requests the version. Meanwhile, other callers wait until the request has
+	// ended, or until their own timeout has passed.
 	asking chan struct{}
 
 	mu      sync.Mutex
@@ -37,8 +37,8 @@ func NewServer(ask func(context.Context) (string, error), now clock.PassiveClock
 	return &Server{ask: ask, clock: now, asking: make(chan struct{}, 1)}
 }
 
-// Version returns the version as the API server reports it, such as v1.36.3. If the API server does not answer, it
-// returns the last known version, or "" if there is none.
+// Version returns the version of the API server, such as v1.36.3. If the API server does not answer, it returns the
+// last known version, or "" if there is none.
 func (s *Server) Version(ctx context.Context) string {
 	version, current := s.known()
 	if current {
@@ -66,7 +66,7 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// known returns the last known version, and whether it is current enough to be used without a request.
+// known returns the last known version. current means that the version may be used without a request.
 func (s *Server) known() (version string, current bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

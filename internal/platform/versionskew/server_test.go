@@ -43,7 +43,7 @@ func TestTheVersionIsEmptyIfTheServerNeverAnswered(t *testing.T) {
 	}
 }
 
-// A server that does not answer delays each of its callers only briefly, however many callers there are.
+// If the server does not answer, each caller is delayed only briefly, even if there are many callers.
 func TestASilentServerDelaysCallersBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

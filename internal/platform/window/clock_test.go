@@ -21,10 +21,10 @@ type wallClock struct {
 	duration time.Duration
 }
 
-// ranges are the ranges of the fields, for a star.
+// ranges contains the smallest and the greatest value of each field. A star stands for this range.
 var ranges = [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
 
-// valuesOf returns the values of a field of numbers, ranges, steps and stars.
+// valuesOf returns the values that a field matches. The field may contain numbers, ranges, steps and stars.
 func valuesOf(t testing.TB, text string, bounds [2]int) map[int]bool {
 	values := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -55,8 +55,8 @@ func number(t testing.TB, text string) int {
 	return n
 }
 
-// opens returns the times in an interval at which the window opens.
-func (w wallClock) opens(t testing.TB, from, to time.Time) []time.Time {
+// openings returns the times in an interval at which the window opens.
+func (w wallClock) openings(t testing.TB, from, to time.Time) []time.Time {
 	var values [5]map[int]bool
 	for i := range values {
 		values[i] = valuesOf(t, w.fields[i], ranges[i])
@@ -77,15 +77,15 @@ func (w wallClock) opens(t testing.TB, from, to time.Time) []time.Time {
 		}
 		return values[0][c.Minute()] && values[1][c.Hour()] && values[3][int(c.Month())] && dayMatches
 	}
-	// reads returns the local time as if it were UTC.
-	reads := func(at time.Time) time.Time {
+	// localTime returns a time in UTC with the same date and clock time as the local time.
+	localTime := func(at time.Time) time.Time {
 		l := at.In(w.zone)
 		return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
 	}
 	var found []time.Time
-	before := reads(from.Add(-time.Minute))
+	before := localTime(from.Add(-time.Minute))
 	for at := from; !at.After(to); at = at.Add(time.Minute) {
-		now := reads(at)
+		now := localTime(at)
 		open := matches(now)
 		for skipped := before.Add(time.Minute); skipped.Before(now); skipped = skipped.Add(time.Minute) {
 			open = open || matches(skipped)
@@ -98,11 +98,11 @@ func (w wallClock) opens(t testing.TB, from, to time.Time) []time.Time {
 	return found
 }
 
-// open returns for each minute of an interval whether one of the windows is open.
-func open(t testing.TB, clocks []wallClock, from, to time.Time) []bool {
+// openMinutes returns one value for each minute of an interval: true if one of the windows is open in this minute.
+func openMinutes(t testing.TB, clocks []wallClock, from, to time.Time) []bool {
 	minutes := make([]bool, int(to.Sub(from)/time.Minute)+1)
 	for _, c := range clocks {
-		for _, opened := range c.opens(t, from.Add(-c.duration), to) {
+		for _, opened := range c.openings(t, from.Add(-c.duration), to) {
 			for at := opened; at.Before(opened.Add(c.duration)); at = at.Add(time.Minute) {
 				if i := int(at.Sub(from) / time.Minute); !at.Before(from) && i < len(minutes) {
 					minutes[i] = true
@@ -113,7 +113,6 @@ func open(t testing.TB, clocks []wallClock, from, to time.Time) []bool {
 	return minutes
 }
 
-// of returns a window of the API.
 func of(schedule, zone, duration string) v1beta1.DisruptionWindow {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
@@ -122,8 +121,8 @@ func of(schedule, zone, duration string) v1beta1.DisruptionWindow {
 	return v1beta1.DisruptionWindow{Schedule: schedule, TimeZone: zone, Duration: metav1.Duration{Duration: d}}
 }
 
-// parsed returns the set of windows, which must be valid.
-func parsed(t testing.TB, windows ...v1beta1.DisruptionWindow) Set {
+// mustParse returns the set of the windows. The test fails if a window is not valid.
+func mustParse(t testing.TB, windows ...v1beta1.DisruptionWindow) Set {
 	t.Helper()
 	set, errs := Parse(field.NewPath("spec", "windows"), windows)
 	if len(errs) > 0 || len(set) != len(windows) {

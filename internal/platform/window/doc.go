@@ -1,6 +1,7 @@
 // Package window computes when the windows of a MachineDisruptionBudget are open.
 //
-// A window opens by the local time in its time zone: whenever the local time equals a time of the schedule, or skips
-// one because daylight saving time begins. It stays open for its duration in elapsed time. A Set is open while at least
-// one of its windows is open, so windows that overlap or adjoin count as one.
+// A window uses the local time in its time zone. It opens whenever the local time reaches a time of the schedule. If
+// the beginning of daylight saving time skips a time of the schedule, the window opens after the skipped hour. It stays
+// open for its duration in elapsed time. A Set is open while at least one of its windows is open, so windows that
+// overlap or adjoin count as one.
 package window

@@ -19,7 +19,8 @@ const (
 // schedule contains a bit for each allowed value of each cron field.
 type schedule struct {
 	minute, hour, day, month, weekday uint64
-	// either means that a day matches if its day of the month or its day of the week matches. Otherwise both must match.
+	// either means that a date matches if its day of the month matches or its day of the week matches. Otherwise both must
+	// match.
 	either bool
 }
 
@@ -29,8 +30,8 @@ const starBit = 1 << 63
 // parser parses the five fields without seconds, and the descriptors of cron, such as @daily.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule parses a schedule. It refuses a schedule with a time zone, one without fixed times, and one that never
-// matches.
+// parseSchedule parses a schedule. It refuses a schedule with a time zone, a schedule without fixed times, and a
+// schedule that never matches.
 func parseSchedule(text string) (schedule, error) {
 	switch {
 	case strings.Contains(text, "TZ="):
@@ -51,7 +52,8 @@ func parseSchedule(text string) (schedule, error) {
 		month: fields.Month &^ starBit, weekday: fields.Dow &^ starBit,
 		either: fields.Dom&starBit == 0 && fields.Dow&starBit == 0,
 	}
-	// 2000 was a leap year. It contains every possible date, and each of its months contains every day of the week.
+	// The year 2000 was a leap year, so it contains every possible date. Each of its months contains every day of the
+	// week.
 	year := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
 	if _, ok := s.next(year, year+secondsOfYear); !ok {
 		return schedule{}, errors.New("never matches: none of its months has such a day, or a field is empty")
@@ -59,8 +61,8 @@ func parseSchedule(text string) (schedule, error) {
 	return s, nil
 }
 
-// next returns the first local time of the schedule at or after from and before end. Local times are in seconds, as if
-// they were UTC.
+// next returns the first local time of the schedule in the interval [from, end). Local times are Unix times in seconds,
+// computed as if the zone were UTC.
 func (s *schedule) next(from, end int64) (int64, bool) {
 	minute := -quotient(-from, 60)
 	day, ofDay := quotient(minute, minutesOfDay), int(minute-quotient(minute, minutesOfDay)*minutesOfDay)
@@ -81,7 +83,7 @@ func (s *schedule) next(from, end int64) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the last local time of the schedule at or before until and not before begin.
+// previous returns the last local time of the schedule in the interval [begin, until].
 func (s *schedule) previous(until, begin int64) (int64, bool) {
 	minute := quotient(until, 60)
 	day := quotient(minute, minutesOfDay)
@@ -108,7 +110,7 @@ func (s *schedule) matches(date time.Time) bool {
 	return month && day && weekday
 }
 
-// nextOfDay returns the first minute at or after from on a matching day.
+// nextOfDay returns the first minute of the schedule at or after a given minute of a matching day.
 func (s *schedule) nextOfDay(from int) (int, bool) {
 	hour := from / 60
 	if s.hour&(1<<uint(hour)) != 0 {
@@ -123,7 +125,7 @@ func (s *schedule) nextOfDay(from int) (int, bool) {
 	return (hour+1+bits.TrailingZeros64(later))*60 + bits.TrailingZeros64(s.minute), true
 }
 
-// previousOfDay returns the last minute at or before until on a matching day.
+// previousOfDay returns the last minute of the schedule at or before a given minute of a matching day.
 func (s *schedule) previousOfDay(until int) (int, bool) {
 	hour := until / 60
 	if s.hour&(1<<uint(hour)) != 0 {

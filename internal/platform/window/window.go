@@ -16,11 +16,12 @@ const (
 )
 
 const (
-	// farthest is how far ahead the next time of a schedule may be, in seconds. 29 February is up to eight years away.
+	// farthest is the greatest possible time until the next time of a schedule, in seconds. 29 February is up to eight
+	// years away.
 	farthest = 9 * secondsOfYear
-	// horizon is how far ahead a set that stays open is followed, in seconds.
+	// horizon limits how far into the future NextChange searches for the end of a set that stays open, in seconds.
 	horizon = 400 * secondsOfDay
-	// maxSteps is how many windows of a set that stays open are followed.
+	// maxSteps limits how many windows NextChange visits in this search.
 	maxSteps = 5_000
 )
 
@@ -30,7 +31,8 @@ type Window struct {
 	zone     *time.Location
 	// duration is in seconds.
 	duration int64
-	// coversDay means that the windows of one day overlap or adjoin, from any of its times to the last one.
+	// coversDay means that the duration is at least as long as each pause between two times of the schedule on one day.
+	// Therefore the window does not close between the first and the last time on a day.
 	coversDay bool
 }
 
@@ -75,8 +77,8 @@ func parse(path *field.Path, in *v1beta1.DisruptionWindow) (Window, field.ErrorL
 	return w, nil
 }
 
-// loadZone returns the time zone of a name. It refuses Local, which the library accepts, but which is a different zone
-// on each computer.
+// loadZone returns the time zone of a name. It refuses the name Local, which the time library accepts, because it means
+// a different zone on each computer.
 func loadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, errors.New("unknown time zone Local")
@@ -90,9 +92,9 @@ func (s Set) Open(t time.Time) bool {
 	return open
 }
 
-// NextChange returns when the set opens or closes next after a time. It returns false if the set never does: because it
-// has no windows, or because it always stays open. A set that stays open is followed for 400 days and for 5,000
-// windows.
+// NextChange returns the first time after t at which the set opens or closes. It returns false if there is no such
+// time, because the set has no windows or always stays open. The search for the end of a set that stays open ends after
+// 400 days or 5,000 windows.
 func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	if len(s) == 0 {
 		return time.Time{}, false
@@ -121,7 +123,8 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at a time, and a time until which it stays open at least.
+// covered reports whether the set is open at a time. It also returns a time until which the set stays open. The set may
+// stay open longer.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -131,9 +134,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at a time, and a time until which it stays open at least. If the windows
-// of a day overlap or adjoin, the result includes all later ones of that day. A schedule may have a time in every
-// minute, so this saves many steps.
+// covered reports whether the window is open at a time. It also returns a time until which the window stays open. The
+// window may stay open longer. If coversDay is true, the returned time includes all later times of the schedule on the
+// same day. This saves many steps, because a schedule may contain every minute.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

@@ -43,7 +43,7 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 			clocks = append(clocks, clockOf(t, &windows[i]))
 		}
 		const span = 2 * 24 * 60
-		set, expected := parsed(t, windows...), open(t, clocks, from, from.Add(span*time.Minute))
+		set, expected := mustParse(t, windows...), openMinutes(t, clocks, from, from.Add(span*time.Minute))
 		change := len(expected)
 		for i, isOpen := range expected {
 			at := from.Add(time.Duration(i) * time.Minute)
@@ -64,7 +64,8 @@ func FuzzWindowsAgainstAClock(f *testing.F) {
 	})
 }
 
-// window returns a window for a few numbers. Many of these windows have times in the hours in which clocks change.
+// window derives a window from numbers that the fuzzer chooses. Many of these windows open in the hours in which clocks
+// change.
 func window(a uint16, b uint8, zone string, minutes uint16) v1beta1.DisruptionWindow {
 	minute := []string{"0", "30", "*", "*/7", "1-59/2", "15,45", "59", "0,1,2", "10-20"}[a%9]
 	hour := []string{"2", "*", "0", "23", "1-3", "*/5", "2,14", "22"}[a/9%8]

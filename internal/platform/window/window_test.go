@@ -18,8 +18,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	for name, test := range map[string]struct {
 		windows windows
 		from    string
-		// changes are the following changes. The first one opens the set if the set is closed at the beginning. The last one
-		// is "-" if there is no further change.
+		// changes contains the times at which the set opens and closes after the start. At the first of them, the set opens
+		// if it was closed at the start. The last element is "-" if there is no further change.
 		open    bool
 		changes []string
 	}{
@@ -47,7 +47,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			[]string{"2028-02-29T00:00:00Z", "2028-03-01T00:00:00Z", "2032-02-29T00:00:00Z"}},
 		"on leap days, which 2100 does not have": {windows{of("0 0 29 2 *", "", "24h")}, "2096-03-01T00:00:00Z", false,
 			[]string{"2104-02-29T00:00:00Z"}},
-		// The library has only a rule for such years, by which a year ends with its 365th day.
+		// For years in the far future, the time library computes changes with a rule, and this rule assumes that each year
+		// has 365 days.
 		"on the last day of a leap year": {windows{of("0 22 * * 1", "Europe/Berlin", "8h")}, "2044-12-31T12:00:00Z", false,
 			[]string{"2045-01-02T21:00:00Z", "2045-01-03T05:00:00Z"}},
 		"on a day of the month or of the week": {windows{of("0 0 13 * 5", "", "1h")}, "2026-05-09T00:00:00Z", false,
@@ -105,7 +106,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			[]string{"2011-12-30T10:00:00Z", "2011-12-30T11:00:00Z", "2012-12-29T22:00:00Z"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, at := parsed(t, test.windows...), timeOf(t, test.from)
+			set, at := mustParse(t, test.windows...), timeOf(t, test.from)
 			for _, change := range test.changes {
 				if set.Open(at) != test.open {
 					t.Fatalf("Open(%v) = %t", at, !test.open)
@@ -165,9 +166,9 @@ func TestParseNamesInvalidFields(t *testing.T) {
 	}
 }
 
-// A controller evaluates 10,000 budgets, so neither question may allocate memory.
+// A controller evaluates 10,000 budgets, so neither Open nor NextChange may allocate memory.
 func TestWindowsDoNotAllocate(t *testing.T) {
-	set := parsed(t, of("0 22 * * 1-5", "Europe/Berlin", "8h"), of("* * * * *", "America/New_York", "1m"))
+	set := mustParse(t, of("0 22 * * 1-5", "Europe/Berlin", "8h"), of("* * * * *", "America/New_York", "1m"))
 	at := timeOf(t, "2026-05-05T12:00:00Z")
 	if n := testing.AllocsPerRun(10, func() { set.Open(at); set.NextChange(at) }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -188,7 +189,7 @@ func BenchmarkWindows(b *testing.B) {
 				_, _ = Parse(nil, windows)
 			}
 		})
-		set := parsed(b, windows...)
+		set := mustParse(b, windows...)
 		b.Run(fmt.Sprintf("open/%s", name), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// period is a time, or a part of it, during which a zone has one offset from UTC.
+// period is an interval in which the offset of a zone from UTC does not change. It need not be the longest such
+// interval.
 type period struct {
 	zone               *time.Location
 	begin, end, offset int64
 }
 
-// move sets p to the period of a zone that contains a time. It costs nothing if p already contains it. Otherwise it is
-// expensive, because for times after the last entry of its tables, the library parses the rule of the zone each time.
+// move changes p to the period of a zone that contains a time. If p already contains the time, move does nothing.
+// Otherwise move is expensive: for times after the last entry of the zone's table, the time library parses the rule of
+// the zone in each call.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -31,14 +33,14 @@ func (p *period) move(zone *time.Location, at int64) {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
-	// For zones with a rule, the library ends a period with the 365th day of the year, which is too early in a leap year.
-	// No rule changes the offset around New Year.
+	// For zones with a rule, the time library ends a period with the 365th day of the year. In a leap year, this is too
+	// early. No rule changes the offset around New Year.
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}
 }
 
-// next returns the first time at or after from at which the window opens.
+// next returns the time of the first opening of the window at or after a given time.
 func (w *Window) next(from int64, p *period) (int64, bool) {
 	for at := from; at <= from+farthest; {
 		p.move(w.zone, at)
@@ -49,7 +51,7 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 		if end < p.end {
 			break
 		}
-		// The local time jumps ahead. The window opens after the jump if the jump skips a time of the schedule.
+		// The local time jumps ahead. If a time of the schedule is skipped, the window opens immediately after the jump.
 		p.move(w.zone, end)
 		if p.offset > offset {
 			if _, ok := w.schedule.next(end+offset, end+p.offset); ok {
@@ -61,7 +63,7 @@ func (w *Window) next(from int64, p *period) (int64, bool) {
 	return 0, false
 }
 
-// previous returns the last time at or before until, and not before begin, at which the window opened.
+// previous returns the time of the last opening of the window in the interval [begin, until].
 func (w *Window) previous(until, begin int64, p *period) (int64, bool) {
 	for at := until; at >= begin; {
 		p.move(w.zone, at)

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// OwnWrites records a reconciler's own writes to each object until their events arrive. A reconciler's own write of a
-// status need not trigger it again. The same write by the previous process, whose event arrives only now, must. The
-// zero value is ready to use.
+// OwnWrites records a reconciler's own writes to each object until their events arrive. If a reconciler writes a
+// status, the event of this write need not trigger the reconciler again. If the previous process wrote the status and
+// the event arrives only now, the event must trigger the reconciler. The zero value is ready to use.
 //
-// OwnWrites records more than the last write. Otherwise, if a second write is made before the event of the first one
-// arrives, that event would look like another client's write. It would trigger a pass, which would write again, and so
-// on.
+// OwnWrites records several writes of an object, because the event of the first write may arrive after the second
+// write. If only the second write were recorded, the event of the first write would look like a write of another
+// client. It would trigger a pass, this pass would write again, and so on.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
@@ -26,7 +26,7 @@ type OwnWrites struct {
 // time.
 const maxPending = 16
 
-// Record records an object as returned by a write of this reconciler.
+// Record records a write of this reconciler. The parameter is the object that the write returned.
 func (e *OwnWrites) Record(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,8 +37,8 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// consume reports whether this reconciler wrote the object in this version. It forgets this write and all earlier ones,
-// because their events can no longer arrive.
+// consume reports whether this version of the object was written by this reconciler. If so, it removes the record of
+// this write and of all earlier writes, because their events cannot arrive any more.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,9 +55,9 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Filter returns a predicate that passes the events that changes passes, and all events of other clients' writes. If
-// the event of this reconciler's write arrives before the answer to that write, it counts as another client's write.
-// This costs one unnecessary pass.
+// Filter returns a predicate that passes two kinds of events: the events that the given predicate passes, and the
+// events of writes by other clients. If the event of this reconciler's own write arrives before the answer to the
+// write, it is treated as a write of another client. This costs one unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

@@ -44,7 +44,8 @@ type Controller struct {
 	Timeout time.Duration
 	// Retries limits the rate of failed passes over a key. Nil means an exponential delay from FirstRetry to LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
-	// For watches the objects whose names are the keys. It is nil if the keys belong to no single kind.
+	// For watches the objects that the controller reconciles: their names are the keys. It is nil if the keys are not
+	// names of objects of one kind.
 	For *Watch
 	// Watches watch other objects whose events affect keys.
 	Watches []Watch
@@ -52,7 +53,7 @@ type Controller struct {
 	Sources []source.Source
 }
 
-// Watch maps the events of one kind of objects to keys.
+// Watch maps events of one kind of objects to keys.
 type Watch struct {
 	// Cluster defaults to Control.
 	Cluster Cluster
@@ -66,15 +67,15 @@ type Watch struct {
 }
 
 // FirstRetry and LongestRetry are the limits of the delay between two failed passes over a key. Each event of a failing
-// key causes another failed pass, so the longest delay is soon reached. It is short, because the end of an outage of
-// the API server is not announced.
+// key causes another failed pass, so the longest delay is soon reached. The longest delay is only a minute, because no
+// event reports the end of an outage of the API server.
 const (
 	FirstRetry   = 5 * time.Millisecond
 	LongestRetry = time.Minute
 )
 
-// retries also limits the failed passes over all keys of a controller: to retriesAtOnce at once, and retriesPerSecond
-// after that.
+// retries also limits the failed passes over all keys of a controller. It allows retriesAtOnce passes immediately, and
+// retriesPerSecond passes per second after that.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -111,8 +112,8 @@ func (t Controller) AllWatches() []Watch {
 	return all
 }
 
-// Add adds the controller to a manager of the control cluster. If there is no target cluster, events is nil, and the
-// watches of its objects are omitted.
+// Add adds the controller to a manager of the control cluster. If there is no target cluster, events is nil, and Add
+// omits the watches of objects in the target cluster.
 func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	if t.Retries == nil {
 		t.Retries = retries()
@@ -155,8 +156,8 @@ func MachineSets() *metav1.PartialObjectMetadata {
 	return set
 }
 
-// CacheVersion returns a function that returns the resource version up to which the manager's cache of a kind is
-// complete. It returns "" if the version is not known.
+// CacheVersion returns a function that returns a resource version of the manager's cache of a kind. The cache contains
+// all writes up to this version. It returns "" if the version is not known.
 func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Count returns a number with its noun, such as "1 machine" or "3 machines". The plural of the noun must end with an
-// additional s.
+// Count returns a number with its noun, such as "1 machine" or "3 machines". It supports only nouns whose plural is
+// formed with an s.
 func Count[N int | int32](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun

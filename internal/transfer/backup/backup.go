@@ -1,9 +1,10 @@
-// Package backup saves the objects of a fleet, and creates them again in a control cluster that does not have them: one
-// that was rebuilt after a loss, or another one.
+// Package backup saves the objects of a fleet to a file, and creates them again in a control cluster: the same cluster
+// after it was rebuilt, or another one.
 //
-// A backup contains the objects without what only applies to their cluster: UIDs, versions, owners, finalizers and
-// status. Owners find their objects by labels. A Machine has its instance's provider ID in its specification, and
-// adopts the instance because the MachineClass temporarily permits that.
+// A backup contains the objects without the fields that are valid only in their cluster: UIDs, resource versions, owner
+// references, finalizers and status. After a restore, owners find their objects by labels. The spec of each restored
+// Machine contains the provider ID of its instance. The Machine adopts this instance, because the MachineClass
+// temporarily permits the adoption.
 package backup
 
 import (
@@ -36,16 +37,17 @@ type Fleet struct {
 	ClusterID string
 	// Taken is the time of the backup.
 	Taken time.Time
-	// Unverified explains why a backup that was read may not be what was written. It is empty if the checksum is right.
+	// Unverified is the reason why the content may differ from the backup that was written. Unverified is empty if the
+	// checksum is correct.
 	Unverified string
 	checksum   string // as it was read
-	// Objects are in the order in which they are created again.
+	// Objects are sorted in the order in which Restore creates them.
 	Objects []*unstructured.Unstructured
 }
 
-// kinds returns the kinds of a backup in the order in which their objects are created again. Objects that a Machine
-// needs come before it. Owners, which would create a missing Machine, come after all Machines. A budget comes before
-// the owners that it limits.
+// kinds returns the kinds of a backup in the order in which Restore creates their objects. The kinds that a Machine
+// depends on come before Machine. Owners come after all Machines, because an owner creates each Machine that is
+// missing. Disruption budgets come before the owners that they limit.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -58,7 +60,7 @@ func kinds() []schema.GroupVersionKind {
 	}
 }
 
-// Kinds returns the names of the kinds of a backup, in the order in which their objects are created again.
+// Kinds returns the names of the kinds of a backup, in the order in which Restore creates their objects.
 func Kinds() (names []string) {
 	for _, kind := range kinds() {
 		names = append(names, kind.Kind)
@@ -66,8 +68,9 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Take reads the objects of a fleet in a namespace, or in all namespaces if namespace is empty. Without secrets, it
-// leaves out Secrets. left are the names of objects that are being deleted, which a backup does not contain.
+// Take creates a backup of the fleet in a namespace, or in all namespaces if namespace is empty. If secrets is false,
+// the backup contains no Secrets. The backup also does not contain objects that are being deleted; left contains their
+// names.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, left []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)
@@ -82,7 +85,7 @@ func Take(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	f = Of(slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return isSecret(o) && !resolve.Usable(o) }))
 	for _, object := range f.Objects {
 		if isSecret(object) {
-			// Machinist needs only the data. Read accepts no other type, because some types have an effect of their own.
+			// Machinist needs only the data. Read accepts no other type, because Kubernetes acts on Secrets of some types.
 			object.Object["type"] = string(corev1.SecretTypeOpaque)
 		}
 	}
@@ -93,7 +96,8 @@ func isSecret(object *unstructured.Unstructured) bool {
 	return object.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret")
 }
 
-// List reads the objects of a fleet without changing them, in a namespace, or in all namespaces if namespace is empty.
+// List returns the objects of the fleet in a namespace, or in all namespaces if namespace is empty. The objects are
+// unchanged, as the API server has them.
 func List(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (all []*unstructured.Unstructured,
 	err error) {
 	for _, kind := range kinds() {
@@ -116,7 +120,7 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	return all, nil
 }
 
-// Of returns a backup of the objects, except those that are being deleted. It does not change the objects.
+// Of creates a backup of the given objects, except those that are being deleted. It does not change the objects.
 func Of(objects []*unstructured.Unstructured) (f Fleet) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil {
@@ -126,7 +130,7 @@ func Of(objects []*unstructured.Unstructured) (f Fleet) {
 	return f
 }
 
-// withoutClusterState returns an object without what only applies to its cluster.
+// withoutClusterState returns a copy of the object without the fields that are valid only in its cluster.
 func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, value := range object.Object {
@@ -139,14 +143,15 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	out.SetNamespace(object.GetNamespace())
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	if annotations[v1beta1.AnnotationMovingTo] != "" {
-		// A move paused or froze the object only where it was.
+		// A move pauses and freezes objects only in the source cluster, so the backup omits the pause and the freeze.
 		delete(annotations, v1beta1.AnnotationPaused)
 		if labels[v1beta1.LabelFreeze] == v1beta1.FreezeMoving {
 			delete(labels, v1beta1.LabelFreeze)
 		}
 	}
 	out.SetLabels(labels)
-	// Restore sets the permission again. The last applied configuration does not describe the new object.
+	// Restore sets the permission again. The last applied configuration is the one of the original object, not of the
+	// restored object.
 	for _, key := range []string{v1beta1.AnnotationAdoptFromCluster, v1beta1.AnnotationAdoptFromClusterUntil,
 		v1beta1.AnnotationRemoveOrphansUntil, v1beta1.AnnotationMovingTo, v1beta1.AnnotationMovedTo,
 		v1beta1.AnnotationMovedFrom, corev1.LastAppliedConfigAnnotation} {
@@ -154,8 +159,8 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	}
 	out.SetAnnotations(annotations)
 	if object.GetKind() == "MachineSet" {
-		// Only a set that a deployment owns may have these labels in its template. It gets them when the deployment adopts
-		// it.
+		// Only the template of a set that a deployment owns may have these labels. When the deployment adopts the restored
+		// set, it adds the labels again.
 		for _, key := range []string{v1beta1.LabelProvider, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment} {
 			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", key)
 		}
@@ -163,13 +168,14 @@ func withoutClusterState(object *unstructured.Unstructured) *unstructured.Unstru
 	return out
 }
 
-// The first document of a backup describes the backup.
+// The first document of a backup file is a description of the backup.
 const (
 	headName     = "machinist-backup"
 	clusterIDKey = "clusterID"
 	takenKey     = "taken"
-	// checksumKey is the key of the checksum of everything after the first document. It shows that a file was cut off or
-	// changed, but an attacker who changes the file can change it too.
+	// checksumKey is the key of a checksum, which covers everything after the first document. The checksum detects a file
+	// that was truncated or changed by accident. The checksum does not detect an attack, because an attacker can also
+	// change the checksum.
 	checksumKey = "checksum"
 	separator   = "---\n"
 )
@@ -214,7 +220,7 @@ func checksumOf(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// afterHead returns the text of a backup after its first document.
+// afterHead returns everything after the first document of a backup.
 func afterHead(text []byte) []byte {
 	if i := bytes.Index(text, []byte("\n"+separator)); i >= 0 {
 		return text[i+1:]
@@ -222,7 +228,7 @@ func afterHead(text []byte) []byte {
 	return nil
 }
 
-// Read parses the output of Write. An error contains the number of the document and the reason.
+// Read parses the output of Write. Errors of Read contain the number of the invalid document and the reason.
 func Read(text []byte) (f Fleet, err error) {
 	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
@@ -288,8 +294,8 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// checkSecret returns an error for a Secret that no backup contains. With such a Secret, a file could have more effect
-// than Machinist needs, such as a token for a ServiceAccount.
+// checkSecret returns an error if a backup cannot contain this Secret. Kubernetes acts on Secrets of some types. For
+// example, Kubernetes writes a token of a ServiceAccount into such a Secret. Machinist never needs such Secrets.
 func checkSecret(secret *unstructured.Unstructured) error {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {
@@ -303,7 +309,7 @@ func checkSecret(secret *unstructured.Unstructured) error {
 	return nil
 }
 
-// Only returns a backup with only the objects of some kinds.
+// Only is a filter by kind: it returns a backup that contains just the objects of the given kinds.
 func (f Fleet) Only(kinds ...string) Fleet {
 	all := f.Objects
 	f.Objects = nil

@@ -60,7 +60,7 @@ spec: {classRef: {name: small}, providerID: "sim://a/b/c"}
 	}
 }
 
-// The pause and the freeze of machinist move are not in the backup.
+// A backup does not contain the pause and the freeze that machinist move sets.
 func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	o := object(t, machine)
 	o.SetAnnotations(map[string]string{"mine": "yes", v1beta1.AnnotationPaused: "", v1beta1.AnnotationMovingTo: "there",
@@ -73,7 +73,7 @@ func TestBackupOfMovedObjectIsNotStopped(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"pool": "web"}, got.GetLabels()); diff != "" {
 		t.Error(diff)
 	}
-	// A pause and a freeze by a user are in the backup.
+	// A backup contains a pause and a freeze that a user has set.
 	o.SetAnnotations(map[string]string{v1beta1.AnnotationPaused: ""})
 	o.SetLabels(map[string]string{v1beta1.LabelFreeze: "by-me"})
 	got = withoutClusterState(o)
@@ -139,7 +139,8 @@ kind: Secret
 metadata: {name: creds, namespace: prod, labels: {machinist.dev/secret-use: credentials}}
 `
 
-// A backup may contain a Secret of any type that a class refers to. What is restored has only its data.
+// A class can refer to a Secret of any type, and a backup contains this Secret. The restored Secret has the same data
+// and the type Opaque.
 func TestSecretsOfBackupAreOpaque(t *testing.T) {
 	of := func(change func(*unstructured.Unstructured)) client.Object {
 		o := object(t, labelledSecret)
@@ -179,8 +180,8 @@ func TestReadRefusesInvalidBackups(t *testing.T) {
 		"a token of a ServiceAccount": {good + "---\n" + labelledSecret + "type: kubernetes.io/service-account-token\n",
 			`Secret prod/creds: type: "kubernetes.io/service-account-token"`},
 		"a bootstrap token": {good + "---\n" + labelledSecret + "type: bootstrap.kubernetes.io/token\n", "Secret prod/creds: type"},
-		"a Secret without a label": {good + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: n}\n",
-			`Secret n/s: metadata.labels[machinist.dev/secret-use]: ""`},
+		"a Secret without a label": {good + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: prod}\n",
+			`Secret prod/s: metadata.labels[machinist.dev/secret-use]: ""`},
 		"a duplicate key": {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
 		"invalid YAML":    {"{", "document 1"},
 	} {

@@ -21,16 +21,17 @@ type Outcome string
 const (
 	// Made: the object was created.
 	Made Outcome = "made"
-	// Present: an object with the name existed. It was not changed, except for the permission of a class to adopt
-	// instances.
+	// Present: an object with this name already existed. Restore did not change it. However, if the object is a class,
+	// Restore has permitted it to adopt instances.
 	Present Outcome = "present"
-	// Conflict: a Machine with the name exists and has another instance.
+	// Conflict: a Machine with this name already exists and has another instance.
 	Conflict Outcome = "conflict"
 )
 
-// Restore creates the objects of a backup that do not exist. Until the time until, it permits their classes to adopt
-// the instances of the cluster that the backup is from. After an error, it can be repeated: objects that were created
-// before are then Present. report is called for each object.
+// Restore creates each object of the backup that does not exist in the cluster. Restore also permits the classes to
+// adopt the instances of the cluster from which the backup was taken. The permission ends at the time in until. After
+// an error, Restore can be called again: it then reports each object that already exists as Present. It calls report
+// for each object.
 func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Time,
 	report func(*unstructured.Unstructured, Outcome)) error {
 	for _, object := range f.Objects {
@@ -57,14 +58,14 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 }
 
 const (
-	// admissionPeriod is the time between two attempts to create a Machine whose class was changed just before.
+	// admissionPeriod is the interval at which Make tries again to create a Machine whose class has just changed.
 	// admissionPatience is the time after which Make gives up.
 	admissionPeriod, admissionPatience = 100 * time.Millisecond, 10 * time.Second
 )
 
-// Make creates an object. The admission webhook reads classes from a cache, so it may not know yet that the class of a
-// Machine permits the adoption of its instance. A Machine that the webhook rejects for that reason is retried for a
-// while.
+// Make creates an object. The admission webhook reads classes from a cache. So it may not know yet that the class of a
+// Machine permits the adoption of an instance. If the webhook rejects a Machine for this reason, Make tries again until
+// admissionPatience has passed.
 func Make(ctx context.Context, cluster client.Client, object client.Object) error {
 	deadline := time.NewTimer(admissionPatience)
 	defer deadline.Stop()
@@ -85,7 +86,8 @@ func Make(ctx context.Context, cluster client.Client, object client.Object) erro
 	}
 }
 
-// updatePresent returns the outcome for an object that exists. A class gets the permission to adopt instances.
+// updatePresent handles an object that already exists, and returns the outcome. If the object is a class, updatePresent
+// permits it to adopt instances.
 func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object *unstructured.Unstructured,
 	until time.Time) (Outcome, error) {
 	existing := &unstructured.Unstructured{}
@@ -111,7 +113,8 @@ func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object 
 	return Present, nil
 }
 
-// permitAdoption permits the machines of a class to adopt their instances of a former cluster until a time.
+// permitAdoption permits the machines of a class to adopt instances of a former cluster. The permission ends at the
+// time in until.
 func permitAdoption(class *unstructured.Unstructured, cluster string, until time.Time) {
 	annotations := class.GetAnnotations()
 	if annotations == nil {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The webhook knows later than the API server that a class permits adoption. Other errors are not retried.
+// The webhook learns later than the API server that a class permits adoption. Other errors are not retried.
 func TestMakeRetriesWhileAdmissionDoesNotKnowThePermission(t *testing.T) {
 	invalid := func(path, why string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "web-1",

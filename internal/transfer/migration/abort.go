@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// aborting gives the fleet back to the old system. First the provider stops acting on the instances, then Machinist's
-// tags are removed, then its objects. Only then may the old controllers act again. They find their objects as they left
-// them.
+// aborting runs the phase Aborting, which returns the fleet to the old system. The provider stops acting on the
+// instances first. Then the migrator removes Machinist's tags from the instances, and then Machinist's objects. The old
+// controllers may act again only after that. They find their objects unchanged.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		changed, err := p.changedAnything(ctx)
@@ -27,7 +27,7 @@ func (p *pass) aborting(ctx context.Context) error {
 		if !changed {
 			return p.enter(v1beta1.MigrationAborted)
 		}
-		// Another client removed the finalizer, which does not undo the changes.
+		// The migrator has changed objects, but another client has removed the finalizer.
 		if err := p.ensureFinalizer(ctx); err != nil {
 			return err
 		}
@@ -63,8 +63,8 @@ func (p *pass) aborting(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAborted)
 }
 
-// changedAnything reports whether the migrator changed anything yet. The fence is the first change, and it begins with
-// the record of the workloads or with that of the fence.
+// changedAnything reports whether the migrator has already changed an object of the fleet. The first change of the
+// migrator is the fence. The fence begins with a record of the workloads, or with the ConfigMap of the policies.
 func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	if f := p.migration.Status.Fence; len(f.Workloads)+len(f.Leases) > 0 {
 		return true, nil
@@ -72,8 +72,8 @@ func (p *pass) changedAnything(ctx context.Context) (bool, error) {
 	return p.recordExists(ctx, p.migration)
 }
 
-// pauseAll pauses each Machine. It is done when the provider has confirmed each pause with the condition Paused, and so
-// much time has passed that all earlier calls of the provider have ended.
+// pauseAll pauses each Machine, and returns true after two conditions are met. The provider has confirmed each pause
+// with the condition Paused, and all earlier calls of the provider to the cloud have had enough time to end.
 func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	if len(machines) == 0 {
@@ -99,7 +99,7 @@ func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, er
 	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil
 }
 
-// disownAll removes Machinist's tags from the instances. It is done when a later pass finds no tags.
+// disownAll removes Machinist's tags from the instances, and returns true after a later pass finds no tags.
 func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	if len(machines) == 0 {
@@ -116,8 +116,8 @@ func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, e
 	f := p.fenceOf(p.migration)
 	left := 0
 	for _, m := range machines {
-		// The list may be out of date. So this process disowns each instance that may have been adopted once, whatever the
-		// list shows.
+		// The list of tags may be out of date. So this process disowns each instance that Machinist may have adopted, even if
+		// the list does not contain it. The process does this once.
 		if !tagged[m.UID] && (m.Status.Launch == nil && m.Status.Instance == nil || f.disowned[m.UID]) {
 			continue
 		}
@@ -165,8 +165,9 @@ func (p *pass) clearOwnKeys(ctx context.Context, own *ownObjects, targetNodes no
 	})
 }
 
-// removeMachines deletes the Machines and removes their finalizers. They are paused, so the provider does not act on
-// them. The deletion comes first, because the provider puts the finalizer back on a Machine that is not being deleted.
+// removeMachines deletes the Machines and removes their finalizers. The Machines are paused, so the provider does not
+// act on them. The deletion precedes the removal of the finalizer, because the provider adds the finalizer again to a
+// Machine that is not being deleted.
 func (p *pass) removeMachines(ctx context.Context, own *ownObjects, _ nodes) (bool, error) {
 	machines := own.migratedMachines()
 	return len(machines) == 0, forEach(ctx, p.Parallel, machines, func(ctx context.Context, m *v1beta1.Machine) error {

@@ -17,10 +17,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The old controller of this fleet has no workload to stop, so only the record of the fence and the Leases show that the
-// migrator has changed anything.
+// The old controller of this fleet has no workload to stop. So only the ConfigMap of the fence and the Leases show that
+// the migrator has already changed something.
 //
-// Rule: migration-status-put-back.
 // Rule: migration-status-put-back.
 func TestRemovedFinalizerIsRestored(t *testing.T) {
 	l := newJourney(t)
@@ -29,16 +28,16 @@ func TestRemovedFinalizerIsRestored(t *testing.T) {
 	m.Spec.Fence.Workloads = nil
 	l.must(l.admin.Update(l.ctx, m))
 	l.planned()
-	l.until(v1beta1.MigrationAdopted)
+	l.runUntil(v1beta1.MigrationAdopted)
 	remove := merge(`{"metadata":{"finalizers":null}}`)
 	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
 	if m := l.pass(); !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		t.Errorf("in the phase %s the finalizer is not restored", m.Status.Phase)
 	}
 	l.stage(v1beta1.MigrationAbort)
-	l.until(v1beta1.MigrationAborting)
+	l.runUntil(v1beta1.MigrationAborting)
 	l.must(l.admin.Patch(l.ctx, l.pass(), remove))
-	l.until(v1beta1.MigrationAborted)
+	l.runUntil(v1beta1.MigrationAborted)
 	l.fenceIsDown()
 	if left := l.ownObjects(); len(left) > 0 {
 		t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
@@ -49,9 +48,8 @@ func TestRemovedFinalizerIsRestored(t *testing.T) {
 	l.cleanOld()
 }
 
-// The name of one workload is wrong, and the other one is uninstalled.
+// In one test, the name of a workload is wrong. In the other test, the workload is uninstalled.
 //
-// Rule: migration-abort-without-workload.
 // Rule: migration-abort-without-workload.
 func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
 	for name, fleet := range map[string]func(*journey){
@@ -61,7 +59,7 @@ func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
 			m.Spec.Fence.Workloads[0].Name = "another"
 			l.must(l.admin.Update(l.ctx, m))
 			l.planned()
-			l.until(v1beta1.MigrationFencing)
+			l.runUntil(v1beta1.MigrationFencing)
 		},
 		"uninstalled": func(l *journey) {
 			l.adoptedFleet()
@@ -73,7 +71,7 @@ func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
 			l := newJourney(t)
 			fleet(l)
 			l.stage(v1beta1.MigrationAbort)
-			l.until(v1beta1.MigrationAborted)
+			l.runUntil(v1beta1.MigrationAborted)
 			l.fenceIsDown()
 			if left := l.ownObjects(); len(left) > 0 {
 				t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
@@ -97,7 +95,7 @@ func TestAbortKeepsObjectsWithOnlyTheLabel(t *testing.T) {
 		l.must(l.admin.Create(l.ctx, o))
 	}
 	l.stage(v1beta1.MigrationAbort)
-	l.until(v1beta1.MigrationAborted)
+	l.runUntil(v1beta1.MigrationAborted)
 	if left := slices.Sorted(maps.Keys(l.ownObjects())); !slices.Equal(left, []string{"MachineSet/theirs",
 		"Secret/theirs"}) {
 		t.Errorf("after the abort, the namespace has %v", left)
@@ -105,7 +103,7 @@ func TestAbortKeepsObjectsWithOnlyTheLabel(t *testing.T) {
 	l.cleanOld()
 }
 
-// A migration that has ended is reconciled only after changes by other clients.
+// After a migration has ended, only changes by other clients trigger a pass.
 //
 // Rule: migration-status-put-back.
 func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
@@ -130,7 +128,7 @@ func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 	}
 }
 
-// Who may write the status of a Migration may not be allowed to scale workloads.
+// A user who can write the status of a Migration is not necessarily allowed to scale workloads.
 //
 // Rule: migrator-acts-on-spec-only.
 func TestAbortStartsOnlyWorkloadsThatSpecNames(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 
 // The phases in which Machinist takes the fleet over: Copying, Adopting, Adopted.
 
-// forEach calls do for all items in their order, with at most parallel calls at a time. It returns the first error,
-// after which no further call begins.
+// forEach calls do for each item, in the order of items. At most parallel calls run at the same time. forEach returns
+// the first error, and starts no call after an error.
 func forEach[T any](ctx context.Context, parallel int, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -35,7 +35,8 @@ func forEach[T any](ctx context.Context, parallel int, items []T, do func(contex
 	return group.Wait()
 }
 
-// copying creates the objects of the plan that do not exist yet. Objects that others refer to come first.
+// copying runs the phase Copying: it creates each object of the plan that does not exist yet. Objects that other
+// objects refer to are created first.
 func (p *pass) copying(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -61,7 +62,7 @@ func (p *pass) copying(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationAdopting)
 }
 
-// copier creates the missing objects of a plan.
+// copier creates the objects of a plan that do not exist yet.
 type copier struct {
 	*pass
 	own     *ownObjects
@@ -114,7 +115,7 @@ func (c *copier) set(ctx context.Context, s *set, made map[*set]*v1beta1.Machine
 	return nil
 }
 
-// ensure returns the object as stored at the API server. It creates the object if it does not exist.
+// ensure returns the object as the API server has stored it. If the object does not exist, ensure creates it.
 func (c *copier) ensure(ctx context.Context, object client.Object) (client.Object, error) {
 	if existing := c.own.find(object); existing != nil {
 		return existing, nil // The plan has no Blocker, so the object is the migration's.
@@ -125,8 +126,8 @@ func (c *copier) ensure(ctx context.Context, object client.Object) (client.Objec
 	return object, nil
 }
 
-// create creates a Secret. Secrets are not read with the other objects, so an existing Secret may be from an earlier
-// pass or have another owner.
+// create creates a Secret. The migrator does not read Secrets with the other objects. So a Secret with this name may
+// already exist: an earlier pass may have created it, or it may belong to another owner.
 func (c *copier) create(ctx context.Context, object client.Object) error {
 	err := c.Control.Create(ctx, object)
 	if !apierrors.IsAlreadyExists(err) {
@@ -177,11 +178,12 @@ func (c *copier) machines(ctx context.Context, made *plan, sets map[*set]*v1beta
 	return nil
 }
 
-// copyBatch is how many Machines are created between two updates of the status, which shows the progress.
+// copyBatch is the number of Machines that one pass creates before it updates the status, so that users see the
+// progress.
 const copyBatch = 1000
 
-// isAdopted reports whether Machinist owns the instance of a Machine, and the Machine has found the Node of the
-// instance if there is one.
+// isAdopted reports whether Machinist owns the instance of a Machine. If the instance has a Node, the Machine must have
+// found the Node, too.
 func isAdopted(m *v1beta1.Machine, targetNodes nodes) bool {
 	if m.Status.Instance == nil || m.Adopting() || !meta.IsStatusConditionTrue(m.Status.Conditions,
 		v1beta1.ConditionLaunched) {
@@ -201,13 +203,14 @@ func countAdopted(own *ownObjects, targetNodes nodes) (n int32) {
 }
 
 const (
-	// maxUnpaused is the maximum number of Machines that are adopted at the same time.
+	// maxUnpaused is the maximum number of Machines that adopt their instances at the same time.
 	maxUnpaused = 200
-	// stallTimeout is how long there may be no progress before the migration reports the obstacle.
+	// stallTimeout is the time without progress after which the migration reports the obstacle.
 	stallTimeout = time.Minute
 )
 
-// adopting unpauses Machines: at first one Machine, and then in each step as many Machines as are adopted already.
+// adopting runs the phase Adopting, which unpauses the Machines in steps. The first step unpauses one Machine. Each
+// later step unpauses as many Machines as have adopted their instances so far.
 func (p *pass) adopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -268,7 +271,7 @@ func (p *pass) readAdopted(ctx context.Context) (*ownObjects, nodes, error) {
 	return own, targetNodes, nil
 }
 
-// reportRefusal reports a Machine that the provider refuses to adopt.
+// reportRefusal reports that the provider refuses to adopt the instance of a Machine.
 func (p *pass) reportRefusal(m *v1beta1.Machine) {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched == nil || launched.Status == metav1.ConditionTrue {
@@ -281,7 +284,7 @@ func (p *pass) reportRefusal(m *v1beta1.Machine) {
 	}
 }
 
-// setAnnotation adds an annotation with an empty value, or removes the annotation if present is false.
+// setAnnotation adds an annotation with an empty value if present is true. Otherwise it removes the annotation.
 func (p *pass) setAnnotation(ctx context.Context, object client.Object, key string, present bool) error {
 	value := "null"
 	if present {
@@ -299,7 +302,7 @@ func hasKey(m map[string]string, key string) bool {
 	return found
 }
 
-// adopted keeps the fence up until the user decides to commit or to abort.
+// adopted runs the phase Adopted: it keeps the fence up until the user commits or aborts the migration.
 func (p *pass) adopted(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportBlocked reports objects that have been in deletion for longer than stallTimeout: the abort cannot end until an
+// reportBlocked reports each object whose deletion has taken longer than stallTimeout. The abort cannot end until an
 // administrator acts.
 func (p *pass) reportBlocked(own *ownObjects, objects []client.Object) {
 	for _, object := range objects {
@@ -24,7 +24,8 @@ func (p *pass) reportBlocked(own *ownObjects, objects []client.Object) {
 	}
 }
 
-// blockReason returns what keeps an object that is being deleted, and what to do about it.
+// blockReason returns the reason why the deletion of an object cannot finish, and what an administrator can do about
+// that.
 func blockReason(own *ownObjects, object client.Object, providerName string) string {
 	isInUse := func(finalizer string) bool { return finalizer == v1beta1.InUseFinalizer }
 	if others := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), isInUse); len(others) > 0 {
@@ -38,7 +39,8 @@ func blockReason(own *ownObjects, object client.Object, providerName string) str
 		providerName)
 }
 
-// usersOf returns the kinds and names of the objects that refer to a class or Secret of the migration, sorted by name.
+// usersOf returns the objects that refer to a class or Secret of the migration, as kinds and names that are sorted by
+// name.
 func usersOf(own *ownObjects, object client.Object) (users []string) {
 	_, isClass := object.(*v1beta1.MachineClass)
 	if !isClass {

@@ -64,8 +64,8 @@ func TestBlockReasonNamesWhatKeepsAnObject(t *testing.T) {
 	}
 }
 
-// A class that the migration did not create uses a Secret that the abort deletes. The test plays the provider: it
-// removes the finalizer of the Secret only after that class is gone.
+// A class that the migration did not create refers to a Secret that the abort deletes. The test acts as the provider:
+// it removes the finalizer from the Secret only after this class is deleted.
 //
 // Rules: migration-abort-names-what-stops-it, migration-waits-longer.
 // Rules: migration-abort-names-what-stops-it, migration-waits-longer.
@@ -104,7 +104,7 @@ func TestAbortReportsWhatBlocksIt(t *testing.T) {
 	l.must(l.admin.Delete(l.ctx, class))
 	l.must(client.IgnoreNotFound(l.admin.Patch(l.ctx, secret, merge(`{"metadata":{"finalizers":null}}`))))
 	l.pass()
-	l.until(v1beta1.MigrationAborted)
+	l.runUntil(v1beta1.MigrationAborted)
 	l.cleanOld()
 }
 

@@ -20,29 +20,30 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// class is a description of instances that old objects share, and the MachineClass that it becomes.
+// class is the description of instances that several old objects share, together with the MachineClass to create from
+// it.
 type class struct {
 	name string
 	old  *source.Class
-	// from is the first object that uses the description, for findings.
+	// from is the name of the first old object with this description. Findings refer to this object.
 	from string
 
-	// searched is true if the cloud has returned the instances of the class.
+	// searched is true if the cloud has returned the list of instances of the class.
 	searched    bool
 	description description
 	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
-	// shown is the object without values of Secrets, for all that users read before the class is created.
+	// shown is the MachineClass that users see before it is created. It contains no values of Secrets.
 	shown *v1beta1.MachineClass
-	// secrets are the Secrets of the class that the migration creates.
+	// secrets are the Secrets of this class that the migration creates.
 	secrets []*corev1.Secret
 }
 
-// dnsLabel matches a name of an old provider that a class name can begin with.
+// dnsLabel matches provider names of the old system that are valid at the start of a class name.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
-// className returns the name of the class for a description.
+// className returns the name of the MachineClass for an old description.
 func className(old *source.Class) string {
 	if old.Name != "" {
 		return old.Name
@@ -54,8 +55,8 @@ func className(old *source.Class) string {
 	return old.ContentName(prefix)
 }
 
-// findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
-// created from it.
+// findInstances reads the Secrets and ConfigMaps to which the description refers, and returns the instances that the
+// old system created from the description.
 func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
 	complete, err := p.describe(ctx, c)
 	if err != nil || !complete {
@@ -79,7 +80,8 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 	return all, nil
 }
 
-// convert creates the MachineClass and its Secrets. facts are the facts about an instance of the class, or nil.
+// convert creates the MachineClass and its Secrets. facts describe one instance of the class, and are nil if the class
+// has no instance.
 func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if c.legacy.Source == "" {
 		return nil // findInstances has reported why the description could not be read.
@@ -131,7 +133,8 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	return nil
 }
 
-// userData gives the class the user data of the old one, or the user data that the Migration names.
+// userData copies the user data of the old class to the new class. If the old class has none, the new class uses the
+// user data that the Migration names.
 func (p *planner) userData(ctx context.Context, c *class) error {
 	ref := c.old.UserData
 	if ref == nil {
@@ -166,12 +169,12 @@ func (p *planner) secret(c *class, name, use string, data map[string][]byte) *co
 	return secret
 }
 
-// overrideOf returns the index of the override of the class, or -1.
+// overrideOf returns the index of the override in the Migration that applies to the class, or -1 if there is none.
 func (p *planner) overrideOf(c *class) int {
 	return slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
 }
 
-// override applies the override of the class, and reports whether there is one.
+// override applies the override for the class, and reports whether the Migration has one.
 func (p *planner) override(c *class) bool {
 	i := p.overrideOf(c)
 	if i < 0 {
@@ -187,7 +190,7 @@ func (p *planner) override(c *class) bool {
 	return true
 }
 
-// patched returns the spec of a class with a JSON merge patch, or why the patch is not valid.
+// patched returns the spec after a JSON merge patch, or the reason why the patch is invalid.
 func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1beta1.MachineClassSpec, problem string) {
 	before, _ := json.Marshal(from) // A value that was decoded from JSON can be encoded.
 	after, err := jsonpatch.MergePatch(before, patch)
@@ -205,7 +208,7 @@ func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1b
 	return spec, ""
 }
 
-// validate returns why the driver refuses the class, or "".
+// validate returns the reason why the driver rejects the class, or "" if the driver accepts it.
 func (p *planner) validate(ctx context.Context, c *class, credentials map[string][]byte) (problem string) {
 	err := p.cloud.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: c.object.Spec.ProviderSpec.Raw,
 		Credentials: provider.NewCredentials(credentials).In(p.migration.Namespace)}})
@@ -218,7 +221,7 @@ func (p *planner) validate(ctx context.Context, c *class, credentials map[string
 // message returns the text of a driver's error.
 func message(err error) string { return strings.TrimSpace(err.Error()) }
 
-// setPath sets a value in a JSON object. Package source derives the path from that object.
+// setPath sets a value in a JSON object. Package source has taken the path from the same object, so the path exists.
 func setPath(object map[string]any, path []string, value string) {
 	var at any = object
 	for i, key := range path {

@@ -42,7 +42,7 @@ func TestSetPathDoesNotAddParents(t *testing.T) {
 	}
 }
 
-// gardener returns a fleet with one class. The old class gives the name.
+// gardener returns a fleet with one class, and the name of the class. The new class has the name of the old class.
 func gardener(t *testing.T) (f *oldFleet, class string) {
 	t.Helper()
 	return fleetOf(t, provider.SourceGardener, "healthy"), "shoot--fleet--one-pool-z1-1f2e3"
@@ -192,11 +192,11 @@ func TestConfigMapHasTextAndBinaryEntries(t *testing.T) {
 	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "c"},
 		Data: map[string]string{"text": "t"}, BinaryData: map[string][]byte{"bytes": {1}}})
 	reader := f.planner().secrets
-	data, problem, err := reader.all(context.Background(), "ConfigMap", key("kube-system", "c"))
+	data, problem, err := reader.entries(context.Background(), "ConfigMap", key("kube-system", "c"))
 	if err != nil || problem != nil || string(data["text"]) != "t" || string(data["bytes"]) != "\x01" {
 		t.Errorf("read %q, %v, %v", data, problem, err)
 	}
-	if _, problem, _ := reader.all(context.Background(), "Pod", key("kube-system", "c")); problem == nil {
+	if _, problem, _ := reader.entries(context.Background(), "Pod", key("kube-system", "c")); problem == nil {
 		t.Error("values are read from a Pod")
 	}
 }
@@ -216,7 +216,8 @@ func TestErrorOfLocateIsBlockerOrIsRetried(t *testing.T) {
 	}
 	f, _ := gardener(t)
 	f.cloud.locateError = provider.Errorf(provider.Unavailable, "later")
-	if _, err := f.planner().build(context.Background(), f.old); err == nil || !errors.Is(err, f.cloud.locateError) {
+	_, err := f.planner().build(context.Background(), f.visitObjects)
+	if err == nil || !errors.Is(err, f.cloud.locateError) {
 		t.Errorf("if the cloud does not answer, the error is %v", err)
 	}
 }

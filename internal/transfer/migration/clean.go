@@ -15,12 +15,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// cleaning applies what was postponed, removes the definitions of the old kinds, and takes the fence down.
+// cleaning runs the phase Cleaning: it applies the postponed changes, removes the CustomResourceDefinitions of the old
+// kinds, and takes the fence down.
 func (p *pass) cleaning(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err
 	}
-	// The counts in the status stay: completed objects no longer have the label of the migration.
+	// This step does not update the counts in the status, because objects with all postponed changes no longer have the
+	// label of the migration.
 	own, err := readOwnObjects(ctx, p.Control, p.migration)
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func (p *pass) cleaning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCompleted)
 }
 
-// takeFenceDown removes the Leases and the record of the fence. It does not start the old workloads.
+// takeFenceDown removes the Leases and the ConfigMap of the fence, but does not start the workloads of the old system.
 func (p *pass) takeFenceDown(ctx context.Context) error {
 	if err := p.releaseLeases(ctx, p.migration); err != nil {
 		return err
@@ -49,7 +51,8 @@ func (p *pass) takeFenceDown(ctx context.Context) error {
 	return p.removeRecord(ctx, p.migration)
 }
 
-// applyPostponed gives each object what was postponed: checks first, and sets before their deployments.
+// applyPostponed applies the postponed changes to all objects: to health checks first, and to sets before their
+// deployments.
 func (p *pass) applyPostponed(ctx context.Context, own *ownObjects) (done bool, err error) {
 	left := 0
 	for _, kind := range [][]client.Object{
@@ -95,8 +98,8 @@ func objectsOf[P client.Object](own *ownObjects, index map[string]P) []client.Ob
 	return all
 }
 
-// applyPostponedTo gives one object what was postponed. The same patch removes the label and the record, so it happens
-// once.
+// applyPostponedTo applies the postponed changes to one object. The patch that applies them also removes their record
+// and the label, so it is applied only once.
 func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error {
 	if postponedFor(object).Delete && object.GetDeletionTimestamp().IsZero() {
 		uid := object.GetUID()
@@ -118,9 +121,10 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
-// removeKinds removes the definitions of the old kinds after no namespace has had an object of these kinds for
-// Timing.EmptyFor. It removes the definition of classes last. The definitions stay if the old system's operator would
-// create them again, or if other objects or another Migration need them.
+// removeKinds removes the CustomResourceDefinitions of the old kinds. Before that, no namespace may have had an object
+// of these kinds for Timing.EmptyFor. The definition of the class kind is removed last. removeKinds keeps the
+// definitions if the operator of the old system would create them again, or if other objects or another Migration still
+// need them.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
 		return true, nil // OpenShift's operator would create them again.
@@ -167,7 +171,7 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	return left == 0, nil
 }
 
-// othersOfSource reports whether another Migration that has not ended needs the old kinds.
+// othersOfSource reports whether another unfinished Migration needs the old kinds.
 func (p *pass) othersOfSource(ctx context.Context) (bool, error) {
 	all := &v1beta1.MigrationList{}
 	if err := p.Control.List(ctx, all); err != nil {

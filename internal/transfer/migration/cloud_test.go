@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// fakeCloud has the instances of an old fleet. It converts an old description to a providerSpec with its size and
-// region.
+// fakeCloud is a cloud that contains the instances of an old fleet. fakeCloud converts each old description to a
+// providerSpec with the same size and region.
 type fakeCloud struct {
 	mu      sync.Mutex
 	located []provider.Located
-	// owners are the Machines whose tags the instances carry, by provider ID.
+	// owners contains the UID of the Machine in the tags of each instance, by provider ID.
 	owners map[string]types.UID
-	// calls are the calls that change instances.
+	// calls records the calls that changed instances.
 	calls []string
 
 	imported    func(provider.ImportRequest) (provider.Imported, error)
@@ -121,8 +121,8 @@ func (c *fakeCloud) Disown(_ context.Context, req provider.DisownRequest) error 
 	return nil
 }
 
-// own tags an instance, as the provider does when it adopts one.
-func (c *fakeCloud) own(providerID string, uid types.UID) {
+// adoptInstance sets the tags of an instance, as the provider does when it adopts the instance.
+func (c *fakeCloud) adoptInstance(providerID string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.owners[providerID]; other != "" && other != uid {
@@ -131,7 +131,7 @@ func (c *fakeCloud) own(providerID string, uid types.UID) {
 	c.owners[providerID] = uid
 }
 
-// instanceOf returns an instance with the name and UID of its old machine.
+// instanceOf returns an instance whose tags contain the name and UID of its old machine.
 func instanceOf(name string, uid types.UID) provider.Located {
 	return provider.Located{
 		Instance:   provider.Instance{ProviderID: "sim:///" + name, State: provider.StateRunning, NodeName: name},

@@ -18,10 +18,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The phase Committing: the point of no return.
+// The phase Committing, after which the migration cannot be aborted.
 
-// committing removes the tags by which the old system collects instances, and the old system's traces on Nodes. Old
-// objects may be deleted only after that.
+// committing runs the phase Committing: it removes the tags by which the old system finds and deletes instances, and
+// the old system's traces on Nodes. Old objects may be deleted only after this phase.
 func (p *pass) committing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -32,7 +32,7 @@ func (p *pass) committing(ctx context.Context) error {
 	}
 	for _, f := range plan.findings {
 		if f.withoutInstances() {
-			// Instances that cannot be listed now would be treated as gone.
+			// If the migration continued, it would treat the instances of this class as deleted, because it cannot list them.
 			p.addTrouble("%s", f.line())
 		}
 	}
@@ -67,7 +67,7 @@ func (p *pass) committing(ctx context.Context) error {
 	}
 	for uid, our := range machines {
 		if !located[uid] && owned[our.Spec.ProviderID] == our.UID {
-			// The instance is missing only in the list by the old system's tags, so it still exists.
+			// The instance still exists: only the search by the old system's tags does not find it.
 			p.addTrouble("Instance %s of Machine %s exists, but a search by the old system's tags does not find it",
 				our.Spec.ProviderID, our.Name)
 		}
@@ -87,7 +87,8 @@ func (p *pass) committing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationRemoving)
 }
 
-// ownInstances returns the Machine UIDs in the tags of this installation's instances, by provider ID.
+// ownInstances returns the instances that have tags of this installation. The result maps their provider IDs to the
+// Machine UIDs in the tags.
 func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]types.UID, error) {
 	owned := map[string]types.UID{}
 	for _, class := range createdOf(own, own.classes) {
@@ -113,7 +114,7 @@ func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]ty
 	return owned, nil
 }
 
-// classOf returns a class with its credentials, in the form that drivers take.
+// classOf returns a class with its credentials, in the form that a driver expects.
 func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provider.Class, error) {
 	resolver := resolve.Resolver{Classes: p.Control, Secrets: p.Control}
 	credentials, err := resolver.Credentials(ctx, class.Namespace, class.Spec.CredentialsRef)
@@ -157,7 +158,7 @@ func (p *pass) clearNodes(ctx context.Context, targetNodes nodes, plan *plan) (t
 		}
 	}
 	return traced, forEach(ctx, p.Parallel, traced, func(ctx context.Context, node *corev1.Node) error {
-		// The patch needs the resource version, because it replaces whole lists.
+		// The patch replaces whole lists, so it needs a resource version.
 		changed := node.DeepCopy()
 		removeTraces(changed, traces)
 		patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
@@ -206,7 +207,7 @@ func removeKeys(from map[string]string, keys []string) {
 	}
 }
 
-// matchesAny reports whether keys contain key. A key that ends in a slash stands for all keys of that domain.
+// matchesAny reports whether keys contain key. If an entry of keys ends in a slash, it matches all keys of that domain.
 func matchesAny(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || strings.HasSuffix(k, "/") && strings.HasPrefix(key, k)

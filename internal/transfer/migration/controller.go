@@ -32,65 +32,67 @@ type Cloud interface {
 	CreateSettle() time.Duration
 }
 
-// Timing is how long a migration waits for what it cannot observe.
+// Timing contains the waiting times of a migration for events that it cannot observe.
 type Timing struct {
-	// Probes is how many probes of the policy in a row must be refused. Each uses a new connection, and they are
-	// ProbeInterval apart.
+	// Probes is the number of consecutive probes that the policy must refuse. Each probe uses a new connection.
+	// ProbeInterval is the time between two probes.
 	Probes        int
 	ProbeInterval time.Duration
-	// LeaseMargin is added to the time for which an old controller that lost its Lease may still act.
+	// After an old controller has lost its Lease, it may act for some time. LeaseMargin is added to this time.
 	LeaseMargin time.Duration
-	// EmptyFor is how long there must be no old objects before the definitions of their kinds are removed.
+	// EmptyFor is the time for which no old object may exist before the definitions of the old kinds are removed.
 	EmptyFor time.Duration
-	// FormerLeader is how long a migrator that lost its leadership may continue a pass. It must be longer than the
-	// duration of the Lease plus the time of one request. The fence is taken down only after that time.
+	// FormerLeader is the time for which a migrator can continue a pass after it has lost its leadership. This time must
+	// be longer than the lease duration plus the duration of one request. The fence stays up until this time has passed.
 	FormerLeader time.Duration
-	// Poll is the time between two passes of a migration that waits.
+	// Poll is the time between two passes of a migration that waits for something.
 	Poll time.Duration
-	// Replan is the time between two plans while the user has not agreed to one.
+	// Replan is the interval at which the migrator computes the plan again until the user agrees to a plan.
 	Replan time.Duration
 }
 
-// DefaultTiming suits API servers behind a load balancer.
+// DefaultTiming is suitable for several API servers behind a load balancer.
 var DefaultTiming = Timing{Probes: 10, ProbeInterval: 3 * time.Second, LeaseMargin: 30 * time.Second,
 	EmptyFor: 30 * time.Second, FormerLeader: 30 * time.Second, Poll: 2 * time.Second, Replan: 15 * time.Second}
 
 const (
-	// nextPassDelay is the time until the next pass after a pass that changed something.
+	// nextPassDelay is the delay of the next pass after a pass that changed something.
 	nextPassDelay = 10 * time.Millisecond
-	// recheckDelay is the time until a pass that checks the result of a change.
+	// recheckDelay is the delay of a pass that checks the result of a change.
 	recheckDelay = 250 * time.Millisecond
 )
 
 // Options configure a Reconciler.
 type Options struct {
-	// Cloud is the provider, guarded by the fence of the process.
+	// Cloud is the provider through which the migrator calls the cloud. The fence of the process rejects such calls after
+	// the process has lost its leadership.
 	Cloud Cloud
 	// ClusterID returns the cluster ID of this installation.
 	ClusterID func() string
-	// Control reads and writes the control cluster without a cache, and Target the target cluster. Target is nil if there
-	// is none.
+	// Control and Target are clients of the control cluster and the target cluster. They use no cache. Target is nil if
+	// the migration has no target cluster.
 	Control, Target client.Client
-	// Fresh returns a client of the control cluster with a connection of its own.
+	// Fresh returns a new client of the control cluster, which has its own connection.
 	Fresh func() (client.Client, error)
-	// SystemNamespace is the namespace of the control cluster with the ConfigMaps that are parameters of the policies.
+	// SystemNamespace is a namespace of the control cluster. This namespace contains the ConfigMaps that are parameters of
+	// the policies.
 	SystemNamespace string
-	// SharedNamespaces are namespaces whose Secrets and ConfigMaps old objects of all namespaces may use.
+	// SharedNamespaces are namespaces with Secrets and ConfigMaps that old objects in all namespaces may use.
 	SharedNamespaces []string
-	// User returns the user name that the API server of the control cluster has for this process.
+	// User returns the user name of this process at the API server of the control cluster.
 	User   func(context.Context) (string, error)
 	Clock  clock.PassiveClock
 	Timing Timing
 	// Parallel is the maximum number of concurrent requests. Default: 8.
 	Parallel int
-	// Metrics exports metrics of the migrations, unless it is nil.
+	// Metrics exports metrics of the migrations. It may be nil.
 	Metrics *Metrics
 }
 
-// defaultParallel is an acceptable load for a single API server.
+// defaultParallel is a load that a single API server can handle.
 const defaultParallel = 8
 
-// Reconciler leads migrations from phase to phase.
+// Reconciler moves each Migration from one phase to the next.
 type Reconciler struct {
 	Options
 
@@ -98,11 +100,11 @@ type Reconciler struct {
 	fences map[types.UID]*fence
 	waits  map[wait]time.Time  // see metFor
 	counts map[types.UID]count // see unchangedFor
-	// written are the statuses that this process knows to be stored.
+	// written contains the statuses that this process has stored.
 	written map[types.NamespacedName]stored
 }
 
-// New returns a Reconciler with the defaults of o applied.
+// New returns a Reconciler. New uses a default value for each option that is not set.
 func New(o Options) *Reconciler {
 	if o.Parallel <= 0 {
 		o.Parallel = defaultParallel
@@ -122,7 +124,7 @@ func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
 	return f
 }
 
-// forget drops what this process has observed of a Migration.
+// forget discards the observations of this process about a Migration.
 func (r *Reconciler) forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +132,7 @@ func (r *Reconciler) forget(uid types.UID) {
 	r.resetWaits(uid)
 }
 
-// Reconcile does what the phase of one Migration requires next.
+// Reconcile performs the next step of the current phase of one Migration.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	r.Metrics.lead()
 	m := &v1beta1.Migration{}
@@ -164,7 +166,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	m.Status.ObservedGeneration = m.Generation
 	changed := !equality.Semantic.DeepEqual(before.Status, m.Status)
 	if changed {
-		// The update fails if another client has changed the Migration meanwhile: the next pass must read that change first.
+		// If another client has changed the Migration since this pass read it, the update fails. The next pass reads that
+		// change first.
 		if err := r.Control.Status().Update(ctx, m); err != nil {
 			r.rememberStatus(m, nil) // The update may have been stored although there was no answer.
 			if apierrors.IsConflict(err) {
@@ -193,9 +196,9 @@ type pass struct {
 	troubles     []string
 	// troubleCount also counts the troubles that are not listed.
 	troubleCount int
-	// remaining is what remains of the old system after the end, and why.
+	// remaining says which objects of the old system remain after the end of the migration, and why.
 	remaining string
-	// redactor knows the values of Secrets that this pass has read.
+	// redactor knows all values of Secrets that this pass has read.
 	redactor redactor
 }
 
@@ -255,7 +258,7 @@ func (p *pass) run(ctx context.Context) error {
 	return nil
 }
 
-// enter begins a phase. The status is written before anything of the phase is done.
+// enter begins a phase. The new phase is stored in the status before the migrator performs any step of it.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
 	p.mu.Lock()
@@ -274,7 +277,7 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 		LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 }
 
-// report sets the conditions that follow from the phase, the troubles and the error of the pass.
+// report sets the conditions. The conditions depend on the phase, the troubles and the error of the pass.
 func (p *pass) report(err error) {
 	status := &p.migration.Status
 	if err != nil {
@@ -307,8 +310,8 @@ func (p *pass) report(err error) {
 	}
 }
 
-// ensureFenced puts up the fence, or checks that it is complete. If it returns false, the pass must not do anything
-// else.
+// ensureFenced puts up the fence, or checks that the fence is complete. If ensureFenced returns false, the pass must
+// end without further steps.
 func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
 	waits, err := p.ensureFence(ctx, p.migration, p.system, scope)
 	if err != nil || waits != "" {
@@ -324,25 +327,36 @@ func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error)
 	return true, nil
 }
 
-// ensureFinalizer adds the finalizer, which keeps the Migration and its record until it has ended. An object that is
-// being deleted cannot get a finalizer.
+// ensureFinalizer adds the finalizer. The finalizer keeps the Migration, with the record in its status, until the
+// migration has ended. An object that is being deleted cannot get a finalizer.
 func (p *pass) ensureFinalizer(ctx context.Context) error {
 	if controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) ||
 		!p.migration.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	status := p.migration.Status
-	controllerutil.AddFinalizer(p.migration, v1beta1.MigrationFinalizer)
-	if err := p.Control.Update(ctx, p.migration); err != nil {
+	if err := p.patchFinalizer(ctx, p.migration, controllerutil.AddFinalizer); err != nil {
 		return fmt.Errorf("add the finalizer: %w", err)
 	}
 	p.migration.Status = status
 	return nil
 }
 
-// ended takes the fence down again after no other migrator can put up a part of it any more. A migrator that was in the
-// middle of a pass could have done so, which would keep the old controllers out forever. The last phase waited for the
-// same time, so this only matters if the host of that migrator was suspended for longer.
+// patchFinalizer adds or removes the finalizer. An update would also remove empty fields from the spec, and a policy
+// rejects all changes of the spec by Machinist's processes.
+func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
+	change func(client.Object, string) bool) error {
+	patch := client.MergeFromWithOptions(m.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if !change(m, v1beta1.MigrationFinalizer) {
+		return nil
+	}
+	return r.Control.Patch(ctx, m, patch)
+}
+
+// ended takes the fence down again, after the time in which another migrator could still put up a part of it. A former
+// leader in the middle of a pass could do that. Such a part of the fence would block the old controllers forever. The
+// last phase has already waited for the same time. So the wait here only matters if the host of that migrator was
+// suspended for longer.
 func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)
@@ -353,7 +367,11 @@ func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile
 		return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 	}
 	others, err := p.othersOfSource(ctx)
-	if err == nil && !others { // If another Migration takes the fleet over now, it has a fence of its own.
+	switch {
+	case err != nil:
+	case others: // If another Migration takes the fleet over now, it needs the Leases, and has a record of its own.
+		err = r.removeRecord(ctx, m)
+	default:
 		err = p.takeFenceDown(ctx)
 	}
 	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
@@ -363,16 +381,8 @@ func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile
 		return reconcile.Result{}, err
 	}
 	r.forget(m.UID)
-	return reconcile.Result{}, r.removeFinalizer(ctx, m)
-}
-
-// removeFinalizer lets the Migration be deleted.
-func (r *Reconciler) removeFinalizer(ctx context.Context, m *v1beta1.Migration) error {
-	if !controllerutil.RemoveFinalizer(m, v1beta1.MigrationFinalizer) {
-		return nil
+	if err := r.patchFinalizer(ctx, m, controllerutil.RemoveFinalizer); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("remove the finalizer: %w", err)
 	}
-	if err := r.Control.Update(ctx, m); err != nil {
-		return fmt.Errorf("remove the finalizer: %w", client.IgnoreNotFound(err))
-	}
-	return nil
+	return reconcile.Result{}, nil
 }

@@ -18,20 +18,20 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// oldUID returns the UID of the old object from which object was converted, or "" if no migration created it.
+// oldUID returns the UID of the old object that was converted to object, or "" if no migration created object.
 func oldUID(object client.Object) types.UID {
 	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]
 	return types.UID(from[strings.LastIndex(from, "/")+1:])
 }
 
-// alternativeName returns the name of a machine whose own name is already taken.
+// alternativeName returns another name for a machine whose name is already taken.
 func alternativeName(name string, uid types.UID) string {
 	suffix := "-" + strings.ReplaceAll(string(uid), "-", "")
 	suffix = suffix[:min(len(suffix), 11)]
 	return strings.TrimRight(name[:min(len(name), v1beta1.MaxMachineNameLength-len(suffix))], "-") + suffix
 }
 
-// revisionSet returns the set that Machinist's MachineDeployment controller would create for the template of the old
+// revisionSet returns the set that Machinist's MachineDeployment controller would create for the template of an old
 // set.
 func revisionSet(d *v1beta1.MachineDeployment, old *v1beta1.MachineSet) *v1beta1.MachineSet {
 	number, err := strconv.ParseInt(old.Annotations[v1beta1.AnnotationRevision], 10, 64)
@@ -53,12 +53,13 @@ func sameRevision(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) bool {
 
 func sameNode(a, b *v1beta1.NodeTemplate) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// copy returns the paused Machine to create. set is the MachineSet of Machinist that owns the Machine, with its UID, or
-// nil.
+// copy returns the Machine to create, which is paused. set is the MachineSet that owns the Machine. set contains the
+// UID of the MachineSet, and is nil if the Machine has no owner.
 func (m *machine) copy(migration *v1beta1.Migration, set *v1beta1.MachineSet, origin string) *v1beta1.Machine {
 	made := m.object.DeepCopy()
 	if set != nil {
-		// The fields that the set controls are as the set would have written them, so that it has nothing to propagate.
+		// Fields that the set controls get the values that the set would have written, so that the set has nothing to
+		// propagate.
 		made = machineset.NewMachine(set, migration.Spec.Provider)
 		made.Name = m.object.Name
 		made.Labels = mergeMaps(made.Labels, m.object.Labels)
@@ -95,7 +96,7 @@ func setLabel(object client.Object, key, value string) {
 	object.SetLabels(labels)
 }
 
-// mergeMaps returns the entries of both maps. If both have a key, the value of first is used.
+// mergeMaps returns the entries of both maps. If both maps have a key, the value in first takes precedence.
 func mergeMaps(first, second map[string]string) map[string]string {
 	if len(second) == 0 {
 		return first
@@ -114,8 +115,9 @@ func mergeTaints(first, second []corev1.Taint) []corev1.Taint {
 	return first
 }
 
-// mergeHooks returns the hooks of the machine: as in the template if the template has the hook, else as on the machine.
-// A hook of the template that the machine no longer has is dropped, because its owner is done with the machine.
+// mergeHooks returns the hooks of the copied machine. If the template has a hook of the old machine, the hook is taken
+// from the template. Otherwise the hook is taken from the old machine. If the old machine no longer has a hook of the
+// template, the copy does not get this hook, because the owner of the hook has finished its work for this machine.
 func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHook {
 	var hooks []v1beta1.LifecycleHook
 	for _, hook := range machine {
@@ -128,7 +130,7 @@ func mergeHooks(template, machine []v1beta1.LifecycleHook) []v1beta1.LifecycleHo
 	return hooks
 }
 
-// setOwner sets owner as the controller of object.
+// setOwner makes owner the controller of object.
 func setOwner(object, owner client.Object, kind string) {
 	reference := metav1.NewControllerRef(owner, v1beta1.GroupVersion.WithKind(kind))
 	object.SetOwnerReferences([]metav1.OwnerReference{*reference})

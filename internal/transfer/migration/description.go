@@ -14,25 +14,27 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// description is what the old system created the instances of a class from, with the values of all references.
+// description contains the data from which the old system created the instances of a class. All references are replaced
+// by their values.
 type description struct {
 	spec        map[string]any
 	credentials map[string][]byte
-	// secrets are the parts that come from Secrets.
+	// secrets are the parts of the description that come from Secrets.
 	secrets []secretPart
 }
 
-// secretPart is a part of a description that comes from Secrets: one value in spec, or the credentials.
+// secretPart is a part of a description that comes from Secrets. The part is either one value in spec, or all
+// credentials.
 type secretPart struct {
-	// path is the path of the reference in the old object, and from names what it refers to.
+	// path is the path of the reference in the old object. from is the name of the Secret to which the reference points.
 	path, from string
-	// at is the path of the value in spec. It is empty for the credentials.
-	at    []string
-	value string
+	// specPath is the path of the value in the description. It is empty for the credentials.
+	specPath []string
+	value    string
 }
 
-// describe reads the Secrets and ConfigMaps of the class's description. If one of them cannot be used, it reports that, and
-// the description is not complete.
+// describe reads the Secrets and ConfigMaps to which the description of the class refers. If one of them cannot be
+// used, describe reports that and returns false.
 func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
 	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
 	complete = true
@@ -56,7 +58,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 	}
 	var names []string
 	for _, name := range c.old.Credentials {
-		data, problem, err := p.secrets.all(ctx, "Secret", name)
+		data, problem, err := p.secrets.entries(ctx, "Secret", name)
 		if err != nil {
 			return false, err
 		}
@@ -67,7 +69,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 	}
 	if ref := p.migration.Spec.CredentialsRef; ref != nil {
 		name := types.NamespacedName{Namespace: p.migration.Namespace, Name: ref.Name}
-		data, problem, err := p.secrets.own(ctx, name)
+		data, problem, err := p.secrets.entriesForMigration(ctx, name)
 		if err != nil {
 			return false, err
 		}
@@ -93,15 +95,16 @@ func (d *description) addSecret(value source.Value, path, data string) {
 	if value.From.Kind != "Secret" {
 		return
 	}
-	d.secrets = append(d.secrets, secretPart{path: path, at: value.Path, value: data,
+	d.secrets = append(d.secrets, secretPart{path: path, specPath: value.Path, value: data,
 		from: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
 }
 
-// with returns the description with other values in one part.
-func (d *description) with(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {
-	if len(part.at) > 0 {
+// withPart returns the spec and the credentials of the description, in which change has replaced the values of one
+// part.
+func (d *description) withPart(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {
+	if len(part.specPath) > 0 {
 		spec := runtime.DeepCopyJSON(d.spec)
-		setPath(spec, part.at, change(part.value))
+		setPath(spec, part.specPath, change(part.value))
 		return spec, d.credentials
 	}
 	credentials := map[string][]byte{}
@@ -111,7 +114,7 @@ func (d *description) with(part secretPart, change func(string) string) (map[str
 	return d.spec, credentials
 }
 
-// legacyOf returns a description in the form that drivers take.
+// legacyOf returns a description in the form that a driver expects.
 func (p *planner) legacyOf(c *class, spec map[string]any, credentials map[string][]byte) (provider.Legacy, error) {
 	raw, err := json.Marshal(spec)
 	if err != nil {

@@ -20,29 +20,31 @@ import (
 )
 
 const (
-	// leaseHolder is the holder of the old controllers' Leases during a migration.
+	// leaseHolder is the holder identity that the migrator writes into the old controllers' Leases.
 	leaseHolder = "machinist-migrator"
-	// leaseSeconds is longer than any migration. Older clients ignore the duration, so the Leases are also renewed.
+	// leaseSeconds is longer than any migration. Some old clients ignore the duration of a Lease, so the migrator also
+	// renews the Leases.
 	leaseSeconds = 10 * 365 * 24 * 3600
-	// leaseRenewal is the time between two renewals of the Leases.
+	// leaseRenewal is the interval at which the migrator renews the Leases.
 	leaseRenewal = 5 * time.Second
-	// assumedLease is how long an old controller leads without renewing its Lease, if no Lease has a duration.
+	// assumedLease is the time for which an old controller continues to lead without a renewal of its Lease. This value is
+	// used if no Lease has a duration.
 	assumedLease = 15 * time.Second
 )
 
-// fence is the state of one migration's fence as this process has observed it. A process that has just started observes
-// it again.
+// fence is what this process has observed of the fence of one migration. After a restart, a process begins these
+// observations again.
 type fence struct {
 	refusedProbes int // refused in a row
 	lastProbe     time.Time
 	heldSince     time.Time // time from which this process has seen all Leases held by leaseHolder
 	completeSince time.Time // time from which all parts of the fence have been in place
 	lastRenewal   time.Time
-	// disowned are the Machines whose instances this process has given back.
+	// disowned contains the Machines whose instances this process has disowned.
 	disowned map[types.UID]bool
 }
 
-// leasesOf returns the Leases of the old controllers that the fence takes.
+// leasesOf returns the old controllers' Leases that the migrator acquires.
 func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLease {
 	if !m.Spec.Fence.ElectsLeaderOrDefault() {
 		return nil
@@ -69,19 +71,19 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 	return leases
 }
 
-// fenceScope is which objects the fence protects in addition to the old objects in the namespace of the Migration, and
-// how strict it is.
+// fenceScope describes which other objects the fence protects, in addition to the old objects in the namespace of the
+// Migration. fenceScope also describes how strict the fence is.
 type fenceScope struct {
-	// allNamespaces protects the old objects of all namespaces.
+	// allNamespaces protects old objects in all namespaces.
 	allNamespaces bool
-	// copiesOpen ends the protection of the objects that the migration created.
+	// If copiesOpen is set, the fence no longer protects the objects that the migration created.
 	copiesOpen bool
-	// ignoreMissing treats a workload that does not exist as stopped.
+	// If ignoreMissing is set, a workload that does not exist counts as stopped.
 	ignoreMissing bool
 }
 
-// ensureFence puts up the fence, or checks that it is complete. If waitingFor is not empty, it names what is missing,
-// and the caller must not do anything else.
+// ensureFence puts up the fence, or checks that the fence is complete. If waitingFor is not empty, it says what is
+// missing, and the caller must not continue.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
 	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
@@ -92,6 +94,11 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 			f.completeSince = r.Clock.Now()
 		}
 	}()
+	// Without the policies, the fence can never be complete. So the migrator does not stop the old workloads before the
+	// policies exist.
+	if missing, err := r.missingPolicy(ctx, m.Spec.Provider); err != nil || missing != "" {
+		return missing, err
+	}
 	if recorded, err := r.recordWorkloads(ctx, m); err != nil || recorded {
 		return "recording the replicas of the old workloads", err
 	}
@@ -101,9 +108,6 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	user, err := r.User(ctx)
 	if err != nil {
 		return "", err
-	}
-	if missing, err := r.missingPolicy(ctx, m.Spec.Provider); err != nil || missing != "" {
-		return missing, err
 	}
 	leases := leasesOf(m, system)
 	record := fenceRecord(r.SystemNamespace, m, user, leases, scope)
@@ -120,7 +124,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	return r.takeLeases(ctx, m, f, leases)
 }
 
-// recordWorkloads records how many replicas the workloads have, before they are scaled to 0.
+// recordWorkloads stores the numbers of replicas of the workloads in the status, before the workloads are scaled to 0.
 func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) (recorded bool, err error) {
 	for _, w := range m.Spec.Fence.Workloads {
 		same := func(s v1beta1.StoppedWorkload) bool { return s.Workload() == w }
@@ -141,7 +145,7 @@ func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) 
 	return recorded, nil
 }
 
-// workload returns a workload, its replicas, and the selector of its pods.
+// workload returns a workload, its number of replicas, and the selector of its pods.
 func (r *Reconciler) workload(ctx context.Context, w v1beta1.MigrationWorkload) (client.Object, int32,
 	*metav1.LabelSelector, error) {
 	key := client.ObjectKey{Namespace: w.Namespace, Name: w.Name}
@@ -205,8 +209,9 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads scales the old workloads that have 0 replicas to their previous number. It leaves workloads alone that
-// spec does not name. Who writes the status may not be allowed to scale them.
+// startWorkloads scales each old workload from 0 to its previous number of replicas, but only scales workloads that
+// spec names. The status may name more of them, but a user who can write the status is not necessarily allowed to scale
+// workloads.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {
@@ -226,11 +231,14 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe checks that the policy protects what the record of the fence contains. value identifies the version of the record.
-// An API server knows a new version only after a moment, and there may be several API servers.
+// probe sends a request that the policy must refuse, to check that the policy uses the current ConfigMap of the fence.
+// value identifies the version of this ConfigMap. There may be several API servers, and each of them takes a moment to
+// notice a new version of the ConfigMap.
 func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, value string) (waitingFor string,
 	err error) {
-	const waiting = "waiting until all API servers apply the policy that protects the old objects"
+	waiting := fmt.Sprintf("waiting until all API servers apply the policy %s in namespace %s. If this takes more than a "+
+		"minute, add the namespace to the value migrator.namespaces of the chart machinist-provider",
+		policyOfOldObjects(m.Spec.Provider), m.SourceNamespaceOrDefault())
 	if f.refusedProbes >= r.Timing.Probes {
 		return "", nil
 	}
@@ -258,8 +266,8 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, 
 	return "", nil
 }
 
-// takeLeases takes and renews the Leases of the old controllers. A controller that held one may act until its lease has
-// expired, so takeLeases waits for that.
+// takeLeases acquires and renews the Leases of the old controllers. An old controller may act until its Lease has
+// expired, so takeLeases waits until then.
 func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fence,
 	leases []v1beta1.MigrationLease) (waitingFor string, err error) {
 	renew := r.Clock.Since(f.lastRenewal) >= leaseRenewal
@@ -319,7 +327,7 @@ func (r *Reconciler) setHolder(lease *coordinationv1.Lease) {
 	}
 }
 
-// releaseLeases deletes the Leases that were taken. The old controllers create them again.
+// releaseLeases deletes the Leases that the migrator acquired. The old controllers create them again.
 func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) error {
 	for _, name := range m.Status.Fence.Leases {
 		lease := &coordinationv1.Lease{}
@@ -339,7 +347,7 @@ func (r *Reconciler) releaseLeases(ctx context.Context, m *v1beta1.Migration) er
 	return nil
 }
 
-// preconditionsFor limits a request to the object as it was read.
+// preconditionsFor returns preconditions under which a request fails if the object has changed since it was read.
 func preconditionsFor(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Two admission policies protect the old objects and the objects that a migration created. The chart machinist-provider
-// installs them with the migrator, which cannot change them. What they protect for one Migration is in a ConfigMap, which
-// is a parameter of the policies. Without such a ConfigMap, the policies refuse nothing.
+// Two admission policies form a part of the fence. One of them protects the old objects, and the other one protects the
+// objects that a migration created. The chart machinist-provider installs the policies, and the migrator cannot change
+// them. For each Migration, the migrator writes a ConfigMap that says which objects the policies protect. The policies
+// have this ConfigMap as a parameter. Without such a ConfigMap, the policies refuse no request.
 
-// probeLease is the Lease that probes try to create. The policy refuses each probe of the current record.
+// probeLease is the name of the Lease that each probe tries to create. The policy refuses a probe if the probe has the
+// value in the current ConfigMap.
 const probeLease = "machinist-fence-probe"
 
 // The keys of the ConfigMap.
@@ -33,7 +35,7 @@ const (
 	recordSource          = "source"
 	recordSourceNamespace = "sourceNamespace"
 	recordScope           = "scope"  // All protects the old objects of all namespaces
-	recordLeases          = "leases" // namespace/name, each after a comma, and a comma at the end
+	recordLease           = "lease-" // and a number: namespace/name. In one list, a name could contain the separator.
 	recordCopies          = "copies" // Closed protects the objects that the migration created
 	recordProbe           = "probe"  // the value of AnnotationFenceProbe that is refused to the migrator too
 )
@@ -44,29 +46,30 @@ func policyOfOldObjects(provider string) string { return "machinist-migrator-" +
 // policyOfCopies returns the name of the policy that protects the objects that a migration created.
 func policyOfCopies(provider string) string { return "machinist-migrator-" + provider + "-new" }
 
-// refusalOf returns how the policy begins its message when it refuses a change of the old objects of a Migration.
+// refusalOf returns the beginning of the message with which the policy refuses a change of an old object of the
+// Migration.
 func refusalOf(m *v1beta1.Migration) string {
 	return fmt.Sprintf("Migration %s/%s takes this fleet over", m.Namespace, m.Name)
 }
 
-// recordNameOf returns the name of the ConfigMap. The names of namespaces and Migrations contain no dots.
+// recordNameOf returns the name of the ConfigMap for a Migration. The names of namespaces and Migrations contain no
+// dots.
 func recordNameOf(m *v1beta1.Migration) string {
 	return fmt.Sprintf("machinist-migration-fence-%s.%s", m.Namespace, m.Name)
 }
 
-// fenceRecord returns the ConfigMap that makes the policies protect the objects of a Migration from all users but one.
+// fenceRecord returns the ConfigMap for a Migration. The policies then protect the objects of the Migration from all
+// users except the given one.
 func fenceRecord(system string, m *v1beta1.Migration, user string, leases []v1beta1.MigrationLease,
 	scope fenceScope) *corev1.ConfigMap {
-	protected := append(slices.Clone(leases), v1beta1.MigrationLease{Namespace: m.SourceNamespaceOrDefault(),
-		Name: probeLease})
-	var names strings.Builder
-	for _, lease := range protected {
-		names.WriteString("," + lease.Namespace + "/" + lease.Name)
-	}
 	data := map[string]string{
 		recordMigration: m.Namespace + "/" + m.Name, recordNamespace: m.Namespace, recordName: m.Name, recordUser: user,
-		recordSource: m.Spec.Source, recordSourceNamespace: m.SourceNamespaceOrDefault(), recordLeases: names.String() + ",",
-		recordScope: "Namespace", recordCopies: "Closed",
+		recordSource: m.Spec.Source, recordSourceNamespace: m.SourceNamespaceOrDefault(), recordScope: "Namespace",
+		recordCopies: "Closed",
+	}
+	probed := v1beta1.MigrationLease{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease}
+	for i, lease := range append(slices.Clone(leases), probed) {
+		data[recordLease+strconv.Itoa(i)] = lease.Namespace + "/" + lease.Name
 	}
 	if scope.allNamespaces {
 		data[recordScope] = "All"
@@ -74,7 +77,7 @@ func fenceRecord(system string, m *v1beta1.Migration, user string, leases []v1be
 	if scope.copiesOpen {
 		data[recordCopies] = "Open"
 	}
-	// A probe of this version of the record is not refused by an API server that still has an older version.
+	// An API server that still uses an older version of the ConfigMap does not refuse a probe with this value.
 	data[recordProbe] = fmt.Sprintf("%s/%s/%x", m.Namespace, m.Name, hashOf(data))
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: recordNameOf(m),
 		Labels: map[string]string{v1beta1.LabelMigrationFence: m.Spec.Provider}}, Data: data}
@@ -88,13 +91,12 @@ func hashOf(data map[string]string) []byte {
 	return hash.Sum(nil)[:8]
 }
 
-// writeRecord creates or corrects the record of the fence, and reports whether it had to change anything.
+// writeRecord creates or corrects the ConfigMap of the fence, and reports whether anything had to be changed.
 func (r *Reconciler) writeRecord(ctx context.Context, want *corev1.ConfigMap) (changed bool, err error) {
 	have := &corev1.ConfigMap{}
 	switch err := r.Control.Get(ctx, client.ObjectKeyFromObject(want), have); {
 	case apierrors.IsNotFound(err):
-		err = r.Control.Create(ctx, want)
-		if err != nil {
+		if err := r.Control.Create(ctx, want); err != nil {
 			return false, fmt.Errorf("create the ConfigMap %s: %w", want.Name, err)
 		}
 	case err != nil:
@@ -110,7 +112,7 @@ func (r *Reconciler) writeRecord(ctx context.Context, want *corev1.ConfigMap) (c
 	return true, nil
 }
 
-// recordExists reports whether there is a record of the fence.
+// recordExists reports whether the ConfigMap of the fence exists.
 func (r *Reconciler) recordExists(ctx context.Context, m *v1beta1.Migration) (bool, error) {
 	key := client.ObjectKey{Namespace: r.SystemNamespace, Name: recordNameOf(m)}
 	err := r.Control.Get(ctx, key, &corev1.ConfigMap{})
@@ -120,7 +122,7 @@ func (r *Reconciler) recordExists(ctx context.Context, m *v1beta1.Migration) (bo
 	return err == nil, nil
 }
 
-// removeRecord ends the protection by the policies.
+// removeRecord deletes the ConfigMap of the fence, which ends the protection by the policies.
 func (r *Reconciler) removeRecord(ctx context.Context, m *v1beta1.Migration) error {
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.SystemNamespace, Name: recordNameOf(m)}}
 	if err := client.IgnoreNotFound(r.Control.Delete(ctx, record)); err != nil {
@@ -129,11 +131,11 @@ func (r *Reconciler) removeRecord(ctx context.Context, m *v1beta1.Migration) err
 	return nil
 }
 
-// missingPolicy returns which policy, or binding of a policy, is not installed, or "".
+// missingPolicy returns the reason why the policies do not protect the objects in the ConfigMap, or "" if they do.
 func (r *Reconciler) missingPolicy(ctx context.Context, provider string) (missing string, err error) {
 	for _, name := range []string{policyOfOldObjects(provider), policyOfCopies(provider)} {
-		for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{},
-			&admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+		for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, binding} {
 			err := r.Control.Get(ctx, client.ObjectKey{Name: name}, object)
 			switch {
 			case apierrors.IsNotFound(err):
@@ -142,6 +144,10 @@ func (r *Reconciler) missingPolicy(ctx context.Context, provider string) (missin
 			case err != nil:
 				return "", fmt.Errorf("read the %s %s: %w", kindOf(object), name, err)
 			}
+		}
+		if ref := binding.Spec.ParamRef; ref == nil || ref.Namespace != r.SystemNamespace {
+			return fmt.Sprintf("the ValidatingAdmissionPolicyBinding %s does not use the ConfigMaps of namespace %s: run the "+
+				"migrator in the namespace of the release that installed the policy", name, r.SystemNamespace), nil
 		}
 	}
 	return "", nil

@@ -12,24 +12,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about an old object as a whole, or about its surroundings. Package source and the drivers have the
-// codes of findings about single fields.
+// Codes of findings about an old object as a whole, or about its environment. The codes of findings about single fields
+// are in package source and in the drivers.
 const (
-	// CodeNameTaken: another object of Machinist has this name.
+	// CodeNameTaken: another object of a Machinist kind already has this name.
 	CodeNameTaken = "NameTaken"
 	// CodeInstanceClaimed: another Machine has this instance.
 	CodeInstanceClaimed = "InstanceClaimed"
-	// CodeInstanceNotFound: the Node exists, but the cloud shows no instance for it.
+	// CodeInstanceNotFound: the Node of a machine exists, but the cloud lists no instance of the machine.
 	CodeInstanceNotFound = "InstanceNotFound"
-	// CodeSeveralInstances: the cloud shows several instances of one old machine.
+	// CodeSeveralInstances: the cloud lists several instances of one old machine.
 	CodeSeveralInstances = "SeveralInstances"
-	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same provider ID.
+	// CodeNodeMismatch: the Node and the cloud have different spellings of the provider ID, or two Nodes have the same
+	// provider ID.
 	CodeNodeMismatch = "NodeMismatch"
-	// CodeNotAdoptable: the provider refuses to adopt the instance in its present state.
+	// CodeNotAdoptable: the provider refuses to adopt the instance in its current state.
 	CodeNotAdoptable = "NotAdoptable"
-	// CodeNoInstance: the old machine has no instance, so no Machine is created for it.
+	// CodeNoInstance: the old machine has no instance, so the migration creates no Machine for it.
 	CodeNoInstance = "NoInstance"
-	// CodeUnnamedInstance: no old machine has this instance of the old system.
+	// CodeUnnamedInstance: the instance has tags of the old system, but belongs to no old machine.
 	CodeUnnamedInstance = "UnnamedInstance"
 	// CodeInFlight: the old system is changing or deleting the instance.
 	CodeInFlight = "InFlight"
@@ -39,40 +40,42 @@ const (
 	CodeSecretNotAllowed = "SecretNotAllowed"
 	// CodeSecretInClass: a field of a class contains a value of a Secret.
 	CodeSecretInClass = "SecretInClass"
-	// CodeNoUserData: the old system generated the user data itself.
+	// CodeNoUserData: the old system generated the user data, so the old objects do not contain it.
 	CodeNoUserData = "NoUserData"
-	// CodeClassInvalid: the driver refuses the converted class.
+	// CodeClassInvalid: the driver rejects the converted class.
 	CodeClassInvalid = "ClassInvalid"
 	// CodeClassMissing: an old object refers to a class that does not exist.
 	CodeClassMissing = "ClassMissing"
 	// CodeOwnerMissing: an old object has a controlling owner that does not exist.
 	CodeOwnerMissing = "OwnerMissing"
-	// CodeTemplateApplied: labels, annotations and taints of a deployment's template are applied to the machines of its
-	// old sets.
+	// CodeTemplateApplied: the labels, annotations and taints in the template of a deployment are applied to the machines
+	// of its old sets.
 	CodeTemplateApplied = "TemplateApplied"
-	// CodeRolloutPending: no set has the deployment's template, so the deployment rolls out after the migration.
+	// CodeRolloutPending: no set has the current template of the deployment, so a rollout begins after the migration.
 	CodeRolloutPending = "RolloutPending"
-	// CodeRefused: the API server refuses the converted object.
+	// CodeRefused: the API server rejects the converted object.
 	CodeRefused = "Refused"
-	// CodeOverlaps: an older Migration takes over the same fleet, or stops the same old controller.
+	// CodeOverlaps: an older Migration migrates the same fleet, or stops the same old controller.
 	CodeOverlaps = "Overlaps"
 	// CodeCannotImport: the provider cannot adopt instances of this system.
 	CodeCannotImport = "CannotImport"
-	// CodeUnusedOverride: an override names a class that does not exist.
+	// CodeUnusedOverride: an override of the Migration names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
-	// CodeWebhookRemoved: an admission webhook for the old group only, which is removed before the old objects.
+	// CodeWebhookRemoved: the rules of an admission webhook are for the old group only. The migrator deletes the webhook
+	// before the old objects.
 	CodeWebhookRemoved = "WebhookRemoved"
-	// CodeWebhookStays: an admission webhook for the old group and for other groups, which stays.
+	// CodeWebhookStays: the rules of an admission webhook are for the old group and for other groups. The migrator does
+	// not delete the webhook.
 	CodeWebhookStays = "WebhookStays"
 )
 
-// objectFinding is a finding and the object that it is about, for example Machine/worker-1.
+// objectFinding is a finding together with the name of the object that it is about, for example Machine/worker-1.
 type objectFinding struct {
 	object string
 	provider.Finding
 }
 
-// findings are all findings of a plan.
+// findings is the list of all findings of a plan.
 type findings []objectFinding
 
 func (f *findings) add(object string, all ...provider.Finding) {
@@ -85,7 +88,7 @@ func (f *findings) addf(level provider.FindingLevel, code, object, path, format 
 	f.add(object, provider.Finding{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// redact removes the values of Secrets from the messages.
+// redact replaces the values of Secrets in the messages of the findings.
 func (f findings) redact(r *redactor) {
 	for i := range f {
 		f[i].Message = r.inText(f[i].Message)
@@ -99,7 +102,7 @@ func (f objectFinding) withoutInstances() bool {
 
 var levels = []provider.FindingLevel{provider.FindingBlocker, provider.FindingLoss, provider.FindingNote}
 
-// sorted returns the findings ordered by level, Blockers first, then by code, object and path.
+// sorted returns the findings ordered by level, code, object and path. Blockers come first.
 func (f findings) sorted() findings {
 	all := slices.Clone(f)
 	slices.SortStableFunc(all, func(a, b objectFinding) int {
@@ -111,10 +114,10 @@ func (f findings) sorted() findings {
 	return all
 }
 
-// maxSummary is the maximum number of lines of the summary in the status.
+// maxSummary is the maximum number of lines that the summary in the status has.
 const maxSummary = 100
 
-// summary returns one line for each level and code.
+// summary returns one line for each combination of level and code.
 func (f findings) summary() []v1beta1.MigrationFinding {
 	var lines []v1beta1.MigrationFinding
 	for _, one := range f.sorted() {
@@ -131,7 +134,7 @@ func (f findings) summary() []v1beta1.MigrationFinding {
 	return lines
 }
 
-// line returns the object, the path and the message of a finding.
+// line returns one line with the object, the path and the message of a finding.
 func (f objectFinding) line() string {
 	where := f.object
 	if f.Path != "" {
@@ -140,7 +143,7 @@ func (f objectFinding) line() string {
 	return where + ": " + f.Message
 }
 
-// blocking returns the reasons why the migration cannot begin: Blockers, and losses that are not accepted.
+// blocking returns the reasons why the migration cannot begin: Blockers, and losses that the user has not accepted.
 func (f findings) blocking(accepted []string) []string {
 	var why []string
 	counts := map[string]int{}
@@ -170,7 +173,8 @@ func (f findings) text() string {
 	return b.String()
 }
 
-// hash identifies what the user agrees to: the classes, Blockers and losses, but not how often each occurs.
+// hash returns a hash of what the user agrees to: the classes, the Blockers and the losses. The number of times that
+// each of them occurs does not matter.
 func (f findings) hash(classes []string) string {
 	lines := slices.Clone(classes)
 	for _, one := range f {

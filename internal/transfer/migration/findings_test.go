@@ -79,7 +79,8 @@ func TestBlockersAndUnacceptedLossesBlock(t *testing.T) {
 	}
 }
 
-// A plan for more machines of the same fleet has the same hash. A plan with another loss, field or class does not.
+// If a fleet gets more machines of the same kind, the hash of its plan stays the same. If a plan gets another loss,
+// field or class, its hash changes.
 //
 // Rule: migration-plan-is-agreed-to.
 func TestHashCoversClassesBlockersAndLosses(t *testing.T) {

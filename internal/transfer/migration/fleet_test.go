@@ -22,7 +22,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// oldFleet is the input of a plan. Each old machine has an instance with its name, and each instance has a Node.
+// oldFleet is the input from which a test computes a plan. Each old machine has an instance with the same name, and
+// each instance has a Node.
 type oldFleet struct {
 	testing.TB
 	system    source.System
@@ -32,11 +33,11 @@ type oldFleet struct {
 	secrets   []client.Object
 	own       *ownObjects
 	nodes     nodes
-	// redactor knows the values of Secrets that the plans have read.
+	// redactor knows all values of Secrets that the plans of this fleet have read.
 	redactor redactor
 }
 
-// secretsOfSamples returns the Secrets that the samples refer to.
+// secretsOfSamples returns the Secrets to which the sample objects refer.
 func secretsOfSamples() []client.Object {
 	secret := func(namespace, name string, keys ...string) client.Object {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
@@ -55,7 +56,7 @@ func secretsOfSamples() []client.Object {
 	}
 }
 
-// fleetOf returns a fleet with the objects of a sample.
+// fleetOf returns a fleet that consists of the objects of a sample.
 func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	t.Helper()
 	f := newFleet(t, group)
@@ -63,7 +64,7 @@ func fleetOf(t testing.TB, group, sample string) *oldFleet {
 	return f
 }
 
-// namespaceOfSamples returns the namespace of the Secrets to which the samples of a system refer.
+// The samples of each system refer to Secrets. namespaceOfSamples returns the namespace of these Secrets.
 func namespaceOfSamples(group string) string {
 	switch group {
 	case provider.SourceGardener:
@@ -91,7 +92,7 @@ func noOwnObjects() *ownObjects {
 		byProviderID: map[string]*v1beta1.Machine{}}
 }
 
-// add adds old objects. A machine gets an instance and a Node.
+// add adds old objects. For each machine, add also adds an instance and a Node.
 func (f *oldFleet) add(objects ...*unstructured.Unstructured) {
 	for _, object := range objects {
 		object = object.DeepCopy()
@@ -126,7 +127,7 @@ func (f *oldFleet) role(object *unstructured.Unstructured) source.Role {
 	return ""
 }
 
-// named returns the old object of a kind and name.
+// named returns the old object with the given kind and name.
 func (f *oldFleet) named(kind, name string) *unstructured.Unstructured {
 	f.Helper()
 	i := slices.IndexFunc(f.objects, func(o *unstructured.Unstructured) bool {
@@ -138,7 +139,7 @@ func (f *oldFleet) named(kind, name string) *unstructured.Unstructured {
 	return f.objects[i]
 }
 
-// addCopy adds a copy of an old object with another name and UID.
+// addCopy copies an old object, and gives the copy another name and UID.
 func (f *oldFleet) addCopy(kind, name, as string, change func(*unstructured.Unstructured)) {
 	f.Helper()
 	object := f.named(kind, name).DeepCopy()
@@ -168,8 +169,8 @@ func (f *oldFleet) planner() *planner {
 			shared: []string{"cloud-init-settings"}, seen: map[string]content{}}}
 }
 
-// old calls visit for the old objects, kind by kind as they are read.
-func (f *oldFleet) old(visit func(source.Role, *unstructured.Unstructured)) error {
+// visitObjects calls visit for each old object, kind by kind, in the same order as the migrator.
+func (f *oldFleet) visitObjects(visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range f.system.Kinds() {
 		for _, object := range f.objects {
 			if object.GroupVersionKind() == kind.GroupVersionKind {
@@ -186,14 +187,14 @@ func key(namespace, name string) types.NamespacedName {
 
 func (f *oldFleet) plan() *plan {
 	f.Helper()
-	made, err := f.planner().build(context.Background(), f.old)
+	made, err := f.planner().build(context.Background(), f.visitObjects)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return made
 }
 
-// withCode returns the findings with the code.
+// withCode returns the findings that have the code.
 func (f findings) withCode(code string) (all []objectFinding) {
 	for _, one := range f {
 		if one.Code == code {
@@ -203,7 +204,8 @@ func (f findings) withCode(code string) (all []objectFinding) {
 	return all
 }
 
-// expect fails the test unless the plan has exactly one finding with the code, and it has the level and the object.
+// expect fails the test unless the plan has exactly one finding with the code, for the given object and with the given
+// level.
 func (p *plan) expect(t testing.TB, level provider.FindingLevel, code, object string) objectFinding {
 	t.Helper()
 	all := p.findings.withCode(code)
@@ -225,7 +227,7 @@ func (p *plan) blockers() []string {
 	return slices.Sorted(maps.Keys(codes))
 }
 
-// objects returns everything that the plan creates, in the order of creation.
+// objects returns all objects that the plan creates, in the order in which they are created.
 func (p *plan) objects(m *v1beta1.Migration, group string) (all []client.Object) {
 	for _, c := range p.classes {
 		for _, secret := range c.secrets {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -17,12 +18,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A providerSpec cannot refer to Secrets. If an old description takes a field from a Secret, the converted class contains
-// the value, and so does everything that shows the class. An author of old objects could publish any Secret in this way. So
-// the plan shows such classes without the values, and reports a loss for each reference.
+// A providerSpec cannot refer to Secrets. If a field of an old description refers to a Secret, the converted class
+// contains the value from the Secret. So a user who may only create old objects could make the value of another user's
+// Secret readable. Therefore the plan shows such a class without the values, and reports a loss for each reference to a
+// Secret.
 
-// hideSecrets sets the form of the class that users read before the class is created. converted is the spec of the class
-// without the override.
+// hideSecrets sets c.shown, the form of the class that users see before the class is created. converted is the spec of
+// the class before the override was applied.
 func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.MachineClassSpec, facts []byte) error {
 	c.shown = c.object
 	spec, err := decoded(c, c.object.Spec.ProviderSpec)
@@ -60,14 +62,16 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 	return nil
 }
 
-// maxFields is how many fields a finding names.
+// maxFields is the maximum number of fields that a finding names.
 const maxFields = 3
 
-// convertedWithout returns the providerSpec that the class would have if a part of the description had other values. What
-// differs from the real one depends on these values. If the driver cannot convert the description, everything differs.
+// convertedWithout converts the description after the values in one part were replaced by other values. It returns the
+// resulting providerSpec. Each difference between this providerSpec and the real one comes from the replaced values. If
+// the driver cannot convert the changed description, convertedWithout returns an empty providerSpec, which differs from
+// the real one in each field.
 func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPart, converted *v1beta1.MachineClassSpec,
 	facts []byte) (map[string]any, error) {
-	spec, credentials := c.description.with(part, disguise)
+	spec, credentials := c.description.withPart(part, disguise)
 	legacy, err := p.legacyOf(c, spec, credentials)
 	if err != nil {
 		return nil, err
@@ -86,7 +90,7 @@ func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPar
 	return decoded(c, other.ProviderSpec)
 }
 
-// decoded returns the content of a providerSpec of the class.
+// decoded returns the decoded JSON of a providerSpec of the class.
 func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(spec.Raw, &content); err != nil { // Unlike json.Unmarshal, this keeps integers.
@@ -95,7 +99,8 @@ func decoded(c *class, spec *runtime.RawExtension) (map[string]any, error) {
 	return content, nil
 }
 
-// disguise returns another value of the same form, so that a driver accepts it where it accepts the value.
+// disguise returns a value that differs from the given one. If possible, the new value has the same form, so that a
+// driver accepts it as well. An empty value stays empty.
 func disguise(value string) string {
 	switch value {
 	case "true":
@@ -103,7 +108,7 @@ func disguise(value string) string {
 	case "false":
 		return "true"
 	}
-	return strings.Map(func(r rune) rune {
+	other := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z':
 			return 'a' + (r-'a'+13)%26
@@ -111,16 +116,23 @@ func disguise(value string) string {
 			return 'A' + (r-'A'+13)%26
 		case r >= '0' && r <= '9':
 			return '0' + (r-'0'+5)%10
+		case r > unicode.MaxASCII:
+			return 'x'
 		}
 		return r
 	}, value)
+	if other == value && value != "" {
+		return other + "x" // The value consists of punctuation.
+	}
+	return other
 }
 
-// differences returns the paths of the smallest parts of a that b does not have.
+// differences returns the paths of the smallest parts of a that are missing in b or differ from b. If two maps have
+// different keys, the differing part is the whole map, because the keys may contain the values.
 func differences(a, b any, path []string) (all [][]string) {
 	switch a := a.(type) {
 	case map[string]any:
-		if b, ok := b.(map[string]any); ok {
+		if b, ok := b.(map[string]any); ok && (len(path) == 0 || !lacksKey(a, b) || !lacksKey(b, a)) {
 			for _, key := range slices.Sorted(maps.Keys(a)) {
 				all = append(all, differences(a[key], b[key], append(slices.Clone(path), key))...)
 			}
@@ -138,4 +150,14 @@ func differences(a, b any, path []string) (all [][]string) {
 		return nil
 	}
 	return [][]string{path}
+}
+
+// lacksKey reports whether a has a key that b does not have.
+func lacksKey(a, b map[string]any) bool {
+	for key := range a {
+		if _, found := b[key]; !found {
+			return true
+		}
+	}
+	return false
 }

@@ -32,7 +32,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// journey is a migration of a small Gardener fleet on the in-memory API server. The test plays the provider, the old
+// journey is a migration of a small Gardener fleet on the in-memory API server. The test acts as the provider, the old
 // workload and the cloud.
 type journey struct {
 	*testing.T
@@ -45,7 +45,7 @@ type journey struct {
 	from    string // namespace of the old objects
 	oldPods map[string]string
 	phases  []v1beta1.MigrationPhase
-	// watch is called with the Migration between two passes.
+	// watch is called with the Migration after each pass.
 	watch func(*v1beta1.Migration)
 	// providerDown stops the provider.
 	providerDown bool
@@ -53,7 +53,7 @@ type journey struct {
 
 const oldWorkload = "machine-controller-manager"
 
-// withCRDs returns a scheme that includes CustomResourceDefinitions, as the migrator's does.
+// withCRDs returns a scheme that includes CustomResourceDefinitions, like the scheme of the migrator.
 func withCRDs(t testing.TB) *runtime.Scheme {
 	scheme := env.Scheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
@@ -102,7 +102,8 @@ func (l *journey) must(err error) {
 	}
 }
 
-// makeOld creates the sample with three machines, of which one is being deleted, and their Secrets, Nodes and workload.
+// makeOld creates the objects of the sample: three machines, one of which is being deleted, with their Secrets, their
+// Nodes and the old workload.
 func (l *journey) makeOld(group string) {
 	l.Helper()
 	uids := map[types.UID]types.UID{}
@@ -171,7 +172,7 @@ func (l *journey) makeOld(group string) {
 		Labels: labels}, Spec: pod.Spec}))
 }
 
-// state returns the resource versions of the old objects, by kind and name.
+// state returns the resource version of each old object, by kind and name.
 func (l *journey) state() map[string]string {
 	l.Helper()
 	all := map[string]string{}
@@ -190,7 +191,8 @@ func (l *journey) state() map[string]string {
 
 func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
 
-// pass lets the migrator make one pass, and the workload and the provider do their part. Then one second passes.
+// pass runs one pass of the migrator. Then the test does the work of the old workload and of the provider. Then one
+// second passes.
 func (l *journey) pass() *v1beta1.Migration {
 	l.Helper()
 	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
@@ -213,8 +215,8 @@ func (l *journey) pass() *v1beta1.Migration {
 	return m
 }
 
-// until makes passes until the migration is in the phase.
-func (l *journey) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
+// runUntil runs passes until the migration is in the given phase.
+func (l *journey) runUntil(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	l.Helper()
 	var m *v1beta1.Migration
 	eventually(l, fmt.Sprintf("the migration is %s", phase), func() bool {
@@ -227,7 +229,7 @@ func (l *journey) until(phase v1beta1.MigrationPhase) *v1beta1.Migration {
 	return m
 }
 
-// playWorkload removes the pods of a stopped workload.
+// playWorkload removes the pods of the old workload after the workload was stopped.
 func (l *journey) playWorkload() {
 	l.Helper()
 	d := &appsv1.Deployment{}
@@ -242,7 +244,8 @@ func (l *journey) playWorkload() {
 	}
 }
 
-// playProvider adopts Machines that are not paused, and confirms the pause of those that are.
+// playProvider acts as the provider: it adopts the instances of Machines that are not paused, and confirms the pause of
+// the other Machines.
 func (l *journey) playProvider() {
 	l.Helper()
 	list := &v1beta1.MachineList{}
@@ -258,7 +261,7 @@ func (l *journey) playProvider() {
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionPaused, Status: status,
 			Reason: "Test", LastTransitionTime: now})
 		if !paused && m.DeletionTimestamp.IsZero() {
-			l.cloud.own(m.Spec.ProviderID, m.UID)
+			l.cloud.adoptInstance(m.Spec.ProviderID, m.UID)
 			name := strings.TrimPrefix(m.Spec.ProviderID, "sim:///")
 			node := &corev1.Node{}
 			l.must(l.admin.Get(l.ctx, client.ObjectKey{Name: name}, node))
@@ -285,7 +288,7 @@ func (l *journey) stage(stage v1beta1.MigrationStage) {
 	l.must(l.admin.Update(l.ctx, m))
 }
 
-// planned makes the first passes and agrees to the plan.
+// planned runs the first passes and then agrees to the plan.
 func (l *journey) planned() {
 	l.Helper()
 	before := l.state()
@@ -338,7 +341,7 @@ func (l *journey) ownObjects() map[string]client.Object {
 	return all
 }
 
-// adoptedFleet leads a migration to Adopted. On the way, it checks that nothing happens too early.
+// adoptedFleet leads a migration to Adopted. After each pass, it checks that no step happens too early.
 func (l *journey) adoptedFleet() {
 	l.Helper()
 	l.planned()
@@ -368,7 +371,7 @@ func (l *journey) adoptedFleet() {
 		}
 		l.unchanged(before)
 	}
-	m := l.until(v1beta1.MigrationAdopted)
+	m := l.runUntil(v1beta1.MigrationAdopted)
 	l.watch = func(*v1beta1.Migration) {}
 	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Old: 3, Copied: 3, Adopted: 3}) {
 		l.Errorf("the counts are %+v", c)
@@ -437,7 +440,7 @@ func (l *journey) cleanOld() {
 		l.must(err)
 		for _, o := range objects {
 			eventually(l, "the API server allows the deletion of "+nameOf(o), func() bool {
-				// The policy may still be applied for a moment.
+				// An API server may still apply the policy for a moment.
 				err := l.admin.Patch(l.ctx, o.DeepCopy(), merge(`{"metadata":{"finalizers":null}}`))
 				if client.IgnoreNotFound(err) == nil {
 					err = l.admin.Delete(l.ctx, o)

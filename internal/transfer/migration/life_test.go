@@ -18,7 +18,7 @@ func TestMigrationIsCompleted(t *testing.T) {
 	l := newJourney(t)
 	l.adoptedFleet()
 	l.stage(v1beta1.MigrationCommit)
-	m := l.until(v1beta1.MigrationCompleted)
+	m := l.runUntil(v1beta1.MigrationCompleted)
 	if c := m.Status.Machines; c != (v1beta1.MigrationCounts{Total: 3, Copied: 3, Adopted: 3}) {
 		t.Errorf("at the end, the counts are %+v", c)
 	}
@@ -100,7 +100,7 @@ func TestMigrationIsAborted(t *testing.T) {
 		}
 		l.unchanged(before)
 	}
-	m := l.until(v1beta1.MigrationAborted)
+	m := l.runUntil(v1beta1.MigrationAborted)
 	l.fenceIsDown()
 	if left := l.ownObjects(); len(left) > 0 {
 		t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
@@ -127,11 +127,11 @@ func TestMigrationIsAborted(t *testing.T) {
 	l.cleanOld()
 }
 
-// The provider does not run, first while the fleet is adopted and then during the abort.
+// The provider does not run for a while: first while the Machines adopt their instances, and later during the abort.
 func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 	l := newJourney(t)
 	l.planned()
-	l.until(v1beta1.MigrationAdopting)
+	l.runUntil(v1beta1.MigrationAdopting)
 	waits := func(want string) {
 		t.Helper()
 		l.providerDown = true
@@ -152,11 +152,11 @@ func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 	waits("The process of provider sim has adopted none of 1 machine for a minute, the first is ")
 	l.stage(v1beta1.MigrationAbort)
 	waits("The process of provider sim has not confirmed the pause ")
-	l.until(v1beta1.MigrationAborted)
+	l.runUntil(v1beta1.MigrationAborted)
 	l.cleanOld()
 }
 
-// An old controller that the fence does not stop marks its Nodes again.
+// The fence does not stop the old controller, which adds its marks to the Nodes again.
 //
 // Rule: migration-names-what-comes-back.
 // Rule: migration-names-what-comes-back.
@@ -177,5 +177,5 @@ func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 	})
 	l.watch = func(*v1beta1.Migration) {}
 	l.pass()
-	l.until(v1beta1.MigrationCompleted)
+	l.runUntil(v1beta1.MigrationCompleted)
 }

@@ -15,7 +15,7 @@ import (
 // Metrics exports metrics of the migrations of one provider. A nil *Metrics does nothing.
 type Metrics struct{ migrations *objectmetrics.Collector }
 
-// NewMetrics registers the metrics. Each scrape counts the Migrations in the cache.
+// NewMetrics registers the metrics. At each scrape, the metrics are computed from the Migrations in the cache.
 func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
 	machines := prometheus.NewDesc("machinist_migration_machines",
 		"Machines of a Migration (namespace/name) that has not ended, by state: total (machines of the old system with an instance), copied (Machines made for them), adopted, old (those of the old system that still exist).",
@@ -53,7 +53,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead starts the export: this process now leads migrations.
+// lead starts the export when this process becomes the leader.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.migrations.Lead()

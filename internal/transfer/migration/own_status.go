@@ -13,23 +13,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The migrator continues from the status of the Migration. Only the migrator writes the status, but nothing enforces
-// that. A phase that another client writes would skip steps or repeat finished ones. So the process remembers the
-// status that it wrote last, and restores it. A process that has restarted trusts the first status that it reads.
+// The status of a Migration tells the migrator which step comes next. Only the migrator is supposed to write this
+// status, but other clients with enough permissions could write it, too. If another client wrote the phase, the
+// migrator would skip steps or repeat finished ones. So the process remembers the last status that it wrote, and
+// restores this status if another client changes it. After a restart, a process trusts the first status that it reads.
 
-// stored is the status of a Migration that this process knows to be stored.
+// stored is the last status of a Migration that this process has stored.
 type stored struct {
 	uid    types.UID
 	status v1beta1.MigrationStatus
 }
 
-// phases are the phases of a migration in their order, without those of an abort.
+// phases are the phases of a migration in their order. The phases of an abort are not included.
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether a process may have written the phase is after the phase was: the same phase, a later phase,
-// or a phase of an abort. A former leader that was suspended may continue for a moment and pass several phases.
+// mayFollow reports whether a process of the migrator may have changed the phase from was to is. The same phase, each
+// later phase, and the phases of an abort are possible. Several phases can lie between was and is, because a former
+// leader that was suspended may continue for a moment.
 func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	switch {
 	case is == was:
@@ -43,8 +45,9 @@ func mayFollow(is, was v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed returns a predicate for the updates that a Reconciler must see: of the specification, of the phase, which
-// another client may have written even after the end, and of the finalizers after the end. Before the end, each pass
+// Changed returns a predicate for the updates to which a Reconciler must react: changes of the spec, changes of the
+// phase, and new finalizers after the end of the migration. Changes of the phase are included because another client
+// may write the phase even after the end. Before the end, no event is necessary for finalizers, because each pass
 // checks the finalizer.
 func Changed() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
@@ -56,8 +59,9 @@ func Changed() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})
 }
 
-// restoreStatus restores the status that this process wrote last, if no process would have written the current phase
-// after it, or if the record of the stopped workloads was lost. It reports whether it restored anything.
+// restoreStatus restores the last status that this process wrote. It does this in two cases: no process of the migrator
+// would have written the current phase after that status, or the record of the stopped workloads was lost. It reports
+// whether it restored anything.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
 	r.mu.Lock()
 	known := r.written[client.ObjectKeyFromObject(m)]
@@ -80,7 +84,8 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 	return true
 }
 
-// rememberStatus remembers the status that is stored, or forgets it if status is nil because that is not known.
+// rememberStatus remembers the stored status. status is nil if the stored status is unknown. In this case,
+// rememberStatus forgets the previous one.
 func (r *Reconciler) rememberStatus(m *v1beta1.Migration, status *v1beta1.MigrationStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

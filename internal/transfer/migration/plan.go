@@ -14,7 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// plan is what a fleet becomes. Each pass that needs it computes it again.
+// plan contains the objects that Machinist will have for the fleet. No plan is stored: each pass that needs the plan
+// computes it again.
 type plan struct {
 	classes     []*class
 	deployments []*deployment
@@ -23,7 +24,7 @@ type plan struct {
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// old is the number of old machines in scope, with or without an instance.
+	// old is the number of old machines that are migrated, with or without an instance.
 	old int
 }
 
@@ -37,8 +38,8 @@ type deployment struct {
 type set struct {
 	object *v1beta1.MachineSet
 	class  *class
-	// replicas is the number that the set gets in the phase Cleaning. Until then, it has at least as many as machines are
-	// copied.
+	// replicas is the number of replicas that the set gets in the phase Cleaning. Until then, the number of replicas is at
+	// least the number of Machines that are created for the set.
 	replicas int32
 	machines int32
 }
@@ -73,10 +74,10 @@ func (p *planner) blockf(code, object, path, format string, args ...any) {
 	p.plan.findings.addf(provider.FindingBlocker, code, object, path, format, args...)
 }
 
-// oldObjects calls visit for all old objects, kind by kind in the order of the system's Kinds.
+// oldObjects calls visit for each old object, kind by kind, in the order of system.Kinds.
 type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 
-// build computes the plan from the old objects. It keeps only what each object was converted to.
+// build computes the plan from the old objects. build keeps the results of the conversion, but not the old objects.
 func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
@@ -127,15 +128,15 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	return p.plan, nil
 }
 
-// conversion is an old object and what it was converted to.
+// conversion is an old object together with the result of its conversion.
 type conversion struct {
 	old         metav1.Object // see identityOf
 	displayName string
 	source.Converted
 }
 
-// identityOf returns the part of an old object's metadata that the plan keeps. Unstructured objects of a large fleet
-// would need too much memory.
+// identityOf returns the metadata of an old object that the plan keeps. The complete unstructured objects of a large
+// fleet would need too much memory.
 func identityOf(object *unstructured.Unstructured) metav1.Object {
 	return &metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		OwnerReferences: object.GetOwnerReferences()}
@@ -145,18 +146,18 @@ func nameOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetName()
 }
 
-// mark records on an object the Migration that creates it, and the old object.
+// mark records on a new object which Migration creates it, and from which old object.
 func (p *planner) mark(object client.Object, from string) {
 	setLabel(object, v1beta1.LabelMigration, p.migration.Name)
 	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
 }
 
-// origin identifies an old object by group, namespace, name and UID.
+// origin returns the group, namespace, name and UID of an old object as one text.
 func origin(group string, old metav1.Object) string {
 	return group + "/" + old.GetNamespace() + "/" + old.GetName() + "/" + string(old.GetUID())
 }
 
-// markFrom is mark for an object that is converted from a single old object.
+// markFrom calls mark for an object that was converted from exactly one old object.
 func (p *planner) markFrom(object client.Object, old metav1.Object) {
 	p.mark(object, "")
 	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
@@ -171,7 +172,7 @@ func annotate(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// class returns the class for a description. Equal descriptions have the same class.
+// class returns the class that is created for a description. Equal descriptions have the same class.
 func (p *planner) class(old *source.Class, from string) *class {
 	name := className(old)
 	if c, found := p.classes[name]; found {
@@ -183,7 +184,8 @@ func (p *planner) class(old *source.Class, from string) *class {
 	return c
 }
 
-// classOf returns the class that an old object describes or names, or nil.
+// classOf returns the class for the description in an old object, or the class that the old object names. Otherwise it
+// returns nil.
 func (p *planner) classOf(c conversion) *class {
 	switch {
 	case c.Class != nil:
@@ -250,8 +252,8 @@ func (p *planner) set(c conversion) {
 	}
 }
 
-// revision returns the set of deployment d for an old set: the one that Machinist's MachineDeployment controller would
-// have created.
+// revision returns the new set for an old set of deployment d. This set is the same that Machinist's MachineDeployment
+// controller would have created.
 func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
 		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.displayName, "spec.template",
@@ -277,7 +279,8 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 	return s
 }
 
-// check adds a health check that does not replace machines yet. Its remediation is postponed to the phase Cleaning.
+// check adds a health check, which does not replace machines during the migration. The remediation of the health check
+// is postponed until the phase Cleaning.
 func (p *planner) check(object client.Object, c conversion) {
 	check, ok := object.(*v1beta1.MachineHealthCheck)
 	if !ok {
@@ -290,7 +293,8 @@ func (p *planner) check(object client.Object, c conversion) {
 	p.plan.checks = append(p.plan.checks, check)
 }
 
-// finish sets the replicas, checks that names are free, and computes the hash of the plan.
+// finish sets the replicas of the sets, checks that the names of the new objects are free, and computes the hash of the
+// plan.
 func (p *planner) finish() {
 	for _, s := range p.plan.sets {
 		p.setReplicas(s)
@@ -323,15 +327,16 @@ func (p *planner) finish() {
 	p.plan.hash = p.plan.findings.hash(classes)
 }
 
-// setReplicas gives a set at least as many replicas as machines are copied, because a frozen set still deletes surplus
-// machines.
+// setReplicas sets the replicas of a set to at least the number of its copied machines, because even a frozen set
+// deletes surplus machines.
 func (p *planner) setReplicas(s *set) {
 	p.postpone(s.object, postponed{Annotations: postponedFor(s.object).Annotations, Replicas: &s.replicas})
 	replicas := max(s.replicas, s.machines)
 	s.object.Spec.Replicas = &replicas
 }
 
-// checkNames reports existing objects that the migration did not create and that have the names of objects of the plan.
+// checkNames reports conflicts of names: the plan contains an object with the same name as an object that the migration
+// did not create.
 func (p *planner) checkNames() {
 	taken := func(object client.Object) {
 		if other := p.own.find(object); other != nil && !p.own.created(other) {
@@ -363,7 +368,7 @@ func (p *plan) manifests() []client.Object {
 	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.object })
 }
 
-// published returns the objects of manifests without values of Secrets.
+// published returns the same objects as manifests, but without values of Secrets.
 func (p *plan) published() []client.Object {
 	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.shown })
 }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The instance of each old machine, found by the tags and names that the old system gave it.
+// This file finds the instance of each old machine by the tags and names that the old system used.
 
 // candidate is an old machine that may have an instance.
 type candidate struct {
@@ -20,11 +20,11 @@ type candidate struct {
 	object *v1beta1.Machine // as converted, without what its set adds
 	class  *class
 	set    *set // nil if no set owns the machine
-	// instances are the instances of the machine that the cloud shows.
+	// instances are the instances of the machine in the list of the cloud.
 	instances []located
 }
 
-// candidate returns an old machine with its set and class. ok is false if the machine cannot be copied.
+// candidate returns an old machine with its set and its class. If the machine cannot be copied, ok is false.
 func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	object, ok := c.Object.(*v1beta1.Machine)
 	if !ok {
@@ -48,8 +48,8 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	return m, m.class != nil
 }
 
-// locate asks the cloud for the instances of each class and assigns them to the machines. Of instances without a
-// machine it keeps only the provider IDs, because each class may have as many.
+// locate lists the instances of each class in the cloud, and assigns them to the machines. For an instance without a
+// machine, it only keeps the provider ID, because each class may have as many such instances as machines.
 func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	of := map[*class][]*candidate{}
 	for i := range machines {
@@ -62,7 +62,7 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 		}
 		index := indexOf(all)
 		for _, m := range of[c] {
-			m.instances = index.of(m)
+			m.instances = index.instancesOf(m)
 		}
 		for i := range all {
 			p.seen[all[i].Instance.ProviderID] = true
@@ -71,7 +71,8 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	return nil
 }
 
-// match finds the instance and the Node of each machine. For each class, it returns the facts of one instance.
+// match checks the instances of each machine, and adds the machines that have exactly one instance to the plan. For
+// each class, it returns the facts about one instance.
 func (p *planner) match(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
@@ -123,7 +124,7 @@ func (p *planner) reportWithoutInstance(m candidate) {
 	p.plan.findings.addf(provider.FindingNote, CodeNoInstance, m.displayName, "", "%s", what)
 }
 
-// reportUnnamed reports instances of the old system that no old machine has.
+// reportUnnamed reports instances of the old system that belong to no old machine.
 func (p *planner) reportUnnamed(taken map[string]string) {
 	for _, id := range slices.Sorted(maps.Keys(p.seen)) {
 		if taken[id] == "" {
@@ -133,7 +134,7 @@ func (p *planner) reportUnnamed(taken map[string]string) {
 	}
 }
 
-// machine adds the copy of a machine to the plan.
+// machine checks an old machine with its instance, and adds the Machine for it to the plan.
 func (p *planner) machine(m candidate, in located) {
 	switch {
 	case in.state == provider.StateTerminating:
@@ -172,13 +173,13 @@ func (p *planner) machine(m candidate, in located) {
 type located struct {
 	ProviderID string
 	Collected  bool
-	// notAdoptable is why the provider cannot adopt the instance, empty if it knows no reason.
+	// notAdoptable is the reason why the provider cannot adopt the instance, or empty if the instance can be adopted.
 	notAdoptable string
 	state        provider.InstanceState
 	facts        []byte
 }
 
-// locatedIndex finds the instances of one class by UID, name and provider ID.
+// locatedIndex finds instances of one class by the UID, the name or the provider ID of their machine.
 type locatedIndex struct {
 	byUID, byName map[string][]located
 	byID          map[string]located
@@ -201,9 +202,9 @@ func indexOf(all []provider.Located) locatedIndex {
 	return index
 }
 
-// of returns the instances of a machine: those with its UID in a tag, else the one with the provider ID of the old
-// object, else those with its name.
-func (x locatedIndex) of(m *candidate) []located {
+// instancesOf returns the instances of a machine. The instances are searched by the UID of the machine in a tag. If
+// there is none, they are searched by the provider ID in the old object, and then by the name.
+func (x locatedIndex) instancesOf(m *candidate) []located {
 	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found
 	}

@@ -27,10 +27,10 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// migratorUser is the migrator's user name at the API server.
+// migratorUser is the user name of the migrator at the API server.
 const migratorUser = "machinist-migrator-sim"
 
-// clientOf returns a client of a user with all permissions.
+// clientOf returns a client that acts as the given user and has all permissions.
 func clientOf(t testing.TB, user string) client.Client {
 	t.Helper()
 	return clientFor(t, env.As(user))
@@ -46,7 +46,7 @@ func clientFor(t testing.TB, config *rest.Config) client.Client {
 	return c
 }
 
-// oldKinds installs the definitions of an old system's kinds.
+// oldKinds installs the CustomResourceDefinitions of an old system.
 func oldKinds(t testing.TB, group string) {
 	t.Helper()
 	if err := install.Apply(context.Background(), env.Config(), sources.CRDs(group)...); err != nil {
@@ -54,7 +54,7 @@ func oldKinds(t testing.TB, group string) {
 	}
 }
 
-// installPolicies installs the policies of a migrator for the namespaces, as its chart does.
+// installPolicies installs the policies of a migrator for the namespaces, like the chart does.
 func installPolicies(t testing.TB, namespaces ...string) {
 	t.Helper()
 	system := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -65,7 +65,7 @@ func installPolicies(t testing.TB, namespaces ...string) {
 	}
 }
 
-// fencedBy records what the policies protect for a Migration, and waits until a policy refuses a request.
+// fencedBy writes the ConfigMap of a fence, and waits until the policy refuses a request.
 func fencedBy(t testing.TB, m *v1beta1.Migration, record *corev1.ConfigMap, policy string, refused func() error) {
 	t.Helper()
 	ctx := context.Background()
@@ -95,7 +95,7 @@ func refusedBy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "'"+policy+"'")
 }
 
-// eventually polls until done returns true. The API server has no event for the moment from which it applies something.
+// eventually polls until done returns true. The API server sends no event when it begins to apply an object.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -109,7 +109,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// try is a write, and whether a policy allows it.
+// try is a write request, with the information whether the policies allow it.
 type try struct {
 	what    string
 	as      client.Client
@@ -144,15 +144,17 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// A real API server compiles and evaluates the expressions of the policies.
+// The test needs a real API server, which compiles and evaluates the expressions of the policies.
 func TestPolicies(t *testing.T) {
 	env.Start(t)
 	t.Run("only the migrator changes old objects", testOnlyTheMigratorChangesOldObjects)
 	t.Run("only the migrator changes cluster-scoped old objects", testOnlyTheMigratorChangesClusterScopedOldObjects)
 	t.Run("only the migrator changes the objects that it created", testOnlyTheMigratorChangesCreatedObjects)
+	t.Run("a finalizer leaves the specification as it is", testFinalizerLeavesSpec)
 }
 
-// testOnlyTheMigratorChangesOldObjects tries what an old controller, a user and the garbage collector might do.
+// testOnlyTheMigratorChangesOldObjects sends requests that an old controller, a user or the garbage collector could
+// send.
 //
 // Rule: migration-old-objects-closed.
 func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
@@ -166,6 +168,7 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 		oldObject(group, "v1alpha1", "MachineSet", namespace, "doomed"),
 		oldObject(group, "v1alpha1", "MachineSet", elsewhere, "set"),
 		lease(namespace, "machine-controller"), lease(namespace, "another"), lease(elsewhere, "machine-controller"),
+		lease(metav1.NamespaceSystem, "kube-other"),
 	} {
 		eventually(t, "the API server accepts "+o.GetName(), func() bool {
 			return client.IgnoreAlreadyExists(admin.Create(ctx, o)) == nil
@@ -173,10 +176,12 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	}
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
 		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
-	// The chart does not name the namespace of the second Lease, so a migrator cannot protect it.
+	// The chart does not name the namespace of the second Lease, so a migrator cannot protect this Lease. The name of the
+	// third Lease contains the name of another Lease. The last one belongs to Kubernetes.
 	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
-		{Namespace: elsewhere, Name: "machine-controller"}}
-	installPolicies(t, namespace)
+		{Namespace: elsewhere, Name: "machine-controller"}, {Namespace: namespace, Name: "x," + namespace + "/another,"},
+		{Namespace: metav1.NamespaceSystem, Name: "kube-other"}}
+	installPolicies(t, namespace, metav1.NamespaceSystem)
 	record := fenceRecord(manifests.Namespace, m, migratorUser, leases, fenceScope{})
 	policy := policyOfOldObjects("sim")
 	set := func(namespace string) *unstructured.Unstructured {
@@ -240,6 +245,8 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 				true},
 			{"another's Lease with the same name in another namespace", other, patch(lease(elsewhere, "machine-controller"),
 				`{"spec":{"holderIdentity":"x"}}`), true},
+			{"another's Lease of Kubernetes", other, patch(lease(metav1.NamespaceSystem, "kube-other"),
+				`{"spec":{"holderIdentity":"x"}}`), true},
 
 			{"the migrator's probe", migrator, create(probe), false},
 			{"another's probe", other, create(probe), false},
@@ -249,6 +256,23 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 				`{"metadata":{"annotations":{"`+v1beta1.AnnotationFenceProbe+`":"`+value+`"}}}`), false},
 		} {
 			c.run(t, policy)
+		}
+	})
+	t.Run("the record has another name", func(t *testing.T) {
+		// A provider may set labels on the ConfigMaps that it writes.
+		forged := record.DeepCopy()
+		forged.Name, forged.UID, forged.ResourceVersion = "machinist-orphans", "", ""
+		eventually(t, "nothing is protected", func() bool { return patch(set(namespace), labels)(other) == nil })
+		if err := admin.Create(ctx, forged); err != nil {
+			t.Fatal(err)
+		}
+		later := record.DeepCopy() // An API server that applies this record has seen the forged record.
+		later.UID, later.ResourceVersion = "", ""
+		later.Data[recordSourceNamespace] = elsewhere
+		fencedBy(t, m, later, policy, func() error { return patch(set(elsewhere), labels)(other) })
+		try{"another's change", other, patch(set(namespace), labels), true}.run(t, policy)
+		if err := admin.Delete(ctx, forged); err != nil {
+			t.Fatal(err)
 		}
 	})
 	t.Run("everywhere", func(t *testing.T) {
@@ -290,7 +314,8 @@ func testOnlyTheMigratorChangesClusterScopedOldObjects(t *testing.T) {
 	try{"the migrator's deletion", migrator, remove, true}.run(t, policy)
 }
 
-// testOnlyTheMigratorChangesCreatedObjects tries what users, autoscalers and Machinist's own processes might do.
+// testOnlyTheMigratorChangesCreatedObjects sends requests that users, autoscalers or Machinist's own processes could
+// send.
 //
 // Rules: migration-copies-closed, migration-marks-by-label-and-origin.
 func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
@@ -386,6 +411,33 @@ func testOnlyTheMigratorChangesCreatedObjects(t *testing.T) {
 	}
 }
 
+// A policy refuses each change of the spec by a migrator, even if the change only removes an empty field.
+//
+// Rule: migrator-changes-only-migrations.
+func testFinalizerLeavesSpec(t *testing.T) {
+	ctx, c := context.Background(), env.Client(t)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"source": provider.SourceClusterK8s,
+		"provider": "sim", "sourceNamespace": "", "accept": []any{}, "processFlags": map[string]any{}}}}
+	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("Migration"))
+	object.SetNamespace(env.Namespace(t))
+	object.SetName("empty")
+	if err := c.Create(ctx, object); err != nil {
+		t.Fatal(err)
+	}
+	m := &v1beta1.Migration{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(object), m); err != nil {
+		t.Fatal(err)
+	}
+	p := &pass{Reconciler: New(Options{Control: c}), migration: m}
+	if err := p.ensureFinalizer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Finalizers) != 1 || m.Generation != object.GetGeneration() {
+		t.Errorf("got finalizers %q and generation %d, want one finalizer and generation %d", m.Finalizers, m.Generation,
+			object.GetGeneration())
+	}
+}
+
 // Rule: migration-old-objects-closed.
 func TestChangedRecordOfFenceIsRestored(t *testing.T) {
 	ctx := context.Background()
@@ -428,7 +480,7 @@ func TestChangedRecordOfFenceIsRestored(t *testing.T) {
 	}
 }
 
-// The fences of two Migrations have different records, and each has its own probes.
+// The fences of two Migrations have different ConfigMaps, and each fence has its own probes.
 func TestRecordsOfFencesAreDistinct(t *testing.T) {
 	seen := map[string]string{}
 	for _, key := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"a-b", "d"}} {
@@ -443,10 +495,10 @@ func TestRecordsOfFencesAreDistinct(t *testing.T) {
 	}
 }
 
-// Without the policies of the chart, nothing would be protected.
+// Without the policies of the chart, the fence would protect no object.
 func TestFenceNeedsPoliciesOfChart(t *testing.T) {
 	installPolicies(t, "default")
-	r := &Reconciler{Options: Options{Control: env.Client(t)}}
+	r := &Reconciler{Options: Options{Control: env.Client(t), SystemNamespace: manifests.Namespace}}
 	if missing, err := r.missingPolicy(context.Background(), "sim"); err != nil || missing != "" {
 		t.Errorf("got missing %q, %v", missing, err)
 	}
@@ -455,9 +507,14 @@ func TestFenceNeedsPoliciesOfChart(t *testing.T) {
 		!strings.Contains(missing, "migrator.enabled=true") {
 		t.Errorf("got missing %q, %v; want the name of the policy and the value of the chart", missing, err)
 	}
+	r.SystemNamespace = "elsewhere"
+	missing, err = r.missingPolicy(context.Background(), "sim")
+	if err != nil || !strings.Contains(missing, "does not use the ConfigMaps of namespace elsewhere") {
+		t.Errorf("got missing %q, %v; want that the migrator runs in another namespace", missing, err)
+	}
 }
 
-// Roles with the names of objects must contain all that the migrator removes.
+// The RBAC roles name individual objects, and must include each object that the migrator deletes.
 func TestRoleNamesAllDefinitionsOfOldKinds(t *testing.T) {
 	text, err := os.ReadFile("../../../config/rbac/migrator-control.yaml")
 	if err != nil {

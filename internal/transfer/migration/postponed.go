@@ -11,22 +11,24 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// postponed is what an object gets in the phase Cleaning, recorded in an annotation.
+// postponed is a change that the phase Cleaning makes to a new object. The change is recorded in an annotation of the
+// object.
 type postponed struct {
 	Annotations map[string]string       `json:"annotations,omitempty"`
 	Replicas    *int32                  `json:"replicas,omitempty"`
 	Remediation v1beta1.RemediationType `json:"remediation,omitempty"`
-	// Delete is true if the old machine was being deleted.
+	// Delete is true if the old machine was already being deleted.
 	Delete bool `json:"delete,omitempty"`
 }
 
-// postpone records on an object what it gets in the phase Cleaning.
+// postpone records in an annotation of an object which change the phase Cleaning makes to the object.
 func (p *planner) postpone(object client.Object, a postponed) {
 	data, _ := json.Marshal(a) // Strings and numbers can always be encoded.
 	annotate(object, v1beta1.AnnotationAfterMigration, string(data))
 }
 
-// postponedFor returns what is recorded on an object. A record that cannot be read counts as empty.
+// postponedFor returns the change that is recorded in the annotation of an object. If the record is invalid,
+// postponedFor returns an empty change.
 func postponedFor(object client.Object) (a postponed) {
 	if err := json.Unmarshal([]byte(object.GetAnnotations()[v1beta1.AnnotationAfterMigration]), &a); err != nil {
 		return postponed{}
@@ -65,8 +67,9 @@ func completionPatch(object client.Object) map[string]any {
 	return patch
 }
 
-// completedYAML returns an object of the plan as it is after the migration. If a tool applied the object as the
-// migration creates it, it would freeze the fleet again and let classes adopt instances.
+// completedYAML returns an object of the plan in its form after the migration. Users may apply these manifests later.
+// In the form that the migration creates, such an object would freeze the fleet again and permit classes to adopt
+// instances.
 func completedYAML(object client.Object) ([]byte, error) {
 	object = object.DeepCopyObject().(client.Object)
 	object.GetObjectKind().SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kindOf(object)))

@@ -21,7 +21,8 @@ import (
 
 // The phases before the migrator creates Machinist's objects: Planning, Fencing, Settling.
 
-// makePlan reads the old system, the cloud and Machinist's objects, and returns the plan, those objects and the Nodes.
+// makePlan reads the old objects, the instances in the cloud, Machinist's objects and the Nodes, and returns the plan,
+// Machinist's objects and the Nodes.
 func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) {
 	m := p.migration
 	own, err := readOwnObjects(ctx, p.Control, m)
@@ -60,7 +61,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	return plan, own, all, nil
 }
 
-// agreed reports whether the plan can be carried out. The condition Planned has the reasons if not.
+// agreed reports whether the user has agreed to the plan and the plan has no obstacle. If not, it writes the reasons to
+// the condition Planned.
 func (p *pass) agreed(plan *plan) bool {
 	blocking := plan.findings.blocking(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
@@ -106,8 +108,9 @@ func (p *pass) planning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// checkOverlaps reports older Migrations of the same fleet, and those that stop the same old controllers. The first
-// Migration to end would start these controllers while the other still needs them stopped.
+// checkOverlaps reports older Migrations that migrate the same fleet or stop the same old controllers. If two
+// Migrations stopped the same controllers, the Migration that ends first would start them while the other Migration
+// still needs them stopped.
 func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -135,7 +138,7 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	return nil
 }
 
-// stoppedByBoth returns a workload or Lease in the fences of both Migrations, or "".
+// stoppedByBoth returns a workload or Lease that is part of the fences of both Migrations, or "" if there is none.
 func stoppedByBoth(a, b *v1beta1.Migration) string {
 	for _, w := range a.Spec.Fence.Workloads {
 		if slices.Contains(b.Spec.Fence.Workloads, w) {
@@ -155,7 +158,8 @@ func stoppedByBoth(a, b *v1beta1.Migration) string {
 	return ""
 }
 
-// checkSecretNames reports other Secrets with the names of Secrets in the plan. makePlan does not read these.
+// checkSecretNames reports conflicts of names: the plan contains a Secret with the same name as a Secret that the
+// migration did not create. makePlan does not read these Secrets.
 func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects) error {
 	for _, class := range plan.classes {
 		for _, secret := range class.secrets {
@@ -174,7 +178,8 @@ func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects
 	return nil
 }
 
-// dryRun asks the API server whether it would accept the objects that do not exist yet.
+// dryRun sends each object of the plan that does not exist yet to the API server in dry-run mode, and reports the
+// objects that the API server rejects.
 func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 	for _, object := range plan.manifests() {
 		if own.find(object) != nil {
@@ -193,10 +198,10 @@ func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 	return nil
 }
 
-// chunkBytes is the maximum size of the data in one ConfigMap of the plan.
+// chunkBytes is the maximum size of the data in each ConfigMap of the plan.
 const chunkBytes = 600 << 10
 
-// publish writes the findings and the converted objects to ConfigMaps, for users to read.
+// publish writes the findings and the converted objects to ConfigMaps that users can read.
 func (p *pass) publish(ctx context.Context, plan *plan) error {
 	m := p.migration
 	var manifests strings.Builder
@@ -261,7 +266,8 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf splits a text into chunks of at most chunkBytes, each beginning with mark or at a new line.
+// chunksOf splits a text into chunks of at most chunkBytes. Each chunk after the first one begins at mark or at the
+// start of a line.
 func chunksOf(text, mark string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {
@@ -287,8 +293,8 @@ func (p *pass) fencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling waits until all that the old controllers asked of the cloud is visible. Then it checks that the plan is
-// still the agreed one.
+// settling runs the phase Settling: it waits until the cloud shows the effects of all requests that the old controllers
+// have sent. Then settling computes the plan again, and checks that the user has agreed to exactly this plan.
 func (p *pass) settling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

@@ -20,7 +20,7 @@ import (
 // pageSize is the number of objects that one request reads.
 const pageSize = 500
 
-// eachPage lists all objects of a kind and calls visit for each page.
+// eachPage lists all objects of a kind page by page, and calls visit for each page.
 func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, empty func() L, visit func(L),
 	options ...client.ListOption) error {
 	next := ""
@@ -40,8 +40,9 @@ func eachPage[L client.ObjectList](ctx context.Context, reader client.Reader, em
 // notServed reports whether an error means that the API server does not know the kind.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// eachOld calls visit for each old object in the scope of the Migration, kind by kind. A kind that is not served is an
-// error, unless it is optional or gone is set: then the migration may have removed its definition already.
+// eachOld calls visit for each old object that the Migration includes, kind by kind. If the API server does not serve a
+// kind, eachOld returns an error, unless the kind is optional. If gone is set, a missing kind is never an error,
+// because the migration may already have removed its definition.
 func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, gone bool,
 	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
@@ -88,8 +89,8 @@ func eachOfKind(ctx context.Context, reader client.Reader, kind source.Kind, nam
 	}, options...)
 }
 
-// ownObjects are Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces by
-// provider ID.
+// ownObjects contains Machinist's objects in the namespace of a Migration by name, and the Machines of all namespaces
+// by provider ID.
 type ownObjects struct {
 	migration    string
 	classes      map[string]*v1beta1.MachineClass
@@ -122,7 +123,7 @@ func readOwnObjects(ctx context.Context, reader client.Reader, m *v1beta1.Migrat
 		func(l *v1beta1.MachineHealthCheckList) { byName(o.checks, l.Items) }, in); err != nil {
 		return nil, fmt.Errorf("list health checks: %w", err)
 	}
-	// Two Machines must not have the same instance, even in different namespaces.
+	// The Machines of other namespaces are included, because two Machines must never have the same instance.
 	if err := eachPage(ctx, reader, func() *v1beta1.MachineList { return &v1beta1.MachineList{} },
 		func(l *v1beta1.MachineList) {
 			for i := range l.Items {
@@ -152,14 +153,14 @@ func byName[T any, P interface {
 	}
 }
 
-// created reports whether the Migration created the object. The label alone is not enough: another client may have set
-// it on its own object, which an abort must not delete.
+// created reports whether the Migration created the object. The label alone does not prove that the Migration created
+// the object, because another client may have set the label on its own object. An abort must not delete such an object.
 func (o *ownObjects) created(object client.Object) bool {
 	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
 		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
 
-// find returns the existing object with the kind and name of object, or nil.
+// find returns the existing object that has the same kind and name as object, or nil.
 func (o *ownObjects) find(object client.Object) client.Object {
 	switch object.(type) {
 	case *v1beta1.MachineClass:
@@ -176,7 +177,8 @@ func (o *ownObjects) find(object client.Object) client.Object {
 	return nil
 }
 
-// orNil returns a nil interface if the index has no such object.
+// orNil returns the object of the index with the same name. If there is none, orNil returns a nil interface, and not a
+// nil pointer.
 func orNil[P client.Object](index map[string]P, like client.Object) client.Object {
 	if object, found := index[like.GetName()]; found {
 		return object
@@ -187,8 +189,8 @@ func orNil[P client.Object](index map[string]P, like client.Object) client.Objec
 // migratedMachines returns the Machines that the Migration created, sorted by name.
 func (o *ownObjects) migratedMachines() []*v1beta1.Machine { return createdOf(o, o.machines) }
 
-// createdOf returns the objects of one kind that the Migration created, sorted by name so that all passes have the same
-// order.
+// createdOf returns the objects of one kind that the Migration created. The objects are sorted by name, so that each
+// pass uses the same order.
 func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	var all []P
 	for _, name := range slices.Sorted(maps.Keys(index)) {
@@ -208,7 +210,7 @@ type nodes struct {
 	byProviderID map[string][]*corev1.Node
 }
 
-// readNodes reads all Nodes. Without a target cluster, reader is nil and there are no Nodes.
+// readNodes reads all Nodes. If the migration has no target cluster, reader is nil, and readNodes returns no Nodes.
 func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 	n := nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
 	if reader == nil {
@@ -233,8 +235,8 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 
 func (n nodes) named(name string) *corev1.Node { return n.byName[name] }
 
-// mismatch returns why the Node of an instance is not certain, or "". name is the Node that the old object names, or
-// "".
+// mismatch returns the reason why it is uncertain which Node an instance has, or "" if it is certain. name is the name
+// of the Node in the old object. It may be empty.
 func (n nodes) mismatch(providerID, name string) string {
 	same, named := n.byProviderID[providerID], n.byName[name]
 	switch {

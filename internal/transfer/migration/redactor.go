@@ -1,47 +1,56 @@
 package migration
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 )
 
 const (
-	// redacted replaces the value of a Secret in what users read.
+	// redacted is the text that replaces values of Secrets in everything that users read.
 	redacted = "[redacted]"
-	// minRedacted is the minimum length of a value that is replaced in texts. Shorter values are parts of ordinary words.
+	// minRedacted is the minimum length of a value that is replaced. Shorter values also occur as parts of ordinary words.
 	minRedacted = 4
-	// minBeginning is how long the beginning of a value must be that is replaced without the rest of the value. A driver or
-	// an API server shortens long values in its messages.
+	// A text may contain only the beginning of a value. minBeginning is the minimum length of such a beginning that is
+	// replaced. Some texts contain only a beginning because drivers and API servers truncate long values in their
+	// messages.
 	minBeginning = 8
 )
 
-// redactor replaces values of Secrets in texts that users read: findings, conditions, troubles and errors. The messages of
-// clouds, drivers and API servers can contain such values.
+// redactor replaces values of Secrets in texts that users can read: findings, conditions, troubles and errors. The
+// messages of clouds, drivers and API servers can contain such values.
 type redactor struct{ values []string }
 
-// add makes the redactor replace a value, also as it is written in quotes and in JSON.
+// add adds a value that the redactor replaces. The redactor also finds the value in quotes and in the encodings of
+// JSON, base64 and URLs. The redactor replaces the whole value or a beginning of the value, but no other part.
 func (r *redactor) add(value []byte) {
 	text := strings.TrimSpace(string(value))
+	if len(text) < minRedacted {
+		return
+	}
 	quoted := strconv.Quote(text)
 	encoded, _ := json.Marshal(text) // A string can always be encoded.
-	for _, form := range []string{text, quoted[1 : len(quoted)-1], string(encoded[1 : len(encoded)-1])} {
-		if len(form) >= minRedacted && !slices.Contains(r.values, form) {
+	for _, form := range []string{text, quoted[1 : len(quoted)-1], string(encoded[1 : len(encoded)-1]),
+		base64.RawStdEncoding.EncodeToString([]byte(text)), base64.RawURLEncoding.EncodeToString([]byte(text)),
+		url.QueryEscape(text), url.PathEscape(text)} {
+		if !slices.Contains(r.values, form) {
 			r.values = append(r.values, form)
 		}
 	}
 }
 
-// inText returns a text without the values.
+// inText returns the text after all values in it were replaced.
 func (r *redactor) inText(text string) string {
 	if len(r.values) == 0 {
 		return text
 	}
 	var b strings.Builder
 	for i := 0; i < len(text); {
-		if n := r.match(text[i:]); n > 0 {
+		if n := r.matchLength(text[i:]); n > 0 {
 			b.WriteString(redacted)
 			i += n
 			continue
@@ -52,8 +61,9 @@ func (r *redactor) inText(text string) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// match returns the length of the value, or of the long beginning of a value, with which a text begins, or 0.
-func (r *redactor) match(text string) (longest int) {
+// matchLength checks whether a text begins with a value, or with a long beginning of a value, and returns the length of
+// this match. If there is no match, matchLength returns 0.
+func (r *redactor) matchLength(text string) (longest int) {
 	for _, value := range r.values {
 		n := 0
 		for n < len(text) && n < len(value) && text[n] == value[n] {
@@ -66,7 +76,7 @@ func (r *redactor) match(text string) (longest int) {
 	return longest
 }
 
-// inError returns an error without the values.
+// inError returns the error after all values in its message were replaced.
 func (r *redactor) inError(err error) error {
 	if err == nil {
 		return nil

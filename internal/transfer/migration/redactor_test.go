@@ -12,14 +12,14 @@ import (
 // Rule: migration-hides-values-of-secrets.
 func TestRedactorReplacesValues(t *testing.T) {
 	r := &redactor{}
-	for _, value := range []string{"swordfish-4711\n", "a", "line one\nline two", "swordfish-4711-extended", "<b>&</b>",
-		""} {
+	for _, value := range []string{"swordfish-4711\n", "a", "abc", "line one\nline two", "swordfish-4711-extended",
+		"<b>&</b>", "p/ss w?rd", "", "\n"} {
 		r.add([]byte(value))
 	}
 	for text, want := range map[string]string{
 		"":                                         "",
 		"no value":                                 "no value",
-		"a cat":                                    "a cat", // A value of one letter is not replaced.
+		"a cat, abc":                               "a cat, abc", // Short values are not replaced.
 		"the region swordfish-4711!":               "the region [redacted]!",
 		"swordfish-4711-extended is long":          "[redacted] is long",
 		"twice swordfish-4711swordfish-4711":       "twice [redacted][redacted]",
@@ -28,6 +28,8 @@ func TestRedactorReplacesValues(t *testing.T) {
 		"lines line one\nline two.":                "lines [redacted].",
 		`quoted "line one\nline two"`:              `quoted "[redacted]"`,
 		`JSON "\u003cb\u003e\u0026\u003c/b\u003e"`: `JSON "[redacted]"`,
+		"base64 c3dvcmRmaXNoLTQ3MTE=":              "base64 [redacted]=",
+		"https://cloud/p%2Fss%20w%3Frd?q=p%2Fss+w%3Frd&n=1": "https://cloud/[redacted]?q=[redacted]&n=1",
 	} {
 		if got := r.inText(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
@@ -45,8 +47,8 @@ func TestRedactorReplacesValues(t *testing.T) {
 	}
 }
 
-// The message of a cloud can contain a value that the driver sent to it. Neither the plan nor the error of a pass contains
-// the value.
+// The message of a cloud can quote a value that the driver sent to the cloud. This value must not appear in the plan or
+// in the error of the pass.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestMessagesOfCloudAreRedacted(t *testing.T) {
@@ -60,7 +62,7 @@ func TestMessagesOfCloudAreRedacted(t *testing.T) {
 		t.Errorf("got the message %q, want %s in it", found.Message, redacted)
 	}
 	f.cloud.locateError = provider.Errorf(provider.Unavailable, "the region %s does not answer", value)
-	_, err := f.planner().build(context.Background(), f.old)
+	_, err := f.planner().build(context.Background(), f.visitObjects)
 	if err = f.redactor.inError(err); err == nil || strings.Contains(err.Error(), value) {
 		t.Errorf("got the error %v, want one without the value", err)
 	}

@@ -15,9 +15,10 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing deletes the old objects, after their webhooks can no longer refuse it. It first removes the finalizers and
-// owner references of all of them. So no deletion cascades, and an old controller that runs again finds no object whose
-// instance it should delete.
+// removing runs the phase Removing: it removes the webhooks that could refuse the deletion of old objects, and then
+// deletes the old objects. Before the deletion, it removes the finalizers and owner references from all old objects. So
+// no deletion cascades to other objects. If an old controller starts again, it finds no object whose instance it would
+// delete.
 func (p *pass) removing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -58,7 +59,8 @@ func (p *pass) removing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
-// removeOld deletes an old object as it was read. The objects that it owned no longer refer to it.
+// removeOld deletes an old object if the object has not changed since it was read. No other object has an owner
+// reference to the deleted object any more.
 func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
 	err := p.Control.Delete(ctx, object, preconditionsFor(object),
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -68,7 +70,7 @@ func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured)
 	return nil
 }
 
-// releaseSecrets removes the old system's finalizers from the Secrets that its objects referred to.
+// releaseSecrets removes the finalizers of the old system from the Secrets to which old objects referred.
 func (p *pass) releaseSecrets(ctx context.Context) error {
 	own := []string{p.system.Group() + "/"}
 	var protected []*corev1.Secret
@@ -94,12 +96,13 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 	})
 }
 
-// removalOrder deletes objects that create others before those others, so that no controller replaces what is missing.
+// removalOrder is the order in which the old kinds are deleted. A kind comes before the kinds that its objects create,
+// so that no controller replaces deleted objects.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
 	source.RoleMachine}
 
-// inScope returns the old objects to delete: all except those that stay with the old system. If any stay, their classes
-// stay too.
+// inScope returns the old objects to delete. Objects that stay with the old system are not included. If any object
+// stays, all classes stay, too.
 func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
 	someStay := false
@@ -120,7 +123,7 @@ func (p *pass) inScope(ctx context.Context) (map[source.Role][]*unstructured.Uns
 	return scope, err
 }
 
-// trimForRemoval keeps only the fields of an object that its removal needs.
+// trimForRemoval removes all fields of an object that the deletion does not need.
 func trimForRemoval(object *unstructured.Unstructured) {
 	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
 	trimmed.SetGroupVersionKind(object.GroupVersionKind())

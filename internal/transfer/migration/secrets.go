@@ -15,14 +15,15 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// secretReader reads the Secrets and ConfigMaps that old objects refer to, each once. An author of old objects can refer
-// to any Secret in the cluster, also to one that the author may not read. So the migrator reads only those in the
-// namespace of the old objects and in shared namespaces, and those whose owner allows it with a label.
+// secretReader reads the Secrets and ConfigMaps to which old objects refer, and reads each of them only once. The
+// author of an old object can refer to any Secret in the cluster, even to a Secret that the author is not allowed to
+// read. So the migrator only reads Secrets in the namespace of the old objects, in shared namespaces, and Secrets with
+// a label by which their owner allows the use.
 type secretReader struct {
 	live client.Reader
 	// source is the namespace of the old objects.
 	source string
-	// shared are namespaces whose Secrets and ConfigMaps all old objects may use.
+	// shared are namespaces with Secrets and ConfigMaps that all old objects may use.
 	shared []string
 	seen   map[string]content
 }
@@ -32,22 +33,26 @@ type content struct {
 	problem *unusable
 }
 
-// unusable is the reason why a Secret or ConfigMap cannot be used, with the code of the finding about it.
+// unusable explains why a Secret or ConfigMap cannot be used. unusable contains the code and the message of the
+// finding.
 type unusable struct{ code, message string }
 
-// all returns the entries of a Secret or ConfigMap, or why they cannot be used.
-func (r *secretReader) all(ctx context.Context, kind string, name types.NamespacedName) (map[string][]byte, *unusable,
-	error) {
+// entries returns all entries of a Secret or ConfigMap, or the reason why the object cannot be used.
+func (r *secretReader) entries(ctx context.Context, kind string, name types.NamespacedName) (
+	map[string][]byte, *unusable, error) {
 	outside := name.Namespace != r.source && !slices.Contains(r.shared, name.Namespace)
 	return r.read(ctx, kind, name, outside)
 }
 
-// own returns the entries of a Secret that the Migration itself names. Its author may read that Secret.
-func (r *secretReader) own(ctx context.Context, name types.NamespacedName) (map[string][]byte, *unusable, error) {
+// entriesForMigration returns the entries of a Secret that the Migration itself names. The author of the Migration is
+// allowed to read this Secret.
+func (r *secretReader) entriesForMigration(ctx context.Context, name types.NamespacedName) (
+	map[string][]byte, *unusable, error) {
 	return r.read(ctx, "Secret", name, false)
 }
 
-// read reads a Secret or ConfigMap. If needsConsent is set, it must have the label that allows its use.
+// read reads a Secret or ConfigMap. If needsConsent is set, the object must have the label that permits the migration
+// to use it.
 func (r *secretReader) read(ctx context.Context, kind string, name types.NamespacedName, needsConsent bool) (
 	map[string][]byte, *unusable, error) {
 	key := fmt.Sprintf("%s/%s/%t", kind, name, needsConsent)
@@ -68,7 +73,7 @@ func (r *secretReader) read(ctx context.Context, kind string, name types.Namespa
 	switch err := r.live.Get(ctx, name, object); {
 	case needsConsent && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err) ||
 		err == nil && object.GetLabels()[v1beta1.LabelMigrationUse] != v1beta1.MigrationUseAllowed):
-		// The message is the same for all of these cases, so that it does not show which Secrets exist.
+		// The message is the same in all these cases, so that the message does not reveal which Secrets exist.
 		c.problem = &unusable{CodeSecretNotAllowed, fmt.Sprintf("%[1]s %[2]s is not in the namespace %[3]s of the old "+
 			"objects. Create a copy there and refer to it. Or allow its use with the label %[4]s=%[5]s, and add the namespace "+
 			"%[6]s to the value migrator.namespaces of the chart machinist-provider, if it is missing there.", kind, name,
@@ -102,10 +107,10 @@ func entriesOf(object client.Object) map[string][]byte {
 	return nil
 }
 
-// entry returns one entry of a Secret or ConfigMap, or why it cannot be used.
+// entry returns the value of one key in a Secret or ConfigMap, or the reason why the object cannot be used.
 func (r *secretReader) entry(ctx context.Context, ref source.KeyRef) ([]byte, *unusable, error) {
 	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	data, problem, err := r.all(ctx, ref.Kind, name)
+	data, problem, err := r.entries(ctx, ref.Kind, name)
 	if err != nil || problem != nil {
 		return nil, problem, err
 	}

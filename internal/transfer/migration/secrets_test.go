@@ -62,7 +62,7 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &secretReader{live: live, source: "old", shared: []string{"shared"}, seen: map[string]content{}}
 			for range 2 { // The second read is answered from memory.
-				got, problem, err := r.all(context.Background(), c.kind, key(c.namespace, c.object))
+				got, problem, err := r.entries(context.Background(), c.kind, key(c.namespace, c.object))
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -80,14 +80,15 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 		})
 	}
 	unbound := &secretReader{live: live, source: "unbound", seen: map[string]content{}}
-	_, problem, err := unbound.all(context.Background(), "Secret", key("unbound", "allowed"))
+	_, problem, err := unbound.entries(context.Background(), "Secret", key("unbound", "allowed"))
 	if err != nil || problem == nil || problem.code != CodeSecretUnreadable ||
 		!strings.Contains(problem.message, "Add the namespace unbound to the value migrator.namespaces") {
 		t.Errorf("without rights in the namespace of the old objects: got problem %v, error %v", problem, err)
 	}
 }
 
-// The author of a Migration may read the Secret of spec.credentialsRef. That does not allow old objects to refer to it.
+// The author of a Migration is allowed to read the Secret in spec.credentialsRef. However, old objects must not refer
+// to this Secret, because other users write them.
 //
 // Rule: migration-secrets-need-consent.
 func TestSecretOfMigrationIsNotForOldObjects(t *testing.T) {
@@ -110,7 +111,7 @@ func TestSecretOfMigrationIsNotForOldObjects(t *testing.T) {
 	}
 }
 
-// regionFromSecret returns a fleet with one machine, whose region comes from a Secret.
+// regionFromSecret returns a fleet with one machine, whose region is a reference to a Secret.
 func regionFromSecret(t *testing.T) *oldFleet {
 	t.Helper()
 	all := fleetOf(t, provider.SourceMachineK8s, "healthy")
@@ -158,7 +159,8 @@ func TestOverrideReplacesValueOfSecret(t *testing.T) {
 	}
 }
 
-// A value of a ConfigMap is not secret. Values that only credentials contain are copied into a Secret.
+// The value of a ConfigMap is not secret, so the plan shows it. Values that only occur in the credentials are copied
+// into a Secret.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestPlanShowsWhatIsNotSecret(t *testing.T) {
@@ -180,13 +182,15 @@ func TestPlanShowsWhatIsNotSecret(t *testing.T) {
 	}
 }
 
-// A driver may put a part of the credentials into the class, such as the ID of a subscription. It may also transform values.
+// A driver may copy a part of the credentials into the class, such as the ID of a subscription. It may also transform
+// values.
 //
 // Rule: migration-hides-values-of-secrets.
 func TestPlanHidesWhatDependsOnSecrets(t *testing.T) {
 	for name, imported := range map[string]func(id string) string{
 		"a part of a text":   func(id string) string { return `{"subnet":"/subscriptions/` + id + `/net","zones":["1","2"]}` },
 		"an item of a list":  func(id string) string { return `{"zones":["1","` + id + `"],"subnet":"net"}` },
+		"a key":              func(id string) string { return `{"tags":{"` + id + `":"x","a":"b"},"zones":["1","2"]}` },
 		"a transformed text": func(id string) string { return `{"subnet":"` + strings.ToUpper(id[:3]) + `","zones":["1","2"]}` },
 		"a field that only some values set": func(id string) string {
 			if id == "cloudprovider/clientID" {
@@ -207,9 +211,22 @@ func TestPlanHidesWhatDependsOnSecrets(t *testing.T) {
 			}
 			class := plan.classes[0]
 			shown, actual := string(class.shown.Spec.ProviderSpec.Raw), string(class.object.Spec.ProviderSpec.Raw)
-			if shown == actual || strings.Count(shown, redacted) != 1 || !strings.Contains(shown, `"1"`) {
+			if shown == actual || strings.Count(shown, redacted) != 1 || !strings.Contains(shown, `"1"`) ||
+				strings.Contains(shown, "clientID") {
 				t.Errorf("the plan shows %s instead of %s, want only what depends on the Secret to be redacted", shown, actual)
 			}
 		})
+	}
+}
+
+// Rule: migration-hides-values-of-secrets.
+func TestDisguiseChangesEachValue(t *testing.T) {
+	for _, value := range []string{"true", "false", "0", "westeurope", "пароль", "***", "-----"} {
+		if other := disguise(value); other == value {
+			t.Errorf("the value %q is not disguised", value)
+		}
+	}
+	if other := disguise(""); other != "" {
+		t.Errorf("an empty value becomes %q", other)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wait is a condition that a phase of the Migration with the UID of waits for.
+// wait is a condition for which a phase of a Migration waits.
 type wait struct {
 	of   types.UID
 	what string
@@ -23,19 +23,19 @@ const (
 	untilChange      = "the troubles do not change"
 )
 
-// maxRetryInterval is the longest time between two passes of a migration that has troubles. Old controllers whose
-// clients ignore the duration of a Lease acquire a Lease that was not renewed for 15 seconds, so maxRetryInterval must
-// be shorter than 15 seconds.
+// maxRetryInterval is the maximum time between two passes of a migration that has troubles. This time must be shorter
+// than 15 seconds. Some old controllers ignore the duration of a Lease, and acquire a Lease that was not renewed for 15
+// seconds.
 const maxRetryInterval = 2 * leaseRenewal
 
-// count is a number of machines, and the time of its last change.
+// count is a number of machines together with the time at which it last changed.
 type count struct {
 	n    int
 	from time.Time
 }
 
-// metFor returns for how long the condition what has been met without a break, as observed by this process. met is true
-// if it is met now.
+// metFor returns the time for which a condition has been met without interruption, as far as this process has observed.
+// The condition is identified by what, and met says whether it is met now.
 func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,8 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, what string, met bool) time.Du
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns for how long a phase has counted the same number n, as observed by this process.
+// unchangedFor returns the time for which the number n of the current phase has not changed, as far as this process has
+// observed.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,16 +65,17 @@ func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	return r.Clock.Since(last.from)
 }
 
-// requeueDelay returns when the next pass follows. With troubles, the delay grows as long as nothing changes, because
-// an administrator must act and each pass reads all objects.
+// requeueDelay returns the delay of the next pass. While there are troubles and nothing changes, the delay grows,
+// because an administrator must act, and because each pass reads all objects.
 func (p *pass) requeueDelay(changed bool) time.Duration {
 	return max(p.requeueAfter, min(p.metFor(p.migration, untilChange, p.troubleCount > 0 && !changed), maxRetryInterval))
 }
 
-// formerLeaderDone reports whether no former leader can still act in an earlier phase. A migrator whose host was
-// suspended during a pass continues that pass when it resumes, and believes for a moment that it still leads. If the
-// fence were down, it could create Machines. This process may itself be that migrator: then it loses its leadership
-// before this function returns true. The pass that calls this function finds what the other migrator did meanwhile.
+// formerLeaderDone reports whether every former leader has certainly stopped acting in an earlier phase. If the host of
+// a former leader is suspended during a pass, the former leader continues this pass after the suspension. For a moment,
+// it still considers itself the leader. If the fence were already down, this former leader could create Machines. This
+// process may itself be the suspended one. In that case, it loses its leadership before formerLeaderDone returns true.
+// The pass that calls formerLeaderDone has read what the former leader has done until then.
 func (p *pass) formerLeaderDone() bool {
 	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {
@@ -82,7 +84,7 @@ func (p *pass) formerLeaderDone() bool {
 	return left <= 0
 }
 
-// resetWaits forgets the times at which a phase began to wait for conditions. The caller holds mu.
+// resetWaits discards the times since which a phase has waited for its conditions. The caller holds mu.
 func (r *Reconciler) resetWaits(uid types.UID) {
 	delete(r.counts, uid)
 	maps.DeleteFunc(r.waits, func(w wait, _ time.Time) bool { return w.of == uid })

@@ -14,15 +14,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// webhooks are the configurations of admission webhooks whose rules name the old group. If such a webhook fails closed,
-// and its server was stopped with the old system, it also refuses the migrator's removal of the old objects.
+// webhooks contains the configurations of admission webhooks whose rules name the old group. The server of such a
+// webhook may have been stopped together with the old system. If the webhook fails closed, it also rejects the requests
+// with which the migrator removes old objects.
 type webhooks struct {
 	own    []client.Object // rules name no other group
 	shared []client.Object // rules also name other groups
 }
 
-// readWebhooks returns the webhooks for the group. A webhook for all groups does not belong to the old system. Its
-// server must run in any case.
+// readWebhooks returns the webhooks that are for the old group. A webhook for all groups is not included, because it
+// does not belong to the old system. The server of such a webhook must run anyway.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {
@@ -64,7 +65,7 @@ func readWebhooks(ctx context.Context, reader client.Reader, group string) (webh
 	return found, nil
 }
 
-// report adds findings about what happens to the webhooks.
+// report adds a finding for each webhook, which says what the migrator will do with the webhook.
 func (w webhooks) report(all *findings) {
 	for _, object := range w.own {
 		all.addf(provider.FindingNote, CodeWebhookRemoved, kindOf(object)+"/"+object.GetName(), "webhooks",
@@ -79,8 +80,8 @@ func (w webhooks) report(all *findings) {
 	}
 }
 
-// removeWebhooks deletes the webhooks for the old group only, and reports whether there were any. If an old object
-// stays in any namespace, its webhooks stay too.
+// removeWebhooks deletes the webhooks that are only for the old group, and reports whether any existed. If an old
+// object stays in any namespace, removeWebhooks keeps all webhooks.
 func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unstructured.Unstructured) (bool, error) {
 	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
 	if err != nil || len(hooks.own) == 0 {
@@ -106,7 +107,8 @@ func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unst
 	return true, nil
 }
 
-// remedies are what to do about errors that contain a text, if the error itself does not say it.
+// remedies contains advice for errors whose messages contain a text. The advice is for errors that do not themselves
+// say what an administrator can do.
 var remedies = []struct{ text, remedy string }{
 	{"is forbidden: User ", "If the request is in a namespace, add the namespace to the value migrator.namespaces of the " +
 		"chart machinist-provider."},
@@ -115,7 +117,7 @@ var remedies = []struct{ text, remedy string }{
 		"is gone for good, set spec.conversion.strategy of the CustomResourceDefinition to None."},
 }
 
-// withRemedy returns the text of an error and what to do about it.
+// withRemedy returns the message of an error with the advice that belongs to it.
 func withRemedy(err error) string {
 	text := err.Error()
 	i := slices.IndexFunc(remedies, func(r struct{ text, remedy string }) bool { return strings.Contains(text, r.text) })

@@ -30,26 +30,26 @@ const (
 	destinationID = "the-destination"
 )
 
-// errKilled is the error of all requests after the command was killed.
+// errKilled is the error that each request returns after the command was killed.
 var errKilled = errors.New("killed")
 
-// clusters are the two control clusters with a fleet in the same namespace. Before each read of the move, their
-// processes do what they would have done by then.
+// clusters are two control clusters, between which a test moves a namespace with a fleet. Before each read by the move,
+// the processes of both clusters do all the work that is due.
 type clusters struct {
 	testing.TB
 	source, destination client.WithWatch
 	namespace           string
-	// writes counts the successful writes of the move. The move is killed right after write number killAt.
+	// writes counts the successful writes by the move. The move is killed directly after its write with the number killAt.
 	writes, killAt int
 	killed         bool
-	// idle stops the processes. onList is called at each list request of the move, unless it is nil.
+	// If idle is set, the processes do nothing. onList is called at each list request by the move. It may be nil.
 	idle   bool
 	onList func()
-	// size is the number of machines to move. exempt is a machine whose pause a test ends.
+	// size is the number of machines to move. exempt is a machine whose pause the test ends itself.
 	size   int
 	exempt string
 	until  time.Time
-	// reports are the sentences of the last move.
+	// reports are the sentences that the last move reported.
 	reports []string
 }
 
@@ -60,7 +60,7 @@ func newClusters(t testing.TB) *clusters {
 		until: time.Now().Add(time.Hour)}
 }
 
-// must fails the test on an error.
+// must fails the test if err is not nil.
 func (c *clusters) must(err error) {
 	c.Helper()
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *clusters) must(err error) {
 	}
 }
 
-// fleet creates a deployment with its set and two machines, and a machine without an owner.
+// fleet creates a deployment that has a set with two machines, and a third machine without an owner.
 func (c *clusters) fleet() {
 	c.Helper()
 	object := metav1.ObjectMeta{Namespace: c.namespace}
@@ -121,7 +121,7 @@ func (c *clusters) machine(name string, labels map[string]string, owners []metav
 	c.launch(c.source, m)
 }
 
-// launch records on a Machine that it has its instance.
+// launch records in the status of a Machine that its instance exists.
 func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "sim"}
 	if m.Name != "alone" { // This one has no Node.
@@ -130,7 +130,7 @@ func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	c.must(cluster.Status().Update(c.Context(), m))
 }
 
-// move moves the namespace, or the deployments in it.
+// move runs a Move of the whole namespace, or of the given deployments.
 func (c *clusters) move(deployments ...string) error {
 	c.Helper()
 	c.reports, c.writes, c.killed = nil, 0, false
@@ -148,8 +148,8 @@ func (c *clusters) prepared(deployments ...string) *Move {
 	}
 }
 
-// intercepted returns a client for the move. Before its reads, the processes act. Its writes are counted, and the
-// invariants are checked after each.
+// intercepted returns the client that the move uses. Before each read by this client, the processes of both clusters
+// act. Each write by this client is counted. After each write, the invariants are checked.
 func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	write := func(do func() error) error {
 		if c.killed {
@@ -191,7 +191,7 @@ func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	})
 }
 
-// processes does what the managers and providers of both clusters do.
+// processes does the work of the managers and providers of both clusters.
 func (c *clusters) processes() {
 	c.Helper()
 	if c.idle {
@@ -256,7 +256,7 @@ func (c *clusters) machines(cluster client.Client) []v1beta1.Machine {
 	return list.Items
 }
 
-// checkInvariants fails the test if both clusters may act on an instance, or no cluster does.
+// checkInvariants fails the test unless exactly one cluster may act on each instance.
 func (c *clusters) checkInvariants() {
 	c.Helper()
 	there := map[string]*v1beta1.Machine{}
@@ -292,7 +292,7 @@ func (c *clusters) checkInvariants() {
 	}
 }
 
-// checkArrived checks that the destination has all objects as they were, and the source has none.
+// checkArrived checks that the destination has all objects unchanged, and that the source has no object.
 func (c *clusters) checkArrived() {
 	c.Helper()
 	left, err := backup.List(c.Context(), c.source, c.namespace, true)

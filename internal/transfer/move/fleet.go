@@ -56,11 +56,11 @@ func machineOf(o *object) (*v1beta1.Machine, error) {
 	return m, nil
 }
 
-// fleet is the set of objects to move, as they are in the source.
+// fleet contains the objects to move, as they are in the source.
 type fleet struct {
-	// objects are in the order in which they are created in the destination.
+	// objects are sorted in the order in which the destination creates them.
 	objects []*object
-	// shared are those objects that something that is not moved also needs.
+	// shared contains the objects that are also needed by an object that is not moved.
 	shared map[key]bool
 }
 
@@ -73,8 +73,8 @@ func (f *fleet) ofKinds(kinds ...string) (some []*object) {
 	return some
 }
 
-// gather reads the fleet from the source. Objects that an earlier run marked belong to it, even if the deployment by
-// which they were selected no longer exists.
+// gather reads the objects of the fleet from the source. Objects that an earlier run has marked also belong to the
+// fleet. The deployment by which the earlier run selected them may no longer exist.
 func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	all, err := backup.List(ctx, m.Source, m.Namespace, true)
 	if err != nil {
@@ -92,7 +92,7 @@ func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	return f, nil
 }
 
-// checkExists returns an error if neither cluster has the deployment.
+// checkExists returns an error if the deployment exists in neither cluster.
 func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
 	if slices.ContainsFunc(f.ofKinds("MachineDeployment"), func(o *object) bool { return o.GetName() == name }) {
 		return nil
@@ -108,8 +108,8 @@ func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
 	return fmt.Errorf("machinedeployment %q not found in namespace %q of the source", name, m.Namespace)
 }
 
-// selectDeployments returns the named deployments with all objects that belong to them, and the objects that are marked
-// for the destination.
+// selectDeployments returns the named deployments and all objects that belong to them, and also returns the objects
+// that an earlier run has marked for the destination.
 func selectDeployments(all []*object, deployments []string, to string) *fleet {
 	chosen := map[key]bool{}
 	owners := map[types.UID]bool{}
@@ -131,7 +131,8 @@ func selectDeployments(all []*object, deployments []string, to string) *fleet {
 			}
 		}
 	}
-	// Objects that a selected object needs are moved with it. If another object needs them too, they also stay.
+	// If a selected object needs another object, both are moved. If an object that is not selected also needs it, the
+	// needed object is copied, and stays in the source.
 	needed := map[key]bool{}
 	var otherLabels []labels.Set
 	for _, o := range all {
@@ -185,7 +186,7 @@ func selectDeployments(all []*object, deployments []string, to string) *fleet {
 	return f
 }
 
-// references returns the class and the Secrets that an object refers to.
+// references returns the class and the Secrets to which an object refers.
 func references(o *object) (keys []key) {
 	refer := func(kind string, path ...string) {
 		if name, _, _ := unstructured.NestedString(o.Object, path...); name != "" {
@@ -203,7 +204,7 @@ func references(o *object) (keys []key) {
 	return keys
 }
 
-// machineLabels returns the labels of a Machine, or of the Machines that an owner creates.
+// machineLabels returns the labels of a Machine, or the labels of the Machines that an owner creates.
 func machineLabels(o *object) labels.Set {
 	if o.GetKind() == "Machine" {
 		return o.GetLabels()
@@ -212,7 +213,7 @@ func machineLabels(o *object) labels.Set {
 	return set
 }
 
-// selects reports whether a health check or a disruption budget selects machines with one of the label sets.
+// selects reports whether the selector of a health check or disruption budget matches one of the label sets.
 func selects(o *object, sets []labels.Set) bool {
 	written, _, _ := unstructured.NestedMap(o.Object, "spec", "selector")
 	typed := &metav1.LabelSelector{}

@@ -1,14 +1,16 @@
-// Package move moves a fleet from one control cluster to another while its machines keep running. It creates, deletes
-// and restarts no instance.
+// Package move moves a fleet from one control cluster to another while its machines keep running. The move does not
+// create, delete or restart any instance.
 //
-// At any time, only one cluster acts on an instance. The source is stopped first: sets and deployments are frozen, and
-// every Machine is paused. Then the Machines are created in the destination, which adopts their instances from the
-// cluster ID of the source (package backup). A Machine is deleted from the source after the destination has adopted its
-// instance. The move removes its finalizer, because a paused Machine is not torn down. Sets and deployments are created
-// in the destination after the instances are adopted, so that nothing there replaces a machine that is being moved.
+// At each point of the move, only one cluster acts on an instance. First, the move stops the source: it freezes the
+// sets and deployments, and pauses every Machine. Then the move creates the Machines in the destination. These Machines
+// adopt their instances, which still have the cluster ID of the source in their tags (see package backup). After the
+// destination has adopted an instance, the move deletes the Machine of this instance from the source. The move also
+// removes the finalizer of this Machine, because the provider does not act on a paused Machine. The move creates sets
+// and deployments in the destination only after the instances are adopted, so that they do not replace machines that
+// are still being moved.
 //
-// Each step records its result in the objects of the source. A move that was interrupted at any point can be repeated,
-// and continues from there.
+// Each step stores its result in the objects of the source. If the move is interrupted, it can be started again, and
+// continues from the last stored result.
 package move
 
 import (
@@ -27,26 +29,28 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// Move moves one fleet from a control cluster to another.
+// Move describes the move of one fleet from a control cluster to another.
 type Move struct {
-	// Source and Destination are clients of the two control clusters. They read without a cache.
+	// Source and Destination are clients of the two control clusters. They do not use a cache.
 	Source, Destination client.Client
-	// From and To are the cluster IDs in the tags of the instances before and after the move.
+	// From is the cluster ID in the tags of the instances before the move, and To is the cluster ID after the move.
 	From, To string
 	// Namespace is the namespace to move. Empty means all.
 	Namespace string
-	// Deployments are the MachineDeployments in Namespace to move, with all objects that belong to them. If it is empty,
-	// everything is moved.
+	// Deployments are the names of MachineDeployments in Namespace. These deployments are moved with all objects that
+	// belong to them. If Deployments is empty, all objects are moved.
 	Deployments []string
-	// Until is the time, by the destination's clock, until which the destination may adopt instances of the source.
+	// Until is the end of the time in which the destination may adopt instances of the source. This time refers to the
+	// clock of the destination.
 	Until time.Time
-	// Interval is the time between two checks while waiting. Default: one second.
+	// Interval is the time between two checks while the move waits. Default: one second.
 	Interval time.Duration
-	// Report receives a sentence for each step, and for each change of what the move waits for.
+	// Report is called with a sentence at the start of each step, and whenever the move starts to wait for something else.
 	Report func(sentence string)
 }
 
-// Plan returns what would be moved, and the reasons why that is not possible, if any. It changes nothing.
+// Plan returns what the move would do. If the move is not possible, the result contains the reasons. It changes
+// nothing.
 func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	if m.From == m.To {
 		return Plan{}, fmt.Errorf("both clusters have the cluster ID %s: each would treat the other's instances as its "+
@@ -63,8 +67,8 @@ func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	return planOf(f, problems), nil
 }
 
-// Run moves the fleet and returns when nothing of it is left in the source. If ctx ends before, Run returns an error.
-// Another Move can then continue.
+// Run moves the fleet, and returns after all moved objects have been deleted from the source. If ctx ends earlier, Run
+// returns an error. Another Move can then continue.
 func (m *Move) Run(ctx context.Context) error {
 	plan, err := m.Plan(ctx)
 	if err != nil {
@@ -101,19 +105,20 @@ func (m *Move) Run(ctx context.Context) error {
 	return m.revokePermission(ctx)
 }
 
-// DestinationError is an error of the destination, not of the source.
+// DestinationError is an error that comes from the destination, and not from the source.
 type DestinationError struct{ err error }
 
 func (e *DestinationError) Error() string { return "in the destination: " + e.err.Error() }
 
-// Unwrap returns the error of the destination.
+// Unwrap returns the underlying error from the destination.
 func (e *DestinationError) Unwrap() error { return e.err }
 
 func atDestination(format string, args ...any) error {
 	return &DestinationError{fmt.Errorf(format, args...)}
 }
 
-// await calls observe until it returns nothing more to wait for. It retries conflicts with the writes of other clients.
+// await calls observe repeatedly, until observe returns nothing to wait for. If a write conflicts with a write of
+// another client, await tries again.
 func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting []string, err error)) error {
 	interval := m.Interval
 	if interval <= 0 {
@@ -145,7 +150,7 @@ func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting
 	}
 }
 
-// maxNamed is the maximum number of reasons that a report names.
+// maxNamed is the maximum number of reasons that one report contains.
 const maxNamed = 3
 
 func summary(waiting []string) string {
@@ -156,7 +161,7 @@ func summary(waiting []string) string {
 	return text
 }
 
-// copyMachines creates in the destination the objects that Machines need, and then the Machines.
+// copyMachines creates the Machines in the destination. Before that, it creates the objects that the Machines need.
 func (m *Move) copyMachines(ctx context.Context) error {
 	if err := m.copy(ctx, "Secret", "MachineClass"); err != nil {
 		return err
@@ -164,7 +169,7 @@ func (m *Move) copyMachines(ctx context.Context) error {
 	return m.copy(ctx, "Machine")
 }
 
-// copyOwners creates in the destination the objects that create and replace machines.
+// copyOwners creates the objects in the destination that create and replace machines.
 func (m *Move) copyOwners(ctx context.Context) error {
 	if err := m.copy(ctx, "MachineDisruptionBudget"); err != nil {
 		return err // Budgets limit the replacement of machines, so they must exist before the owners.
@@ -172,8 +177,8 @@ func (m *Move) copyOwners(ctx context.Context) error {
 	return m.copy(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }
 
-// copy creates the objects of some kinds in the destination. Existing objects stay unchanged, except for the permission
-// of a class to adopt instances.
+// copy creates all objects of the given kinds in the destination. It does not change existing objects. However, it
+// permits existing classes to adopt instances.
 func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -185,7 +190,8 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	made := backup.Of(slices.DeleteFunc(f.ofKinds(kinds...), func(o *object) bool {
 		switch o.GetKind() {
 		case "Machine", "MachineSet", "MachineDeployment":
-			// The object was created meanwhile and is not stopped, or its Machine is already moved.
+			// The source still acts on this object, because it was created after the move began. Or the object is a Machine that
+			// is already moved.
 			return destinationOf(o) != m.To || moved(o)
 		}
 		return false
@@ -209,7 +215,7 @@ func (m *Move) copy(ctx context.Context, kinds ...string) error {
 	return nil
 }
 
-// createNamespaces creates the namespaces of the fleet that do not exist in the destination.
+// createNamespaces creates each namespace of the fleet that the destination does not have.
 func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 	done := map[string]bool{}
 	for _, o := range f.objects {
@@ -231,13 +237,13 @@ func (m *Move) createNamespaces(ctx context.Context, f *fleet) error {
 
 // Plan is the result of Move.Plan.
 type Plan struct {
-	// Moved counts the objects to move by kind. Shared names objects that are copied and also stay in the source, because
-	// something there needs them.
+	// Moved is the number of objects to move, by kind. Shared contains the names of objects that are copied and also stay
+	// in the source, because other objects there need them.
 	Moved  map[string]int
 	Shared []string
-	// Waiting names the machines that the move would wait for, with the reason.
+	// Waiting contains the names of the machines for which the move would have to wait, with the reasons.
 	Waiting []string
-	// Problems are the reasons why nothing can be moved.
+	// Problems are the reasons why the move is not possible.
 	Problems []string
 }
 
@@ -262,7 +268,7 @@ func planOf(f *fleet, problems []string) Plan {
 	return p
 }
 
-// String returns the number of objects to move on one line.
+// String returns the numbers of objects to move, as one line.
 func (p Plan) String() string {
 	var parts []string
 	for _, kind := range backup.Kinds() {

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A command that is killed right after each of its writes finishes if it is repeated. clusters checks after each write
-// that the fleet is safe.
+// The test kills the command directly after each of its writes. If the command is started again, it must finish the
+// move. clusters checks after each write that the fleet is safe.
 //
 // Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
 // Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
@@ -118,7 +118,7 @@ func (c *clusters) createInDestination(o client.Object) {
 	c.must(c.destination.Create(c.Context(), o))
 }
 
-// If the processes of the source do not confirm that they have stopped, nothing is created in the destination.
+// If the processes of the source do not confirm that they have stopped, the move creates no object in the destination.
 //
 // Rule: move-stops-source-first.
 // Rule: move-stops-source-first.
@@ -168,7 +168,7 @@ func (c *clusters) freezeAll() {
 	c.freeze(&deployments.Items[0], &deployments.Items[0].Status.Conditions)
 }
 
-// The source finishes a machine that is being launched, replaced or deleted.
+// If a machine is being launched, replaced or deleted, the source finishes that before the move pauses the machine.
 //
 // Rule: move-waits-for-work-under-way.
 // Rule: move-waits-for-work-under-way.
@@ -202,7 +202,7 @@ func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	}
 }
 
-// The move waits for a machine without an instance, and moves it after it has an instance.
+// If a machine has no instance yet, the move waits until the machine has one, and then moves the machine.
 func TestMachineThatIsBeingLaunchedIsMovedLater(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
@@ -259,7 +259,8 @@ func TestEndedPauseStopsTheMove(t *testing.T) {
 	}
 }
 
-// A deployment is moved with the objects that belong to it. Objects that others need too also stay.
+// When a deployment is moved, the objects that belong to it are moved, too. If other objects need some of them, these
+// also stay in the source.
 //
 // Rule: move-takes-what-belongs.
 // Rule: move-takes-what-belongs.
@@ -280,7 +281,7 @@ func TestDeploymentIsMovedWithObjectsThatBelongToIt(t *testing.T) {
 			t.Errorf("%s is marked as moving to %s", nameOf(o), value)
 		}
 	}
-	// The machine without an owner needs the class, and the class needs the Secret.
+	// The machine without an owner needs the class, and the class needs the Secret. So both stay in the source.
 	if want := []string{"Secret/credentials", "MachineClass/small", "Machine/alone"}; !slices.Equal(names, want) {
 		t.Errorf("the source has %v, expected %v", names, want)
 	}

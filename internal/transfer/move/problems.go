@@ -54,7 +54,7 @@ func pausedBy(m *v1beta1.Machine) string {
 	return v1beta1.AnnotationClusterAPIPaused
 }
 
-// existingInDestination returns the objects in the destination that have names of the fleet.
+// existingInDestination returns objects of the destination that have the same name as an object of the fleet.
 func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*object, error) {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*ob
 		existing[keyOf(o)] = o
 	}
 	for _, secret := range f.ofKinds("Secret") {
-		// A Secret without the label for its use was not listed, but also has the name.
+		// List does not return Secrets without the label for their use, but such a Secret may also have the same name.
 		found := &object{}
 		found.SetGroupVersionKind(secret.GroupVersionKind())
 		switch err := m.Destination.Get(ctx, client.ObjectKeyFromObject(secret), found); {
@@ -78,7 +78,8 @@ func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*ob
 	return existing, nil
 }
 
-// collision returns why an object of the fleet cannot be created in the destination next to the existing one, or "".
+// collision returns the reason why the existing object prevents the creation of an object of the fleet in the
+// destination, or "" if it does not.
 func (m *Move) collision(o, existing *object) string {
 	switch {
 	case existing == nil:
@@ -90,8 +91,8 @@ func (m *Move) collision(o, existing *object) string {
 	}
 	switch o.GetKind() {
 	case "Machine":
-		// The Machine was restored by hand or by an earlier move. If it has another instance, copying it reports the
-		// conflict.
+		// An earlier move, or a user, has already restored this Machine in the destination. If the existing Machine has
+		// another instance, copyMachines reports the conflict.
 		if o.Object["spec"].(map[string]any)["providerID"] == existing.Object["spec"].(map[string]any)["providerID"] {
 			return ""
 		}

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/internal/transfer/backup"
 )
 
-// handOver deletes each Machine from the source whose instance the destination has adopted, and returns when that is
-// true of all. The Machines stay in deletion, paused and with their finalizer, until their owners are gone: a set in
-// the source must not be without machines before the destination has the set.
+// handOver deletes each Machine from the source after the destination has adopted its instance, and returns after it
+// has deleted all Machines. The deleted Machines remain paused and keep their finalizer until their owners are deleted.
+// So a set in the source never has too few machines before the set exists in the destination.
 func (m *Move) handOver(ctx context.Context) error { return m.await(ctx, m.handOverOnce) }
 
 func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
@@ -59,7 +59,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		if o.GetDeletionTimestamp() != nil {
 			continue
 		}
-		// In this version, the Machine is paused and the destination owns its instance.
+		// In this resource version, the Machine is paused, and the destination owns the instance of the Machine.
 		err = m.Source.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID()),
 			ResourceVersion: ptr.To(o.GetResourceVersion())})
 		if client.IgnoreNotFound(err) != nil {
@@ -69,7 +69,8 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// waitForAdoption returns what a Machine of the source waits for until the destination has adopted its instance, or "".
+// waitForAdoption returns the reason why a Machine in the source must wait until the destination has adopted its
+// instance, or "" if the instance is adopted.
 func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	name := source.Namespace + "/" + source.Name
 	switch {
@@ -91,7 +92,7 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	return "", nil
 }
 
-// remove deletes from the source what the destination has. Owners are deleted first, so that they create no machines.
+// remove deletes the moved objects from the source. remove deletes owners first, so that they create no more machines.
 func (m *Move) remove(ctx context.Context) error {
 	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.delete(ctx, kind) }); err != nil {
@@ -113,7 +114,7 @@ func (m *Move) remove(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes the remaining objects of a kind, and returns their names.
+// delete deletes all objects of a kind, and returns the names of those that still exist.
 func (m *Move) delete(ctx context.Context, kind string) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -134,8 +135,8 @@ func (m *Move) delete(ctx context.Context, kind string) (waiting []string, err e
 	return waiting, nil
 }
 
-// removeFinalizers removes Machinist's finalizer from the Machines whose instances the destination has adopted. It
-// returns those that have other finalizers.
+// removeFinalizers removes Machinist's finalizer from the Machines whose instances the destination has adopted, and
+// returns the Machines that still have other finalizers.
 func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -165,7 +166,8 @@ func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err erro
 	return waiting, nil
 }
 
-// revokePermission removes the permission to adopt instances of the source from the classes of the destination.
+// revokePermission changes the classes of the destination, so that they no longer permit the adoption of instances of
+// the source.
 func (m *Move) revokePermission(ctx context.Context) error {
 	all, err := backup.List(ctx, m.Destination, m.Namespace, false)
 	if err != nil {

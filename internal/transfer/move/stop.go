@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// stop makes the source stop acting on the fleet. It returns when the processes of the source have confirmed that.
+// stop stops the processes of the source from acting on the fleet, and returns after these processes have confirmed
+// that.
 func (m *Move) stop(ctx context.Context) error {
 	if err := m.await(ctx, m.freeze); err != nil {
 		return err
@@ -23,7 +24,7 @@ func (m *Move) stop(ctx context.Context) error {
 	return m.await(ctx, m.pause)
 }
 
-// freeze freezes sets and deployments, and returns those whose freeze is not confirmed yet.
+// freeze freezes all sets and deployments, and returns those whose freeze the manager has not confirmed yet.
 func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -56,8 +57,8 @@ func (m *Move) freeze(ctx context.Context) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// markFrozen freezes a set or deployment. A freeze by a user stays as it is. A freeze for safety is replaced, because
-// it could end automatically.
+// markFrozen freezes a set or deployment. If a user has set a freeze, it stays unchanged. If the manager has set a
+// freeze for safety, it is replaced, because such a freeze could end automatically.
 func (m *Move) markFrozen(o *object) {
 	mark(o, movingTo, m.To)
 	labels := o.GetLabels()
@@ -70,7 +71,8 @@ func (m *Move) markFrozen(o *object) {
 	}
 }
 
-// pause pauses each Machine that has no work under way, and returns those whose pause is not confirmed yet.
+// pause pauses each Machine that has no unfinished work, and returns the Machines that cannot be paused yet, and those
+// whose pause is not confirmed yet.
 func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -109,14 +111,15 @@ func waitForPause(o *object) string {
 	return nameOf(o) + ", whose pause the provider of the source has not confirmed yet (condition Paused)"
 }
 
-// resumedError is the error when another client ends the pause of a Machine that is being moved.
+// resumedError returns the error for a Machine that is being moved, but whose pause was ended by another client.
 func resumedError(o *object) error {
 	return fmt.Errorf("the pause of %s ended while it is being moved, so the source may act on its instance: set the "+
 		"annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
-// unfinished returns the name of a Machine that must not be paused yet, and why, or "". The source has not finished
-// work on it, or its specification does not describe its instance, but the destination relies on that.
+// unfinished checks whether a Machine may be paused. If not, it returns the name of the Machine and the reason.
+// Otherwise it returns "". A Machine must not be paused if the source has unfinished work on it. A Machine also must
+// not be paused if its spec does not match its instance, because the destination creates the Machine from the spec.
 func unfinished(m *v1beta1.Machine) string {
 	why := ""
 	switch {
@@ -136,7 +139,8 @@ func unfinished(m *v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s/%s, which %s", m.Namespace, m.Name, why)
 }
 
-// change patches an object of the source. If another client changed the object meanwhile, change returns a conflict.
+// change patches an object of the source. If another client has changed the object since it was read, change returns a
+// conflict error.
 func (m *Move) change(ctx context.Context, o *object, change func(*object)) error {
 	changed := o.DeepCopy()
 	change(changed)
@@ -161,7 +165,7 @@ func conditionIsTrue(o *object, kind string) bool {
 	return false
 }
 
-// messageOf returns the reason and message of a condition of a Machine, or "".
+// messageOf returns the reason and the message of a condition of a Machine, or "" if the condition is missing.
 func messageOf(m *v1beta1.Machine, kind string) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {

@@ -256,7 +256,7 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	return nil
 }
 
-// joinTimeout is how long a machine may wait for its Node before this counts as proof of a failing check.
+// joinTimeout is how long a machine may wait for its Node. After that, a failed check counts as the proven cause.
 const joinTimeout = time.Minute
 
 // monitorJoins returns a monitor that checks periodically whether machines can join the target cluster.

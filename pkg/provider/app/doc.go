@@ -9,6 +9,6 @@
 //
 // The package provides everything that the process needs in addition to the driver: flags, the connections to both
 // clusters, leader election and its fence, health and metrics endpoints, signals and exit codes. It also guards the
-// driver. Every call has a deadline, is counted, and respects the rate that the user configured. No call is made by a
-// process that may have lost its leadership. If the driver panics, only that call fails.
+// driver. Every call has a deadline, is counted, and respects the configured rate limit. A process that may have lost
+// its leadership makes no calls. If the driver panics, only that call fails.
 package app

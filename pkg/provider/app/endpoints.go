@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// EndpointFlags are the flags by which an administrator decides to which addresses a driver may connect. Drivers whose
-// endpoints come from credentials, classes or answers of the cloud have these flags.
+// EndpointFlags are the flags with which an administrator determines the addresses to which a driver may connect.
+// Drivers whose endpoints come from credentials, classes or answers of the cloud have these flags.
 type EndpointFlags struct {
 	prefix          string
 	allowed, denied []string

@@ -36,7 +36,7 @@ type migrator struct {
 	cloudQPS   float64
 	cloudBurst int
 	timing     migration.Timing
-	// sharedNamespaces are namespaces whose Secrets and ConfigMaps old objects of all namespaces may use.
+	// Objects of the old system in all namespaces may use the Secrets and ConfigMaps of sharedNamespaces.
 	sharedNamespaces []string
 }
 

@@ -42,7 +42,7 @@ func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInst
 	return nil
 }
 
-// orphanBook returns the book in which the process records what it knows about orphans.
+// orphanBook returns the ledger in which the process records what it knows about orphans.
 func orphanBook(op *process.Process) ledger.Book {
 	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
 }

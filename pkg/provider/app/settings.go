@@ -47,7 +47,7 @@ type settings struct {
 	webhook             admission.Serving
 }
 
-// allNamespaces is the value of --secret-namespaces for all namespaces.
+// allNamespaces is the value of --secret-namespaces that stands for all namespaces.
 const allNamespaces = "*"
 
 // Values of --orphan-action.
@@ -188,7 +188,8 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// guestRanges returns the ranges in which addresses that only guests report are approved.
+// guestRanges returns the ranges of --approve-guest-addresses. An address that only a guest reports is approved only if
+// it is in one of these ranges.
 func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	ranges, err := endpoints.ParseRanges(s.guestAddresses)
 	if err != nil {
@@ -202,7 +203,7 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// orphanRules returns the rules for orphans from the flags, for one installation and shard.
+// orphanRules returns the rules for orphans that the flags define, for one installation and shard.
 func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {
 	r := s.orphans
 	r.ClusterID, r.Namespace, r.Shard = clusterID, namespace, shard
@@ -218,9 +219,9 @@ func (s *settings) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
 }
 
-// targetAPI returns a function that returns how instances reach and verify the target cluster's API server. The flags
-// take precedence. What they do not set is read from the target kubeconfig on each call. targetAPI fails if the file of
-// --bootstrap-ca-file is missing.
+// targetAPI returns a function. This function returns the address and the certificate authority with which instances
+// reach and verify the API server of the target cluster. The flags take precedence. Values that the flags do not set
+// are read from the target kubeconfig on each call. targetAPI fails if the file of --bootstrap-ca-file is missing.
 func (s *settings) targetAPI(kubeconfig func() (*rest.Config, error)) (func() (machine.Endpoint, error), error) {
 	var flagCA []byte
 	if s.bootstrapCAFile != "" {

@@ -50,8 +50,8 @@ func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// Without flags, instances get the endpoint of the target kubeconfig at the time of their creation. The kubeconfig may
-// appear, or change, after the process has started.
+// Without flags, an instance gets the endpoint that the target kubeconfig contains when the instance is created. The
+// kubeconfig may appear, or change, after the process has started.
 //
 // Rules kubeconfig-file-awaited, renewed-kubeconfig-used.
 func TestTargetAPIUsesFlagsBeforeTheCurrentKubeconfig(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// acceptedCases test clouds that accept a call and do something else later, or only a part of it.
+// acceptedCases returns the cases for clouds that accept a call, but later do something else, or only a part of the
+// change.
 func acceptedCases() []testCase {
 	return []testCase{
 		{name: "LateLackOfCapacity",
@@ -14,7 +15,7 @@ func acceptedCases() []testCase {
 				"ResourceExhausted, and can be deleted.",
 			needs: []need{injecting(GivesUp)}, test: lateLackOfCapacity},
 		{name: "FailedOperation",
-			rule:  "A running instance is not Failed if an operation on it failed.",
+			rule:  "A running instance does not become Failed if an operation on the instance fails.",
 			needs: []need{injecting(OperationFails)}, test: failedOperation},
 		{name: "FiltersIgnored",
 			rule: "If searches return everything in the account, Get, Create, List and Delete find the machine's own " +

@@ -71,7 +71,7 @@ func adoptReplacesFormer(t *trial) {
 		t.checkUnchanged(s, "Adopt by "+who+" that names another former cluster")
 		other.providerID = "" // Do not delete it when the case ends.
 	}
-	// A restored Machine has the same name and another UID.
+	// A restored Machine has the same name but a different UID.
 	again := t.subjectOf(s.cluster + "-restored")
 	again.Name, again.providerID, again.scope = s.Name, s.providerID, s.scope
 	request := t.adoptRequest(again)

@@ -21,7 +21,7 @@ func answerCases() []testCase {
 				"Stopped, and can be deleted.",
 			needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
 		{name: "HugeAnswers",
-			rule:  "A call whose answer has hundreds of megabytes fails with an ambiguous code.",
+			rule:  "A call fails with an ambiguous code if the answer of the cloud has hundreds of megabytes.",
 			needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
 		{name: "OthersWithOurName",
 			rule: "An instance of another owner with the name of one of Machinist's instances is never returned, listed or " +

@@ -86,7 +86,7 @@ func invalidSpecsAreRefused(t *trial) {
 	}
 }
 
-// checkSpecRefused checks that every call that uses a providerSpec refuses this one.
+// checkSpecRefused checks that every call with the invalid providerSpec fails.
 func (t *trial) checkSpecRefused(invalid InvalidSpec) {
 	t.Helper()
 	class := provider.Class{Spec: invalid.Spec, Credentials: t.Class.Credentials}
@@ -165,14 +165,14 @@ func specIsDecodedStrictly(t *trial) {
 	}
 }
 
-// cloudCall is a call of the driver that must ask the cloud. It returns an error unless the call succeeded.
+// cloudCall is a call of the driver that must ask the cloud. Its function returns an error unless the call succeeded.
 type cloudCall struct {
 	name string
 	do   func(context.Context) error
 }
 
-// calls returns all such calls about the subject, which has an instance. Create is for another machine. The calls are
-// sorted by how much they change, the least first.
+// calls returns all calls that ask the cloud about the subject, which has an instance. Create is for another machine.
+// Calls that change less come first.
 func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	fresh := t.subject()
 	create := t.createRequest(fresh)
@@ -249,7 +249,7 @@ func capacityIsPlausible(t *trial) {
 	}
 }
 
-// bait is a place that credentials could refer to: a file, a URL, or a command that leaves a trace.
+// bait is a resource to which credentials could refer: a file, a URL, or a command that leaves a trace.
 type bait struct {
 	file, canary, url string
 	fetched           atomic.Int32
@@ -294,7 +294,8 @@ func credentialsNameNoSources(t *trial) {
 	}
 }
 
-// checkFollowsNoReference replaces the value of one key by references to it, or adds such references under other keys.
+// checkFollowsNoReference replaces the value of one key with references to this value, or adds such references under
+// other keys.
 func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 	t.Helper()
 	b, err := newBait(good[key])
@@ -304,7 +305,7 @@ func (t *trial) checkFollowsNoReference(good map[string][]byte, key string) {
 		changed := maps.Clone(good)
 		change(changed)
 		class := provider.Class{Spec: t.Class.Spec, Credentials: provider.NewCredentials(changed)}
-		// A driver that works with a reference must have followed it to the valid value.
+		// If the driver works with a reference, it must have followed the reference to the valid value.
 		_ = t.driver.Validate(t.Context(), provider.ValidateRequest{Class: class})
 		_, err := t.driver.List(t.Context(), provider.ListRequest{Class: class, ClusterID: t.ClusterID})
 		return err == nil

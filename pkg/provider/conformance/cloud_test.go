@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// fakeCloud is a cloud in memory that is difficult for drivers. A server needs a network interface that is created
-// before it and remains after it. A deletion takes a while, reads may lag behind, and errors repeat the request.
-// Instead of time, the cloud counts reads: the more often a server is read, the sooner it is running.
+// fakeCloud is a cloud in memory whose behavior is difficult for drivers. A server needs a network interface, which is
+// created before the server and remains after the server was deleted. A deletion takes a while, reads may lag behind,
+// and errors repeat the contents of the request. Instead of time, the cloud counts reads: the more often a server is
+// read, the sooner it is running.
 type fakeCloud struct {
 	mu      sync.Mutex
 	account string // the token that the cloud accepts
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	// reserved are network interfaces that a refused call has made unusable.
+	// reserved contains the network interfaces that became unusable because a call was refused.
 	reserved map[string]bool
 	tokens   map[string]spent
 
@@ -33,7 +34,7 @@ type fakeCloud struct {
 	gone []*server
 	// quota is the maximum number of servers while QuotaFreesLate is active.
 	quota int
-	// reads and lists count calls whose answers alternate.
+	// reads and lists count the calls whose answers alternate between two results.
 	reads, lists int
 	announced    map[string]time.Time
 }
@@ -43,7 +44,7 @@ type active struct {
 	Fault
 	skip  int
 	began time.Time
-	// healed ends the hanging calls when it is closed.
+	// Closing healed ends the calls that hang.
 	healed chan struct{}
 }
 
@@ -64,7 +65,7 @@ const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
-// cloudError is an error of the cloud. It repeats what was sent, as real clouds do.
+// cloudError is an error of the cloud. Like the errors of real clouds, it repeats what was sent.
 type cloudError struct {
 	kind       string
 	message    string
@@ -89,7 +90,7 @@ func newFakeCloud() *fakeCloud {
 // request contains what every call sends.
 type request struct {
 	token string
-	// creates means that the call creates a server. changes means that it changes anything.
+	// creates means that the call creates a server. changes means that the call changes something.
 	creates, changes bool
 	// sent is what else was sent. Errors repeat it.
 	sent string
@@ -98,9 +99,9 @@ type request struct {
 // readsAll is a context key for a client that reads answers of any length. Other clients read at most a megabyte.
 type readsAll struct{}
 
-// late reports whether an answer hides an event of a server because of a fault. It hides the event for Fault.For, and
-// in at least one answer, so that a slow test does not miss the fault.
-func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
+// hides reports whether a fault hides an event of a server in this answer. The fault hides the event for the duration
+// Fault.For, and in at least one answer, so that a slow test also notices the fault.
+func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
 		return false
@@ -109,7 +110,7 @@ func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
 	return true
 }
 
-// call executes one call, or lets it fail because of a fault.
+// call executes one call, or makes the call fail because of a fault.
 func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -218,7 +219,7 @@ func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map
 			return &cloudError{kind: "Conflict", message: name + " is in use"}
 		}
 		for _, s := range c.gone {
-			if name == "nic/"+s.nic && c.late(PartsInUse, s, s.deletedAt) {
+			if name == "nic/"+s.nic && c.hides(PartsInUse, s, s.deletedAt) {
 				return &cloudError{kind: "Conflict", message: name + " is still in use"}
 			}
 		}
@@ -309,7 +310,7 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 // notFreed returns how many deleted servers still count against the quota.
 func (c *fakeCloud) notFreed() (n int) {
 	for _, s := range c.gone {
-		if c.late(QuotaFreesLate, s, s.deletedAt) {
+		if c.hides(QuotaFreesLate, s, s.deletedAt) {
 			n++
 		}
 	}
@@ -327,11 +328,11 @@ func (c *fakeCloud) find(id string) *server {
 func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server, err error) {
 	err = c.call(ctx, request{token: token, sent: id}, func() error {
 		s := c.find(id)
-		if s != nil && c.late(LateReads, s, s.createdAt) {
+		if s != nil && c.hides(LateReads, s, s.createdAt) {
 			s = nil
 		} else if s == nil {
 			for _, past := range c.gone {
-				if strings.EqualFold(past.id, id) && c.late(LateReads, past, past.deletedAt) {
+				if strings.EqualFold(past.id, id) && c.hides(LateReads, past, past.deletedAt) {
 					out = c.spelled(*past)
 					return nil
 				}
@@ -353,7 +354,7 @@ func (c *fakeCloud) sees(s *server) bool {
 	return s.checks > c.lag
 }
 
-// spelled returns a server with its ID and name as answers spell them.
+// spelled returns a server with its ID and name spelled as in answers.
 func (c *fakeCloud) spelled(s server) server {
 	if c.faults[OtherCase] != nil {
 		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
@@ -364,7 +365,7 @@ func (c *fakeCloud) spelled(s server) server {
 // shown returns a server as reads and lists show it.
 func (c *fakeCloud) shown(s *server) server {
 	out := c.spelled(*s)
-	if c.late(LateTags, s, s.createdAt) {
+	if c.hides(LateTags, s, s.createdAt) {
 		out.tags = nil
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
@@ -376,7 +377,7 @@ func (c *fakeCloud) shown(s *server) server {
 	return out
 }
 
-// listServers returns one page of the servers with the tags. It skips the first servers, as many as after.
+// listServers returns one page of the servers with the tags. It skips the given number of servers.
 func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after,
 	limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
@@ -387,7 +388,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 		}
 		var all []server
 		for _, s := range c.servers {
-			if !includes(s.tags, tags) || c.late(LateLists, s, s.createdAt) || !c.sees(s) {
+			if !includes(s.tags, tags) || c.hides(LateLists, s, s.createdAt) || !c.sees(s) {
 				continue
 			}
 			if shown := c.shown(s); includes(shown.tags, tags) {
@@ -395,7 +396,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 			}
 		}
 		for _, s := range c.gone {
-			if includes(s.tags, tags) && c.late(LateLists, s, s.deletedAt) {
+			if includes(s.tags, tags) && c.hides(LateLists, s, s.deletedAt) {
 				all = append(all, c.spelled(*s))
 			}
 		}
@@ -413,7 +414,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 	return page, more, err
 }
 
-// filter returns the tags by which a search for tags really filters.
+// filter returns the tags by which a search for the given tags actually filters.
 func (c *fakeCloud) filter(tags map[string]string) map[string]string {
 	if c.faults[FiltersIgnored] != nil {
 		return nil
@@ -464,7 +465,7 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// ending returns the IDs of the servers whose end was announced, with the time of the end.
+// ending returns the announced end of each server whose end was announced. The keys are the IDs of the servers.
 func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

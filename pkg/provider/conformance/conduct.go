@@ -29,7 +29,7 @@ func manyAtOnce(t *trial) {
 	for i := range subjects {
 		subjects[i] = t.subject()
 	}
-	// atOnce makes one call for each subject concurrently, together with reads that must not disturb them.
+	// atOnce calls do for all subjects concurrently. Meanwhile, it makes reads that must not disturb these calls.
 	atOnce := func(do func(i int, s *subject) error) {
 		var all sync.WaitGroup
 		for i, s := range subjects {
@@ -132,7 +132,7 @@ func endedContext(t *trial) {
 	}
 }
 
-// secretsStaySecret provokes as many errors as it can. The wrapper watched checks each answer for secrets.
+// secretsStaySecret provokes as many errors as it can. The wrapper type watched checks each answer for secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

@@ -13,10 +13,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Config contains the driver to test and what its author knows about it. New, Class.Spec and InvalidSpecs are required.
+// Config contains the driver to test, and what the author of the driver knows about it. New, Class.Spec and
+// InvalidSpecs are required.
 type Config struct {
-	// New returns a driver as in a process that has just started: it shares nothing except the cloud with the drivers that
-	// New returned before. The suite calls New many times.
+	// New returns a new driver, as in a process that has just started: the driver shares nothing except the cloud with
+	// other drivers that New returned. The suite calls New many times.
 	New func() (provider.Driver, error)
 
 	// Class is a valid class. If it has no credentials, the suite assumes that the driver needs none.
@@ -31,8 +32,8 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed credentials that the cloud does not accept.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials are the keys of the credentials, including those of Legacies, whose values are not secret, such as
-	// the name of an account.
+	// PublicCredentials are the keys of credentials whose values are not secret, such as the name of an account. This
+	// includes the credentials of Legacies.
 	PublicCredentials []string
 
 	// Version is the kubelet version that the suite requests. Default: none.
@@ -40,24 +41,24 @@ type Config struct {
 	// ClusterID is the cluster ID of the instances that the suite creates. For a second cluster, the suite appends
 	// "-other". Default: random.
 	ClusterID string
-	// Instances is how many instances a case creates if one instance would prove nothing. Paging is tested only if this is
-	// more than the driver's List returns on one page. Default: 5.
+	// Instances is how many instances a case creates if one instance would prove nothing. Paging is tested only if a page
+	// of the driver's List contains fewer instances. Default: 5.
 	Instances int
 	// Timeout is how long the cloud may take to show a change, to boot an instance and to delete one. Default: 2m.
 	Timeout time.Duration
-	// Full lets a case fail, instead of skipping it, if its hook is missing.
+	// If Full is set, a case whose hook is missing fails instead of being skipped.
 	Full bool
-	// Never lists the kinds of faults that this cloud cannot have, such as OtherCase if its IDs are numbers. The suite
-	// skips their cases, even if Full is set.
+	// Never is the list of faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
+	// suite skips the cases for these faults, even if Full is set.
 	Never []FaultKind
-	// Legacies are descriptions in old systems, one for each system that fleets can come from. Their instances must be in
-	// the account of Class, where List of Class finds them. Everything in them must be translatable. The suite uses them
-	// if the driver implements provider.Importer.
+	// Legacies contains one description of instances for each old system from which fleets can come. The instances of
+	// these systems must be in the account of Class, so that List with Class finds them. Everything in them must be
+	// translatable. The suite uses them if the driver implements provider.Importer.
 	Legacies []provider.Legacy
-	// CollectorTags are the tags by which the old systems of Legacies find the instances that they delete, in the form
-	// that Cloud.Tags returns.
+	// CollectorTags are the tags by which the old systems of Legacies recognize the instances that they may delete. The
+	// tags have the form that Cloud.Tags returns.
 	CollectorTags []string
-	// Cloud reaches the cloud without the driver.
+	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
 }
 
@@ -66,50 +67,50 @@ type InvalidSpec struct {
 	// Name describes what is wrong with the providerSpec.
 	Name string
 	Spec []byte
-	// Field is the path below providerSpec that the error must be about, such as "disk.sizeGiB".
+	// Field is the path, below providerSpec, of the field that the error must name, such as "disk.sizeGiB".
 	Field string
 }
 
-// Cloud contains hooks that reach the cloud without the driver. Each of them may be nil.
+// Cloud contains hooks that access the cloud without the driver. Each of them may be nil.
 type Cloud struct {
 	// Resources lists everything that costs money or blocks a name: instances, disks, network interfaces and addresses,
-	// each with its kind and name, such as "disk/worker-1". It must not lag behind. Resources of others may be in the list
-	// if they do not change.
+	// each with its kind and name, such as "disk/worker-1". It must not lag behind. The list may contain resources of
+	// other users if these resources do not change.
 	Resources func(ctx context.Context) ([]string, error)
-	// Launch creates an instance that does not belong to Machinist. The instance has the given tags, a subset of the tags
-	// provider.Tag*, in the spelling of the driver. Launch returns the provider ID and a function that removes the
-	// instance. The function must succeed if the instance does not exist any more.
+	// Launch creates an instance that does not belong to Machinist. The instance has the given tags, which are a subset of
+	// the tags provider.Tag*, in the driver's spelling. Launch returns the provider ID and a function that removes the
+	// instance. The function must also succeed if the instance no longer exists.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchNamed is like Launch. The new instance has the name of the instance gone, which the driver created and which
-	// no longer exists, or whatever else the driver uses to find instances in addition to tags.
+	// LaunchNamed is like Launch. The new instance has the same name as gone, an instance that the driver created and that
+	// no longer exists. Apart from tags, everything else by which the driver finds instances is also the same.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchLegacy is like Launch. The new instance is the one that the old system of one of Config.Legacies creates for
-	// its Machine with this name and UID, with everything that this system leaves in the cloud.
+	// LaunchLegacy is like Launch. The new instance looks as if the old system of one of Config.Legacies had created it
+	// for a Machine with this name and UID. This includes everything else that this system leaves in the cloud.
 	LaunchLegacy func(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (providerID string,
 		remove func(context.Context) error, err error)
-	// Tags returns the tags of an instance and of its parts, whatever their origin, and anything else that Adopt changes.
-	// Its keys consist of part and name, such as "disk/team". It must not lag behind.
+	// Tags returns all tags of an instance and of its parts, and everything else that Adopt changes. Each key consists of
+	// the part and the name of the tag, such as "disk/team". It must not lag behind.
 	Tags func(ctx context.Context, providerID string) (map[string]string, error)
-	// Announce makes the cloud announce that it will reclaim an instance at a time, until withdraw is called. The suite
-	// uses it if the driver implements provider.Interrupter.
+	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement is in effect
+	// until withdraw is called. The suite uses it if the driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
 	// Inject makes the cloud behave as the fault describes, until end is called. Faults of different kinds may be active
 	// at the same time. Inject returns errors.ErrUnsupported for a fault that it cannot provide.
 	Inject func(ctx context.Context, fault Fault) (end func(), err error)
 }
 
-// Fault describes what happens to the driver's calls to the cloud. It must affect only the account of the test.
+// Fault describes what happens to the driver's calls to the cloud. The fault must affect only the account of the test.
 type Fault struct {
 	Kind FaultKind
 	// Skip is the number of calls that succeed before the fault begins. With DoneLate, only calls that change something
 	// count. Used with Unavailable, Unauthenticated and DoneLate.
 	Skip int
-	// RetryAfter is the wait that the cloud requests. Zero means that it requests none. Used with Throttled.
+	// RetryAfter is the waiting time that the cloud requests. Zero means that it requests none. Used with Throttled.
 	RetryAfter time.Duration
-	// For is how late the cloud is: tens of milliseconds, and well within the driver's CreateSettle. Used with LateReads,
-	// LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse.
+	// For is the delay of the cloud: tens of milliseconds, and much less than the driver's CreateSettle. Used with
+	// LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse.
 	For time.Duration
 	// Address is the IP address that guests report. Used with GuestClaims.
 	Address string
@@ -124,7 +125,7 @@ const (
 	LostCreate FaultKind = "LostCreate"
 	// Unavailable: the cloud does not serve requests.
 	Unavailable FaultKind = "Unavailable"
-	// Throttled: the cloud refuses the call because there were too many, and may name the time to wait.
+	// Throttled: the cloud refuses the call because there were too many calls, and may return the time to wait.
 	Throttled FaultKind = "Throttled"
 	// Exhausted: there is no quota or capacity for another instance. All calls that create none work.
 	Exhausted FaultKind = "Exhausted"
@@ -138,7 +139,7 @@ const (
 
 // Faults of a cloud that works. All calls that are not mentioned succeed.
 const (
-	// LateReads: for the duration Fault.For, reads by ID do not find what was created, and show what was deleted in its
+	// LateReads: for the duration Fault.For, reads by ID do not find new resources, and show deleted resources in their
 	// earlier state. Lists, and calls that change something, do not lag behind.
 	LateReads FaultKind = "LateReads"
 	// LateLists: lists, and searches by tags, lag behind by Fault.For. Reads by ID do not.
@@ -146,13 +147,13 @@ const (
 	// LateTags: for the duration Fault.For, reads and lists show a new instance without its tags, and searches by tags do
 	// not find it. The answer of the call that creates the instance has the tags.
 	LateTags FaultKind = "LateTags"
-	// UnsteadyLists: lists contain some entries twice, and the order changes with each list. The pages of one list keep
-	// one order and omit no entry.
+	// UnsteadyLists: lists contain some entries twice, and the order changes with each list. All pages of one list have
+	// the same order and omit no entry.
 	UnsteadyLists FaultKind = "UnsteadyLists"
-	// DoneLate: calls that change something are answered with an error, "unavailable" or a timeout in the cloud. They take
+	// DoneLate: calls that change something return an error: "unavailable", or a timeout in the cloud. The changes take
 	// effect after Fault.For, even if the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
-	// OtherCase: answers spell IDs and names in another case than the request. The cloud itself ignores case.
+	// OtherCase: IDs and names in answers differ from the request in upper and lower case. The cloud itself ignores case.
 	OtherCase FaultKind = "OtherCase"
 	// StateGoesBack: sometimes a read or a list shows an instance in an earlier state: as pending after it was running, or
 	// as running while it is being deleted.
@@ -163,8 +164,8 @@ const (
 	// PartsGoneFirst: at the beginning of the fault, the disks, network interfaces or addresses of the account's instances
 	// are removed, as if by hand.
 	PartsGoneFirst FaultKind = "PartsGoneFirst"
-	// QuotaFreesLate: there is no quota beyond what is in use at the beginning of the fault, and what is deleted still
-	// counts for the duration Fault.For.
+	// QuotaFreesLate: the quota equals the usage at the beginning of the fault. Deleted resources still count against the
+	// quota for the duration Fault.For.
 	QuotaFreesLate FaultKind = "QuotaFreesLate"
 	// HugeAnswers: every answer is correct, but hundreds of megabytes longer than necessary, because of white space or a
 	// field that no driver reads. Calls take effect.
@@ -172,12 +173,12 @@ const (
 	// GivesUp: the cloud accepts new instances, which then fail before they run because there is no capacity for them.
 	GivesUp FaultKind = "GivesUp"
 	// OperationFails: at the beginning of the fault, an operation on each of the account's running instances fails, such
-	// as a resize. The instances continue to run, and reads show them in the cloud's state for the failed operation.
+	// as a resize. The instances continue to run, and reads show the state that the cloud uses for a failed operation.
 	OperationFails FaultKind = "OperationFails"
 	// FiltersIgnored: lists and searches return everything in the account and ignore their filters.
 	FiltersIgnored FaultKind = "FiltersIgnored"
-	// UntaggedParts: the cloud drops tags that are given in the calls that create disks, network interfaces or addresses.
-	// A separate call can set them.
+	// UntaggedParts: the cloud ignores tags in the calls that create disks, network interfaces or addresses. A separate
+	// call can set them.
 	UntaggedParts FaultKind = "UntaggedParts"
 	// PartsInUse: for the duration Fault.For after an instance was deleted, the cloud refuses to delete its disks, network
 	// interfaces or addresses, because they are in use.
@@ -185,8 +186,8 @@ const (
 	// GuestClaims: every running guest reports Fault.Address as one of its own addresses, in each way in which this cloud
 	// learns addresses from guests.
 	GuestClaims FaultKind = "GuestClaims"
-	// PartsReserved: there is no quota for another instance. A call that is refused because of this reserves the parts
-	// that it named: they belong to no instance and cannot be used by another call until they are deleted.
+	// PartsReserved: there is no quota for another instance. A call that is refused for this reason reserves the parts
+	// that it names: they belong to no instance and cannot be used by another call until they are deleted.
 	PartsReserved FaultKind = "PartsReserved"
 )
 

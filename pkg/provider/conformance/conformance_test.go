@@ -48,7 +48,7 @@ func TestCorrectDriverPassesAllCases(t *testing.T) {
 	}
 }
 
-// recorder implements report for the suite's own tests.
+// recorder implements the interface report for the suite's own tests.
 type recorder struct {
 	ctx context.Context
 
@@ -82,7 +82,7 @@ func (r *recorder) SkipNow() {
 	runtime.Goexit()
 }
 
-// record runs cases one after another and returns what the last one reported.
+// record runs cases one after another and returns the reports of the last case.
 func record(t *testing.T, c Config, names ...string) *recorder {
 	t.Helper()
 	s, err := newSuite(t.Context(), c)

@@ -136,8 +136,8 @@ func leftoversAreListed(t *trial) {
 	t.fatalf("Create does not complete within %d calls to the cloud", maxCloudCalls)
 }
 
-// hasLeftovers reports whether List returns leftovers of the subject. It also checks that List returns no parts of the
-// instance that intact has, and no leftovers of another cluster.
+// hasLeftovers reports whether List returns leftovers of the subject. It also checks that no leftover belongs to the
+// instance of the subject intact, or to another cluster.
 func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -161,7 +161,7 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// checkExpired checks an error: a code that means that the call had no effect must be Unauthenticated.
+	// checkExpired checks the code of an error. If the code means that the call had no effect, it must be Unauthenticated.
 	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {

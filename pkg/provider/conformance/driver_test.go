@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// correct is a driver of fakeCloud that follows the contract. Some of its functions are fields, so that a test can
+// correct is a driver for fakeCloud that follows the contract. Some of its functions are fields, so that a test can
 // replace them.
 type correct struct {
 	cloud    *fakeCloud
@@ -29,7 +29,7 @@ type correct struct {
 	decode func(raw []byte) (machineSpec, error)
 	// tokenOf returns the token in the credentials.
 	tokenOf func(provider.Credentials) (string, error)
-	// idempotency returns the token for the cloud.
+	// idempotency returns the idempotency token for the cloud.
 	idempotency func(provider.CreateRequest) string
 	// nicOf returns the name of a machine's network interface.
 	nicOf func(provider.Machine) string
@@ -37,8 +37,8 @@ type correct struct {
 	tags func(provider.CreateRequest) map[string]string
 	// translate converts an error of the cloud.
 	translate func(error) error
-	// mine returns the tags that an instance must have to be deleted.
-	mine func(cluster string, m provider.Machine) map[string]string
+	// requiredTags returns the tags that an instance must have to be deleted.
+	requiredTags func(cluster string, m provider.Machine) map[string]string
 	// convert describes a server.
 	convert func(server) *provider.Instance
 	// If checksFirst is set, Create looks for an instance of the machine. If once is set, List returns each instance once
@@ -64,7 +64,7 @@ func newCorrect(c *fakeCloud) *correct {
 	d.nicOf = func(m provider.Machine) string { return "of-" + string(m.UID) }
 	d.tags = func(req provider.CreateRequest) map[string]string { return req.Tags }
 	d.translate = translate
-	d.mine = ownerTags
+	d.requiredTags = ownerTags
 	d.convert = d.describe
 	return d
 }
@@ -339,23 +339,23 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 	} else if !provider.IsNotFound(err) {
 		return none, err
 	}
-	mine := d.mine(req.ClusterID, req.Machine)
+	owned := d.requiredTags(req.ClusterID, req.Machine)
 	if id != "" {
-		if err := d.cloud.deleteServer(ctx, token, id, mine); err == nil {
+		if err := d.cloud.deleteServer(ctx, token, id, owned); err == nil {
 			return none, nil
 		} else if !isKind(err, "NotFound") {
 			return none, d.translate(err)
 		}
 	}
 	nic := "nic/" + d.nicOf(req.Machine)
-	err = d.cloud.deletePart(ctx, token, nic, mine)
+	err = d.cloud.deletePart(ctx, token, nic, owned)
 	if isKind(err, "NotFound") && d.untagged {
 		err = d.cloud.deleteUntagged(ctx, token, nic) // Its name contains the UID of the machine.
 	}
 	if err != nil && !isKind(err, "NotFound") {
 		return none, d.translate(err)
 	}
-	parts, err := d.cloud.listParts(ctx, token, mine)
+	parts, err := d.cloud.listParts(ctx, token, owned)
 	if err != nil {
 		return none, d.translate(err)
 	}
@@ -363,7 +363,7 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 		if !d.disks || !strings.HasPrefix(p.name, "disk/") {
 			continue
 		}
-		if err := d.cloud.deletePart(ctx, token, p.name, mine); err != nil && !isKind(err, "NotFound") {
+		if err := d.cloud.deletePart(ctx, token, p.name, owned); err != nil && !isKind(err, "NotFound") {
 			return none, d.translate(err)
 		}
 	}

@@ -55,7 +55,7 @@ func lastCases() []testCase {
 		needs: []need{needsResources}, test: nothingIsLeft}}
 }
 
-// loseCreate creates an instance with a Create call whose answer is lost. It returns when the call ended.
+// loseCreate creates an instance with a Create call whose answer is lost. It returns the time at which the call ended.
 func (t *trial) loseCreate(s *subject) (ended time.Time) {
 	t.Helper()
 	end := t.inject(Fault{Kind: LostCreate})
@@ -83,7 +83,8 @@ func lostCreateIsOne(t *trial) {
 	}
 }
 
-// awaitLostCreate waits until Get finds the instance of a Create whose answer was lost, at most for CreateSettle.
+// awaitLostCreate waits until Get finds the instance of a Create whose answer was lost. It waits no longer than
+// CreateSettle.
 func (t *trial) awaitLostCreate(s *subject, ended time.Time) {
 	t.Helper()
 	left := provider.CreateSettle(t.driver.driver) - time.Since(ended)
@@ -118,7 +119,8 @@ func lostCreateIsDeleted(t *trial) {
 	t.awaitGone(s)
 }
 
-// cutCreate lets the cloud fail after the first, second, … call of Create, until Create completes.
+// cutCreate calls Create while the cloud fails after the first call, after the second call, and so on, until Create
+// completes.
 func cutCreate(t *trial) {
 	const most = 100
 	for calls := range most {
@@ -192,7 +194,7 @@ func unavailableCloud(t *trial) {
 func throttlingCloud(t *trial) {
 	const wait = 7 * time.Second
 	t.checkCallsFail(Fault{Kind: Throttled, RetryAfter: wait}, func(attempted string, err error) {
-		// A cloud that uses whole seconds or dates may round up.
+		// A cloud that uses whole seconds or dates may round the time up.
 		if got := provider.RetryAfter(err); t.wantCode(err, attempted, provider.Throttled) &&
 			(got < wait || got > wait+time.Second) {
 			t.Errorf("%s: RetryAfter is %s, want %s, which the cloud requested", attempted, got, wait)
@@ -243,7 +245,7 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// Long enough to have sent the call. If the call was not sent, the code is the same.
+	// This is long enough to send the call. If the call was not sent, the code must be the same.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)

@@ -23,7 +23,7 @@ func findCases() []testCase {
 			rule: "Get returns NotFound for an instance that never existed or was deleted, and by tags for an instance of " +
 				"another cluster.",
 			test: notFound},
-		{name: "ListGoesThroughAllPages", rule: "The pages of List contain every instance once, and end.",
+		{name: "ListGoesThroughAllPages", rule: "List returns every instance exactly once on its pages, and the pages come to an end.",
 			test: listGoesThroughAllPages},
 		{name: "ListIsOfOneCluster", rule: "List returns the instances of the requested cluster and no others.",
 			test: listIsOfOneCluster},

@@ -74,7 +74,7 @@ func deleteAndUpdateFlaws() []flaw {
 		}},
 		{of: "DeleteRefusesOthers", name: "does not check the tags", rule: "Delete by another machine",
 			with: func(b *broken) {
-				b.mine = func(string, provider.Machine) map[string]string { return nil }
+				b.requiredTags = func(string, provider.Machine) map[string]string { return nil }
 			}},
 		{of: "DeleteRefusesOthers", name: "deletes any instance if there is no UID",
 			rule: "after Delete with neither provider ID nor UID", with: func(b *broken) {

@@ -36,7 +36,7 @@ type broken struct {
 
 func (b *broken) Name() string { return b.name }
 
-// CreateSettle is short, because the flaws that concern it make instances invisible for longer or forever.
+// CreateSettle returns a short time, because the flaws that concern it hide instances for longer or forever.
 func (b *broken) CreateSettle() time.Duration { return b.settle }
 
 func (b *broken) Validate(ctx context.Context, req provider.ValidateRequest) error {
@@ -80,7 +80,7 @@ func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRe
 	return b.ending(ctx, req)
 }
 
-// newBroken returns a broken driver without a flaw.
+// newBroken returns a driver of type broken that has no flaw yet.
 func newBroken(c *fakeCloud) *broken {
 	d := newCorrect(c)
 	return &broken{
@@ -110,25 +110,25 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 
 // flaw is a way in which a driver breaks the contract.
 type flaw struct {
-	// of is the case that must find the flaw.
+	// The case with this name must find the flaw.
 	of   string
 	name string
-	// rule is part of what the case must report.
+	// rule is a part of the failure that the case must report.
 	rule string
 	with func(b *broken)
-	// after are cases that run before it.
+	// These cases run before that case.
 	after []string
-	// cloud changes the cloud if the flaw only shows then.
+	// cloud modifies the fakeCloud if the flaw is visible only with this change.
 	cloud func(*fakeCloud)
 }
 
-// withoutIdempotency lets every Create create a new instance.
+// withoutIdempotency makes every Create call create a new instance.
 func withoutIdempotency(b *broken) {
 	b.checksFirst = false
 	b.idempotency = func(provider.CreateRequest) string { return random(8) }
 }
 
-// code replaces one error code by another.
+// code replaces one error code with another.
 func code(b *broken, from, to provider.Code) {
 	before := b.translate
 	b.translate = func(err error) error {
@@ -140,8 +140,8 @@ func code(b *broken, from, to provider.Code) {
 	}
 }
 
-// meeting returns a function that blocks the first caller until there is a second one, at most for 10 seconds. Later
-// callers do not block.
+// meeting returns a function that blocks the first caller until there is a second one, but not longer than 10 seconds.
+// Later callers do not block.
 func meeting() func() {
 	var callers atomic.Int32
 	second := make(chan struct{})
@@ -181,7 +181,7 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 				f.with(b)
 				return b
 			})
-			// The case waits this long for what the flaw prevents.
+			// The case waits this long for the event that the flaw prevents.
 			config.Timeout = time.Second
 			report := record(t, config, append(f.after, f.of)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {

@@ -32,7 +32,7 @@ func updating(result provider.UpdateResult) func(*broken) {
 	}
 }
 
-// follows treats the token as a reference that resolve follows.
+// follows makes the driver treat the token as a reference, which the function resolve follows.
 func follows(resolve func(value string) (string, bool)) func(*broken) {
 	return func(b *broken) {
 		b.tokenOf = func(c provider.Credentials) (string, error) {
@@ -82,7 +82,7 @@ func tagsLater(b *broken) {
 }
 
 // givesUpWhenDeletedMeanwhile returns FailedPrecondition, as for a mistake of the user, if the network interface was
-// deleted during Create.
+// deleted while Create was running.
 func givesUpWhenDeletedMeanwhile(b *broken) {
 	code(b, provider.Aborted, provider.FailedPrecondition)
 	b.idempotency = func(req provider.CreateRequest) string {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestGuideListsEveryCase compares the table of cases in the guide with the cases. If they differ, it prints the table
-// to paste.
+// TestGuideListsEveryCase compares the table of cases in the guide with the cases. If they differ, it prints the
+// correct table.
 func TestGuideListsEveryCase(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {
@@ -30,8 +30,8 @@ func TestGuideListsEveryCase(t *testing.T) {
 	}
 }
 
-// TestGuideDescribesEveryFault checks the table of what clouds do in the guide: it contains every kind of fault that a
-// case injects, and names only cases that exist.
+// TestGuideDescribesEveryFault checks the guide's table of what clouds can do: the table contains every kind of fault
+// that a case injects, and names only cases that exist.
 func TestGuideDescribesEveryFault(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {

@@ -21,14 +21,14 @@ func importCases() []testCase {
 			needs: launched, test: importLocates},
 		{name: "ImportMakesValidSpec",
 			rule: "Import translates the old description into a class that Validate accepts, without a Blocker or a Loss. " +
-				"Update of the adopted instance then has nothing to change.",
+				"After that, Update has nothing to change on the adopted instance.",
 			needs: launched, test: importMakesValidSpec},
 		{name: "ImportReportsUnknownFields",
 			rule:  "Import reports each unknown field as a Loss with its path, also in nested objects.",
 			needs: []need{needsImporter, needsLegacies}, test: importReportsUnknownFields},
 		{name: "ImportRefusesUnreadable", rule: "Import of anything that is not a description fails with InvalidArgument.",
 			needs: []need{needsImporter, needsLegacies}, test: importRefusesUnreadable},
-		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and returns the same in every process.",
+		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and returns the same result in every process.",
 			needs: []need{needsImporter, needsLegacies, injecting(Hanging)}, test: importIsPure},
 		{name: "ReleaseRemovesCollectorTags",
 			rule: "Release removes the tags of the old collector from an adopted instance and its parts, and keeps all " +
@@ -135,7 +135,7 @@ func (t *trial) disownRequest(s *subject) provider.DisownRequest {
 		Scope: s.scope}
 }
 
-// retry repeats a call as Machinist does, until it succeeds.
+// retry repeats a call until it succeeds, as Machinist does.
 func (t *trial) retry(attempted string, call func() error) {
 	t.Helper()
 	t.await(attempted+" succeeds", func() (bool, string) {
@@ -214,7 +214,7 @@ func importReportsUnknownFields(t *trial) {
 	for _, source := range t.Legacies {
 		var fields map[string]any
 		t.must(json.Unmarshal(source.Spec.Reveal(), &fields), "decode Config.Legacies")
-		// Add the unknown field at the top, and in each nested object that has other values than strings.
+		// Add the unknown field at the top, and in each nested object that has values other than strings.
 		for path, add := range unknownFields("", fields, unknown) {
 			remove := add()
 			data, err := json.Marshal(fields)
@@ -321,7 +321,7 @@ func releaseRemovesCollectorTags(t *trial) {
 	}
 }
 
-// awaitOwned checks that the instance still belongs to the subject's machine.
+// awaitOwned waits until Get shows that the instance belongs to the subject's machine.
 func (t *trial) awaitOwned(o legacyInstance) {
 	t.Helper()
 	t.await("the instance belongs to the machine", func() (bool, string) {

@@ -68,7 +68,8 @@ func lateReads(t *trial) { t.checkLateCloud(LateReads) }
 
 func lateLists(t *trial) { t.checkLateCloud(LateLists) }
 
-// lateTags tolerates that Delete refuses an instance without tags: it cannot know that the tags will appear.
+// lateTags tolerates that Delete refuses an instance without tags: the driver cannot know that the tags will appear
+// later.
 func lateTags(t *trial) { t.checkLateCloud(LateTags, provider.FailedPrecondition) }
 
 func lostCreateShowsLate(t *trial) {
@@ -94,8 +95,8 @@ func lostCreateShowsLate(t *trial) {
 	t.checkNothingLeft(before, "Delete of an instance whose Create lost its answer")
 }
 
-// doneLate lets the cloud carry out the first, second, … changing call of Create after it has answered with an error,
-// until Create completes.
+// doneLate tests a cloud that answers a call of Create with an error, and makes the change later. It begins with the
+// first changing call, then continues with the second, and so on, until Create completes.
 func doneLate(t *trial) {
 	lag := t.lag() // A busy cloud may take longer. Three times as long is enough, and within CreateSettle.
 	completed := false
@@ -151,8 +152,8 @@ func doneLate(t *trial) {
 	t.awaitGone(s)
 }
 
-// createDoneLate calls Create while the cloud carries out changing calls after their errors, except the first ones. It
-// returns when Create ended, and whether it completed.
+// createDoneLate calls Create. After the given number of changing calls, the cloud answers changing calls with errors
+// and carries them out later. createDoneLate returns the time at which Create ended, and whether Create completed.
 func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, completed bool) {
 	t.Helper()
 	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})
@@ -174,7 +175,7 @@ func quotaFreesLate(t *trial) {
 	s, next := t.subject(), t.subject()
 	before := t.resourcesNow()
 	t.launch(s)
-	// The fault must last longer than it takes to see that the instance is gone.
+	// The fault must last longer than it takes to notice that the instance is gone.
 	t.inject(Fault{Kind: QuotaFreesLate, For: 3 * t.lag()})
 	t.delete(t.driver, t.deleteByID(s))
 	refused := 0

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
-// Tags that the old systems of fakeCloud set on servers. oldCollector is on disks too.
+// Tags that the old systems of fakeCloud set on servers. Disks also have the tag oldCollector.
 const (
 	oldMachine    = "old-machine"
 	oldMachineUID = "old-machine-uid"
@@ -28,7 +28,7 @@ func fakeLegacies(account string) []provider.Legacy {
 	return []provider.Legacy{old, other}
 }
 
-// launchLegacy creates a server as its old system does. Only one of the two systems collects.
+// launchLegacy creates a server as its old system does. Only one of the two old systems sets the tag oldCollector.
 func (c *fakeCloud) launchLegacy(ctx context.Context, old provider.Legacy, machine string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{oldMachine: machine, oldMachineUID: string(uid), "team": "blue"}
@@ -72,7 +72,7 @@ func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provide
 		Findings: old.Findings()}, err
 }
 
-// retag removes the given tags from a server and its disk if allowed accepts the server's tags.
+// If the function allowed accepts the tags of a server, retag removes the given tags from the server and its disk.
 func (d *correct) retag(ctx context.Context, credentials provider.Credentials, providerID string,
 	removed []string, allowed func(tags map[string]string) error) error {
 	token, err := d.tokenOf(credentials)

@@ -15,7 +15,7 @@ func optionalCases() []testCase {
 				"no secret.",
 			needs: []need{needsScoper}, test: listScopeIsStable},
 		{name: "OneListForAScope",
-			rule:  "List returns the same for two classes for which ListScope returns the same name.",
+			rule:  "If ListScope returns the same name for two classes, List returns the same instances for both.",
 			needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
 		{name: "AccountIsStable",
 			rule: "Account returns the same name for the same class in every process, makes no call, and the name contains no " +
@@ -67,8 +67,8 @@ func listScopeIsStable(t *trial) { t.checkNameIsStable("ListScope", t.listScope)
 
 func accountIsStable(t *trial) { t.checkNameIsStable("Account", t.account) }
 
-// checkNameIsStable calls the method while the cloud hangs, in new processes, and for the same class written
-// differently.
+// checkNameIsStable calls the method while the cloud hangs, in new processes, and for the same class in a different
+// notation.
 func (t *trial) checkNameIsStable(what string, ask func(*watched, provider.Class) string) {
 	_, _ = t.tryInject(Fault{Kind: Hanging})
 	name := ask(t.driver, t.Class)

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// resources returns what the cloud contains. It returns nil if there is no Cloud.Resources.
+// resources returns what the cloud contains. It returns nil if Cloud.Resources is nil.
 func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
 	if s.Cloud.Resources == nil {
 		return nil, nil
@@ -34,8 +34,8 @@ func (t *trial) resourcesNow() map[string]bool {
 	return now
 }
 
-// newResources returns what the cloud contains now and did not contain before, sorted. It returns nothing if there is
-// no Cloud.Resources.
+// newResources returns the sorted names of the resources that the cloud contains now and did not contain before. It
+// returns nothing if Cloud.Resources is nil.
 func (t *trial) newResources(before map[string]bool) []string {
 	t.Helper()
 	var more []string
@@ -50,8 +50,8 @@ func (t *trial) newResources(before map[string]bool) []string {
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
-// inject injects a fault until the returned function is called, at the latest until the case ends. It skips the case if
-// the fault is not available.
+// inject injects a fault. The fault ends when the returned function is called, and at the latest when the case ends.
+// The case is skipped if the fault is not available.
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
 	if slices.Contains(t.Never, fault.Kind) {
@@ -86,8 +86,8 @@ func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	return endOnce, true
 }
 
-// cleanUp ends faults and deletes the instances of the case. Failures are not the subject of the case, so it only logs
-// them.
+// cleanUp ends faults and deletes the instances of the case. It only logs failures, because failures in this phase are
+// not the subject of the case.
 func (t *trial) cleanUp() {
 	defer t.ended.Store(true)
 	for _, end := range slices.Backward(t.cleanups) {

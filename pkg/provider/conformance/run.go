@@ -29,8 +29,8 @@ func Run(t *testing.T, c Config) {
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
 }
 
-// report is what a case needs of *testing.T. The suite's own tests use another implementation, so that they can watch
-// broken drivers fail without failing themselves.
+// report contains the methods of *testing.T that cases use. The suite's own tests use another implementation. With it,
+// a case can fail for a broken driver without failing the test.
 type report interface {
 	Helper()
 	Context() context.Context
@@ -93,7 +93,7 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	return true, implemented
 }
 
-// injecting returns the need for one kind of fault.
+// injecting returns the need for the injection of one kind of fault.
 func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind)) }
 
 // cases returns all cases, in the order in which they run.
@@ -107,7 +107,7 @@ func cases() []testCase {
 // suite is one run of all cases.
 type suite struct {
 	Config
-	// before is what the cloud contained before the suite ran. It is nil if there is no Cloud.Resources.
+	// before contains the resources of the cloud before the suite ran. It is nil if Cloud.Resources is nil.
 	before  map[string]bool
 	skipped []string
 }
@@ -137,8 +137,8 @@ func (s *suite) run(r report, c testCase) {
 	c.test(t)
 }
 
-// require ends the case if a need is not met. Whether the cloud can inject a certain fault is only known later, when
-// the case injects it.
+// require ends the case if a need is not met. If the need is a fault, its absence becomes known only later, when the
+// case injects the fault.
 func (t *trial) require(n need) {
 	t.Helper()
 	if optional, implemented := n.implementedBy(t.driver.driver); optional {

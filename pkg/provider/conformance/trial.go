@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// trial is one case while it runs.
+// trial is one execution of a case.
 type trial struct {
 	report
 	*suite
@@ -24,12 +24,12 @@ type trial struct {
 	subjects       []*subject
 	// cleanups are the functions that end injected faults and remove instances that were launched without the driver.
 	cleanups []func()
-	// ended is set when the case has ended. Then failures of a call that outlives the case, against the contract, are
-	// dropped.
+	// ended is set when the case has ended. A call that outlives the case violates the contract. Its failures after the
+	// end of the case are dropped.
 	ended atomic.Bool
 }
 
-// Errorf reports a failure. It removes secrets that a driver leaked from the text.
+// Errorf reports a failure. It removes leaked secrets from the text.
 func (t *trial) Errorf(format string, args ...any) {
 	t.Helper()
 	if t.ended.Load() {
@@ -70,7 +70,7 @@ func (t *trial) restart() *watched {
 type subject struct {
 	provider.Machine
 	cluster string
-	// providerID and scope identify its instance. They are empty as long as it is unknown.
+	// providerID and scope identify its instance. They are empty as long as the instance is unknown.
 	providerID, scope string
 }
 
@@ -92,7 +92,7 @@ func newUID() types.UID {
 	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", hex[:8], hex[8:12], hex[13:16], hex[17:20], hex[20:]))
 }
 
-// createRequest returns the request for the subject's instance that Machinist would send.
+// createRequest returns the CreateRequest that Machinist would send for the subject's instance.
 func (t *trial) createRequest(s *subject) provider.CreateRequest {
 	return provider.CreateRequest{
 		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, Token: string(s.UID) + "-1",
@@ -210,7 +210,7 @@ func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// pages returns the pages of List up to the first that fails.
+// pages returns the pages of List up to the first page that fails.
 func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	t.Helper()
 	req := provider.ListRequest{Class: t.Class, ClusterID: cluster}
@@ -232,7 +232,7 @@ func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
 	return nil, nil
 }
 
-// checkExactlyOne checks that the subject has exactly one instance, the known one.
+// checkExactlyOne checks that the subject has exactly one instance, and that this is the known instance.
 func (t *trial) checkExactlyOne(s *subject) {
 	t.Helper()
 	t.awaitVisible(s)
@@ -313,7 +313,8 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 	}
 }
 
-// waitSince waits until the given duration after a time has passed, so that everything due by then has happened.
+// waitSince waits until the given duration has passed since the given time, so that everything that was due has
+// happened.
 func (t *trial) waitSince(after time.Time, long time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(after.Add(long)))
@@ -325,13 +326,14 @@ func (t *trial) waitSince(after time.Time, long time.Duration) {
 	}
 }
 
-// lag is by how much faults let a cloud lag behind: well within CreateSettle, and no longer than a test should take.
+// lag returns the delay that faults add to the cloud. It is much shorter than CreateSettle, and no longer than a test
+// should take.
 func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// retryCreate repeats a Create call as Machinist does: until it returns the instance, or an error after which
-// Machinist does not retry soon.
+// retryCreate repeats a Create call until it returns the instance, or an error after which Machinist would not retry
+// soon.
 func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("a repeated Create "+when+" returns the instance", func() (bool, string) {

@@ -10,7 +10,7 @@ import (
 func updateCases() []testCase {
 	return []testCase{
 		{name: "UpdateToTheSame",
-			rule: "Update to the current specification answers Done, or NeedsReplacement with a reason, and changes nothing.",
+			rule: "If the instance matches the specification, Update changes nothing and answers Done, or NeedsReplacement with a reason.",
 			test: updateToTheSame},
 		{name: "UpdateToAnother",
 			rule: "Update to another providerSpec reaches the outcome Done, Refused, ByAgent or NeedsReplacement. If it asks " +
@@ -29,7 +29,7 @@ var outcomes = []provider.UpdateOutcome{
 	provider.UpdateRefused,
 }
 
-// updateOnce calls Update until it is no longer in progress, and returns the outcome.
+// updateOnce calls Update until the update is no longer in progress, and returns the outcome.
 func (t *trial) updateOnce(req provider.UpdateRequest, s *subject, attempted string) provider.UpdateOutcome {
 	t.Helper()
 	var result provider.UpdateResult

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// watched wraps the driver under test. Every call has a deadline, as in Machinist. Every answer is checked for what
-// always applies: instances are valid, fields respect their limits, and there are no secrets.
+// watched wraps the driver under test. Every call has a deadline, as in Machinist. Every answer is checked: instances
+// must be valid, fields must not exceed their limits, and answers must not contain secrets.
 type watched struct {
 	driver  provider.Driver
 	t       *trial
@@ -142,8 +142,8 @@ func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error 
 	return err
 }
 
-// legacyClass returns a class whose credentials are the secrets of an old description. Its Spec may contain secrets
-// too, but most of it is not secret.
+// legacyClass returns a class whose credentials are the secrets of an old description. The Spec of the description may
+// contain secrets too, but most of it is not secret.
 func legacyClass(old provider.Legacy) provider.Class {
 	return provider.Class{Credentials: old.Credentials}
 }
@@ -245,7 +245,7 @@ func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	return nil
 }
 
-// checkNoSecrets reports a secret in a text.
+// checkNoSecrets reports a failure if a text contains a secret.
 func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	w.t.Helper()
 	for what, secret := range w.t.secrets(class.Credentials) {
@@ -258,7 +258,7 @@ func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	}
 }
 
-// secrets returns what no answer may contain, by a description of each secret.
+// secrets returns the secrets that no answer may contain, with their descriptions as keys.
 func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	all := map[string]string{"the user data": t.userDataSecret}
 	for _, key := range credentials.Keys() {
@@ -272,7 +272,7 @@ func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 				longest = line
 			}
 		}
-		// Shorter values would be found by chance.
+		// A shorter value could be in an answer by chance.
 		if len(longest) >= 8 {
 			all["the value of the credentials' key "+key] = longest
 		}

@@ -1,6 +1,6 @@
 // Package endpoints restricts the addresses to which a driver connects. The users who write credentials, and the cloud
-// that answers, name the endpoints of a driver. Without a restriction, they could let the driver call programs on its
-// host, the metadata service of its host, and Services of the cluster in which it runs.
+// that answers, name the endpoints of a driver. Without a restriction, they could make the driver connect to programs
+// on its host, to the metadata service of its host, and to Services of the cluster in which it runs.
 //
 // Rules check an address when the connection is opened, because a name can resolve to another address at any time.
 package endpoints
@@ -18,7 +18,7 @@ import (
 // Rules decide to which addresses a driver may connect. The zero value denies unspecified, loopback, link-local and
 // multicast addresses, and the addresses of metadata services.
 type Rules struct {
-	// Allowed are ranges to which the driver may connect although they would be denied.
+	// Allowed are ranges to which the driver may connect although they would otherwise be denied.
 	Allowed []netip.Prefix
 	// Denied are more ranges to which the driver may not connect, such as the range of a cluster's Services.
 	Denied []netip.Prefix
@@ -50,7 +50,7 @@ func (r Rules) Check(address netip.Addr) error {
 	return nil
 }
 
-// CheckHost returns a *DeniedError for a host that is such an address, or a name of the local host. It resolves no
+// CheckHost returns a *DeniedError for a host that is a denied address, or a name of the local host. It resolves no
 // names: Control checks the addresses of other names.
 func (r Rules) CheckHost(host string) error {
 	if address, err := netip.ParseAddr(host); err == nil {
@@ -84,8 +84,9 @@ func (r Rules) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: r.Control}
 }
 
-// AllowHosts returns rules that also allow those hosts that are addresses. It is for hosts in flags: an administrator
-// who names an address wants connections to it. Names are not allowed, because others may decide about their addresses.
+// AllowHosts returns rules that also allow the given hosts if they are addresses. Use it for hosts in flags: an
+// administrator who names an address wants connections to this address. Names are not allowed, because the
+// administrator may not control their addresses.
 func (r Rules) AllowHosts(hosts ...string) Rules {
 	r.Allowed = slices.Clone(r.Allowed)
 	for _, host := range hosts {
@@ -142,8 +143,8 @@ var (
 	sixToFour  = netip.MustParsePrefix("2002::/16")
 )
 
-// embedded returns the IPv4 address to which a translator or a tunnel forwards packets for an IPv6 address. The result
-// is not valid for all other addresses.
+// embedded returns the IPv4 address to which a translator or a tunnel forwards packets for an IPv6 address. For all
+// other addresses, the result is not a valid address.
 func embedded(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return netip.Addr{}

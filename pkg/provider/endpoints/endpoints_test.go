@@ -84,7 +84,7 @@ func TestAddressesOfHostAndClusterAreDenied(t *testing.T) {
 	}
 }
 
-// A user who writes a Secret names a host whose address the user decides about. The first addresses of the name may be
+// A user who writes a Secret names a host whose address the user controls. The first addresses of the name may be
 // harmless, so the address is checked when the connection is opened.
 //
 // Rule: endpoints-by-flag.
@@ -161,7 +161,7 @@ func dnsAnswer(query []byte, addresses []netip.Addr) []byte {
 			continue
 		}
 		answer[7]++
-		// The name is the one in the question. The class is IN, and the time to live is one second.
+		// The name in the answer refers to the name in the question. The class is IN, and the time to live is one second.
 		answer = append(answer, 0xc0, headerBytes, 0, byte(wanted), 0, 1, 0, 0, 0, 1, 0, byte(a.BitLen()/8))
 		answer = append(answer, a.AsSlice()...)
 	}
@@ -195,7 +195,7 @@ func TestParseRangesNamesInvalidText(t *testing.T) {
 		got[2].String() != "::1/128" || got[3].String() != "192.0.2.1/32" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	for _, invalid := range []string{"", "localhost", "10.0.0.0/33", "10.0.0.1:80"} {
+	for _, invalid := range []string{"", "localhost", "10.0.0.0/33", "10.0.0.1:80", "::ffff:10.0.0.0/104"} {
 		if _, err := ParseRanges([]string{invalid}); err == nil || !strings.Contains(err.Error(), invalid) {
 			t.Errorf("%q: got %v, want an error with the text", invalid, err)
 		}

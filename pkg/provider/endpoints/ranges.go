@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// ParseRanges parses ranges such as "10.96.0.0/12", and addresses. The error contains the text that is neither.
+// ParseRanges parses ranges such as "10.96.0.0/12", and addresses. An error contains the invalid text.
 func ParseRanges(texts []string) ([]netip.Prefix, error) {
 	ranges := make([]netip.Prefix, 0, len(texts))
 	for _, text := range texts {
@@ -15,8 +15,11 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 			continue
 		}
 		parsed, err := netip.ParsePrefix(text)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("%.64q is neither an address nor a range such as 10.96.0.0/12", text)
+		case parsed.Addr().Is4In6():
+			return nil, fmt.Errorf("%.64q is an IPv4-mapped range; write it as an IPv4 range such as 10.96.0.0/12", text)
 		}
 		ranges = append(ranges, parsed.Masked())
 	}

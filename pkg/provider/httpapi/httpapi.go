@@ -16,10 +16,10 @@ import (
 )
 
 // MaxAnswerBytes is the maximum length of a response. SDKs read a whole response into memory. The longest real
-// responses, pages of instances and of sizes, have a few megabytes.
+// responses are pages of instances and of sizes, with a few megabytes each.
 const MaxAnswerBytes = 32 << 20
 
-// ErrAnswerTooLong is the error of reading a response that is longer than MaxAnswerBytes. The call may have taken
+// ErrAnswerTooLong is returned by reads of a response that is longer than MaxAnswerBytes. The call may have taken
 // effect.
 var ErrAnswerTooLong = errors.New("response is longer than 32 MiB")
 
@@ -31,10 +31,10 @@ const (
 	MaxListBytes = 128 << 20
 )
 
-// ErrListTooLong is the error of a list with more than MaxListPages or MaxListBytes.
+// ErrListTooLong is returned for a list that exceeds MaxListPages or MaxListBytes.
 var ErrListTooLong = errors.New("list has more than 1000 pages or 128 MiB")
 
-// TooLong returns ErrAnswerTooLong or ErrListTooLong if err wraps one of them, otherwise nil.
+// TooLong returns ErrAnswerTooLong or ErrListTooLong if err wraps one of them, and otherwise nil.
 func TooLong(err error) error {
 	for _, limit := range []error{ErrAnswerTooLong, ErrListTooLong} {
 		if errors.Is(err, limit) {
@@ -45,8 +45,9 @@ func TooLong(err error) error {
 }
 
 // Client returns a client for all accounts of a driver; each request carries its own credentials. The client does not
-// follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes,
-// and lists as List describes. A nil transport means the result of Transport without exceptions.
+// follow redirects, because a response must not decide where a token is sent. Responses are limited to MaxAnswerBytes.
+// List describes the limits of lists. If transport is nil, the client uses the result of Transport with the zero value
+// of endpoints.Rules.
 func Client(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = Transport(endpoints.Rules{})
@@ -57,13 +58,13 @@ func Client(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// list counts what may still be read of a list.
+// list contains the numbers of pages and bytes of a list that may still be read.
 type list struct{ pages, bytes atomic.Int64 }
 
 type listKey struct{}
 
-// List returns a context for all requests of one list. With it, a client from Client fails with ErrListTooLong after
-// MaxListPages requests, or when their responses have more than MaxListBytes.
+// List returns a context for all requests of one list. With this context, a client from Client fails with
+// ErrListTooLong after MaxListPages requests, or when the responses together are longer than MaxListBytes.
 func List(ctx context.Context) context.Context {
 	l := &list{}
 	l.pages.Store(MaxListPages)
@@ -93,8 +94,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody fails with ErrAnswerTooLong after the limit. It does not return io.EOF, because a list that is cut off
-// must not look complete.
+// boundedBody is a response body that returns ErrAnswerTooLong after the limit. It does not return io.EOF, because a
+// list that is cut off must not look complete.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -118,10 +119,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxRetryAfter limits the wait that a response can request.
+// maxRetryAfter limits the waiting time that a response can request.
 const maxRetryAfter = 24 * time.Hour
 
-// RetryAfter returns how long a response with these headers asks to wait, at most one day. The header Retry-After
+// RetryAfter returns the waiting time that the headers of a response request, at most one day. The header Retry-After
 // contains seconds or a date. RetryAfter returns zero if the header is missing or invalid.
 func RetryAfter(h http.Header) time.Duration {
 	header := h.Get("Retry-After")

@@ -26,7 +26,7 @@ func TestResponseBeyondTheLimitIsAnErrorAndNotTheEnd(t *testing.T) {
 	}
 }
 
-// fakeTransport answers every request with this many bytes.
+// fakeTransport answers every request with the given number of bytes.
 type fakeTransport int
 
 func (n fakeTransport) RoundTrip(*http.Request) (*http.Response, error) {
@@ -34,7 +34,7 @@ func (n fakeTransport) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
 }
 
-// A cloud, or an attacker in its place, answers each page of a list with a link to another one.
+// A cloud, or an attacker in its place, adds a link to another page to every page of a list.
 //
 // Rule: lists-bounded.
 func TestAttackListWithoutEnd(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAttackEndpointOnLoopback(t *testing.T) {
 	}
 }
 
-// A service that may be called redirects to one that may not.
+// A service to which connections are allowed redirects to a service to which connections are denied.
 //
 // Rule: endpoints-by-flag.
 func TestAttackRedirectToMetadataService(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAttackRedirectToMetadataService(t *testing.T) {
 	if response.StatusCode != http.StatusFound {
 		t.Errorf("got status %d, want the redirect itself", response.StatusCode)
 	}
-	// Also a client that follows redirects does not reach the address.
+	// Even a client that follows redirects does not reach the address.
 	client.CheckRedirect = nil
 	if response, err = client.Get(server.URL); err == nil {
 		_ = response.Body.Close()

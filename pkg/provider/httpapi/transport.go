@@ -53,8 +53,9 @@ func hostAndPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// CheckLink returns an error for a link in a response that leads to another scheme, host or port than the endpoint of
-// the service that sent it. The access token must not be sent there. The error contains the link without its query.
+// CheckLink returns an error if a link in a response has another scheme, host or port than the endpoint of the service
+// that sent the response. The access token must not be sent to such a link. The error contains the link without its
+// query.
 func CheckLink(endpoint, link string) error {
 	base, err := url.Parse(endpoint)
 	if err != nil {

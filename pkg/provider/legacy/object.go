@@ -22,12 +22,13 @@ import (
 )
 
 // Object is one JSON object of an old description. Methods that read a field return the zero value if the field is
-// missing, null or of another type. Another type is also reported as a Blocker. A value may be wrapped as {"value": …},
-// the form that machine.k8s.io uses.
+// missing, null or of another type. A value of another type is also reported as a Blocker. A value may be wrapped as
+// {"value": …}, the form that machine.k8s.io uses.
 type Object struct {
 	path   string
 	fields map[string]any
-	// read contains the fields that were read. Its values are the objects in these fields that are read field by field.
+	// read contains the fields that were read. If a field contains objects that are read field by field, its value in the
+	// map is the list of these objects.
 	read map[string][]*Object
 	// findings are the findings of the whole description, shared by all its objects.
 	findings *[]provider.Finding
@@ -75,7 +76,7 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks fields as read that have no meaning for the instance.
+// Known marks fields as read if they have no meaning for the instance.
 func (o *Object) Known(names ...string) {
 	for _, name := range names {
 		o.get(name)
@@ -172,7 +173,7 @@ func (o *Object) Strings(name string) []string {
 	return out
 }
 
-// Map returns the object in a field whose values are strings.
+// Map returns the object in a field. All values of the object must be strings.
 func (o *Object) Map(name string) map[string]string {
 	value := o.get(name)
 	fields, ok := value.(map[string]any)
@@ -235,8 +236,8 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 	*o.findings = append(*o.findings, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
 }
 
-// Add adds a finding whose path is not that of a field, such as a finding about a key in a map. It marks no field as
-// read.
+// Add adds a finding whose path is not the path of a field, such as a finding about a key in a map. It marks no field
+// as read.
 func (o *Object) Add(f provider.Finding) { *o.findings = append(*o.findings, f) }
 
 // Findings returns all findings that were reported in the description, and a Loss for each field that was not read,
@@ -286,7 +287,7 @@ func unwrapped(value any) any {
 	return value
 }
 
-// reported reports whether there is a finding about the path already.
+// reported reports whether a finding about the path exists.
 func reported(findings []provider.Finding, path string) bool {
 	return slices.ContainsFunc(findings, func(f provider.Finding) bool { return f.Path == path })
 }

@@ -13,14 +13,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxPart limits how much of a Machine's name becomes part of its instance's name. A dash, eight characters of a hash,
-// another dash and the attempt follow. The whole name must fit into the 63 characters of a label value.
+// maxPart limits how much of a Machine's name becomes part of its instance's name. The rest of the name is a dash,
+// eight characters of a hash, another dash and the attempt. The whole name must fit into the 63 characters of a label
+// value.
 const maxPart = 48
 
-// Base returns the prefix of the names of everything that is created for a Machine. It contains the Machine's name, for
-// readability, and a hash of 40 bits of the cluster ID and the UID. The hash is needed because Machines of other
-// clusters and namespaces may have the same name. Base consists of lower-case letters, digits and dashes, and has at
-// most 57 characters.
+// Base returns the common prefix of all names that are created for a Machine. It contains the Machine's name, for
+// readability, and a 40-bit hash of the cluster ID and the UID. The hash is needed because Machines of other clusters
+// and namespaces may have the same name. Base consists of lower-case letters, digits and dashes, and has at most 57
+// characters.
 func Base(clusterID string, m provider.Machine) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -59,7 +60,7 @@ func IsOf(name, base string) bool { return strings.HasPrefix(name+"-", base+"-")
 // IsFirst reports whether a token belongs to the Machine's first attempt, before which nothing was created.
 func IsFirst(m provider.Machine, token string) bool { return token == string(m.UID)+"-1" }
 
-// Hash returns 40 bits of a hash of the parts, encoded with lower-case letters and digits.
+// Hash returns a 40-bit hash of the parts, encoded with lower-case letters and digits.
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 )
 
-// Azure is a fake Azure in its own process, with the provider of its machines.
+// Azure is a stack.Backend that runs a fake Azure in its own process, together with the Azure provider.
 type Azure struct{ endpoint endpoint }
 
-// endpoint is the content of the file that the fake Azure writes when it serves.
+// endpoint is the content of the endpoint file. The fake Azure writes this file as soon as it is ready for requests.
 type endpoint struct {
 	URL          string `json:"url"`
 	CAFile       string `json:"caFile"`
@@ -41,7 +41,7 @@ type State struct {
 	Resources []string `json:"resources"`
 	// Created is the number of virtual machines that were ever created.
 	Created int `json:"made"`
-	// Tags and Sizes are the tags and sizes of the virtual machines by name.
+	// Tags and Sizes map the name of each virtual machine to its tags and its size.
 	Tags  map[string]map[string]string `json:"tags"`
 	Sizes map[string]string            `json:"sizes"`
 }
@@ -108,8 +108,8 @@ func (a *Azure) State(ctx context.Context) (*State, error) {
 	return state, a.ask(ctx, http.MethodGet, "state", nil, state)
 }
 
-// Fault injects a fault into the fake Azure until the returned function is called. The JSON of fault is that of
-// fakeazure.Fault.
+// Fault injects a fault into the fake Azure. The returned function removes the fault. The fault is sent as JSON and
+// must have the fields of fakeazure.Fault.
 func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err error) {
 	var id int
 	if err := a.ask(ctx, http.MethodPost, "faults", fault, &id); err != nil {

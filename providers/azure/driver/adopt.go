@@ -16,7 +16,7 @@ import (
 // tagAdoptable is a tag that allows the adoption of a virtual machine. Its value must be "true".
 const tagAdoptable = "machinist-adoptable"
 
-// lacksMark follows the name of a virtual machine that cannot be adopted.
+// lacksMark is an error text that follows the name of a virtual machine that cannot be adopted.
 const lacksMark = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
 	"--operation Merge --tags " + tagAdoptable + "=true --resource-id ID"
 
@@ -25,11 +25,11 @@ func isMarked(tags map[string]*string) bool { return tagValue(tags, tagAdoptable
 
 // Adopt implements provider.Adopter. A virtual machine can be adopted only if it has the tag machinist-adoptable.
 // Without this rule, every user who may create a Machine could delete any virtual machine of the subscription, because
-// the credentials may reach all of it. The tags of a former cluster take the place of that tag for virtual machines in
-// the resource group of the class, because List covers these.
+// the credentials may reach all of it. If the virtual machine has the tags of a former cluster and is in the resource
+// group of the class, it does not need this tag, because List covers that resource group.
 //
-// In addition to tags, Adopt changes the delete options of disks and interfaces, so that Azure deletes them with the
-// machine. A tag records the changed ones for Disown.
+// Adopt changes not only the tags, but also the delete options of disks and interfaces, so that Azure deletes them
+// together with the machine. A tag records which options were changed, so that Disown can restore them.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -48,8 +48,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	// The class's current specification counts as the one that the machine was created from. When the machine gets
-	// another class later, Update must report that it needs a replacement.
+	// Record that the machine conforms to the current specification of the class. When the machine gets another class
+	// later, Update must report that it needs a replacement.
 	wanted[tagSpec] = specHash(spec)
 	const checks = 3 // A change of the machine after it was read invalidates the checks, so they are repeated.
 	for check := 1; ; check++ {
@@ -108,7 +108,8 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 		}
 	}
 	if changed || parts != nil {
-		// IfMatch: a change since the read must not be lost, and the tags of another owner must not be overwritten.
+		// IfMatch prevents the loss of a change that was made after the read. It also protects the tags that another owner
+		// may have set in the meantime.
 		if _, err := c.vms.BeginUpdate(ctx, at.group, at.name,
 			armcompute.VirtualMachineUpdate{Tags: tags, Properties: parts},
 			&armcompute.VirtualMachinesClientBeginUpdateOptions{IfMatch: vm.Etag}); err != nil {
@@ -119,10 +120,10 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	return c.convert(vm)
 }
 
-// deleteOptionsChange returns the change after which Azure deletes the machine's own disks and interfaces together
-// with the machine, or nil if Azure already does. The change is necessary because Delete finds parts by the names
-// that Create gives, and the parts of an adopted machine have other names. Disks that were attached later are kept:
-// they are volumes of pods or belong to a user.
+// deleteOptionsChange returns the update that makes Azure delete the machine's own disks and interfaces together with
+// the machine. It returns nil if no update is necessary. The change is necessary because Delete finds parts by the
+// names that Create gives, and the parts of an adopted machine have other names. Disks that were attached later are
+// kept: they are volumes of pods or belong to a user.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineProperties {
 	if p == nil {
@@ -141,8 +142,8 @@ func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.Vir
 	return &change
 }
 
-// diskDeleteOptions returns all disks with the wanted delete options. The list must be complete, because a list in a
-// change replaces the existing one.
+// diskDeleteOptions returns all disks with the wanted delete options. The list must be complete, because Azure replaces
+// the existing list with the list in an update.
 func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile, differs bool) {
 	if p == nil {
 		return nil, false

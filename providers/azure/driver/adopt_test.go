@@ -17,7 +17,7 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
 		before := c.Resources()
-		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", marked())
+		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", adoptableTags())
 		c.must(err)
 		c.KeepParts()
 		r := request("a", class())
@@ -38,13 +38,13 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	})
 }
 
-// A change of the class is a change of the machine, also for an adopted machine.
+// If the class changes, an adopted machine must be updated or replaced like any other machine.
 //
 // Rule: adopted-counts-as-declared.
 func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)
-		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", marked())
+		id, _, err := c.launchIn(t.Context(), "machines", "made-by-hand", adoptableTags())
 		c.must(err)
 		r := request("a", class())
 		_, err = c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
@@ -76,7 +76,7 @@ func TestLocateReportsUnmarkedMachine(t *testing.T) {
 		tags := map[string]string{"Machine-UID": "uid-of-old"}
 		_, _, err := c.launchIn(t.Context(), "machines", "unmarked", tags)
 		c.must(err)
-		maps.Copy(tags, marked())
+		maps.Copy(tags, adoptableTags())
 		_, _, err = c.launchIn(t.Context(), "machines", "marked", tags)
 		c.must(err)
 		located, err := c.driver().Locate(t.Context(), provider.LocateRequest{Legacy: old})

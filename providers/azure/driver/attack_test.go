@@ -83,9 +83,9 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.must(list(withGrants, "team-a"))
 }
 
-// A tenant who may create Machines of a class that allows adoption names a virtual machine that the credentials reach,
-// in the resource group of the class or in another one, so that it is deleted with the Machine. A virtual machine
-// without the tag that allows adoption is never changed.
+// A tenant may create Machines of a class that allows adoption. The tenant names any virtual machine that the
+// credentials can reach, so that this virtual machine is deleted together with the Machine. A virtual machine without
+// the tag that allows adoption is never changed.
 //
 // Rule: azure-adopts-marked-only.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 			}
 		}
 		for i, group := range []string{"network", "MACHINES"} {
-			offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), marked())
+			offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), adoptableTags())
 			c.must(err)
 			for range 2 { // The second call is as after a crash.
 				c.must(adopt("b"+strconv.Itoa(i), offered))
@@ -128,8 +128,9 @@ func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 	})
 }
 
-// A user who may write classes permits their Machines to adopt the instances of another cluster that is not lost, and
-// names a virtual machine in another resource group. The permission does not reach beyond the group of the class.
+// A user who can edit a class permits its Machines to adopt the instances of another cluster, which still exists. The
+// user then names a virtual machine in another resource group. The permission is limited to the resource group of the
+// class.
 //
 // Rule: former-identity-in-scope.
 func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
@@ -158,7 +159,7 @@ func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
 		for name, allowed := range map[string]struct {
 			group string
 			more  map[string]string
-		}{"own-group": {"Machines", nil}, "marked": {"network", marked()}} {
+		}{"own-group": {"Machines", nil}, "marked": {"network", adoptableTags()}} {
 			tags := maps.Clone(theirs)
 			maps.Copy(tags, allowed.more)
 			id, _, err := c.launchIn(t.Context(), allowed.group, name, tags)
@@ -170,8 +171,9 @@ func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
 	})
 }
 
-// Azure, or an attacker in its place, continues a list on another host, to receive the access token there. Lists that
-// the SDK continues stay on the endpoint too, and no list is endless.
+// Azure, or an attacker who impersonates it, returns a link to the next page that points to another host. The attacker
+// wants to receive the access token. If the SDK follows the link itself, the driver also sends requests only to its own
+// endpoint. Every list has a maximum number of pages.
 //
 // Rules: next-page-on-own-host, lists-bounded.
 func TestAttackListContinuesElsewhere(t *testing.T) {

@@ -93,8 +93,9 @@ func checkAvailable(sku *armcompute.ResourceSKU, s *machine.Spec) error {
 	return nil
 }
 
-// capacityOf returns what the kubelet of such a machine reports as allocatable with its default settings: it reserves
-// 100 MiB of memory and a tenth of the disk. What the operating system takes is not known.
+// capacityOf returns the resources that a kubelet with default settings reports as allocatable on a virtual machine of
+// this size. The kubelet reserves 100 MiB of memory and a tenth of the disk. The memory that the operating system uses
+// is not known and not subtracted.
 func capacityOf(sku *armcompute.ResourceSKU, s *machine.Spec) provider.Capacity {
 	has := map[string]string{}
 	for _, capability := range sku.Capabilities {

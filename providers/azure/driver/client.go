@@ -31,7 +31,8 @@ type clients struct {
 // clients returns the clients for the credentials. They keep connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	if withoutSecret(c) {
-		// All users with the same credentials share clients, whatever their namespace, so each call checks the namespace.
+		// All users with the same credentials share clients, even if their namespaces differ. Therefore, each call checks the
+		// namespace.
 		a, err := parseCredentials(c)
 		if err == nil {
 			err = d.options.checkGrant(a, c.Namespace())
@@ -49,8 +50,8 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	})
 }
 
-// newClients returns new clients for an account. They call refused when the Resource Manager does not accept their
-// token.
+// newClients returns new clients for an account. If the Resource Manager rejects the token, they call the function
+// refused.
 func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
@@ -63,7 +64,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The owner of the subscription registers resource providers. That needs more permissions than machines do.
+	// The owner of the subscription must register the resource providers, because the registration needs more permissions
+	// than the management of machines.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	endpoint := d.options.Cloud.Services[cloud.ResourceManager].Endpoint
 	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(refused)}
@@ -91,8 +93,8 @@ func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	}, nil
 }
 
-// onlyTo is a policy that sends requests only to one endpoint. The SDK takes the URL of a list's next page from the
-// response, and would send the access token anywhere.
+// onlyTo is a policy that rejects every request to another endpoint. The SDK takes the URL of a list's next page from
+// the response, and would send the access token to any host.
 type onlyTo string
 
 // Do implements policy.Policy.
@@ -103,8 +105,8 @@ func (endpoint onlyTo) Do(r *policy.Request) (*http.Response, error) {
 	return r.Next()
 }
 
-// onUnauthorized is a policy that calls the function for each response that refuses the token. The SDK keeps a token
-// until it expires by the local clock, but Azure may consider it expired earlier.
+// onUnauthorized is a policy that calls a function whenever Azure rejects the access token. The SDK keeps a token until
+// it expires by the local clock, but Azure may consider it expired earlier.
 type onUnauthorized func()
 
 // Do implements policy.Policy.
@@ -128,7 +130,7 @@ func Clouds() map[string]cloud.Configuration {
 }
 
 // PrivateCloud returns the configuration of a cloud that Microsoft does not operate. Both addresses are URLs with
-// https. The default of the audience is the endpoint.
+// https. If audience is empty, the endpoint is the audience.
 func PrivateCloud(authority, endpoint, audience string) cloud.Configuration {
 	return cloud.Configuration{
 		ActiveDirectoryAuthorityHost: authority,

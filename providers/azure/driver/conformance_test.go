@@ -123,7 +123,7 @@ func (whiteSpace) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// behave changes Azure's behavior until the returned function is called.
+// behave changes the behavior of the fake Azure. The returned function restores the previous behavior.
 func (c *cloud) behave(begin, end func(*fakeazure.Options)) (func(), error) {
 	c.Adjust(begin)
 	return func() { c.Adjust(end) }, nil
@@ -189,7 +189,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 // launch creates a virtual machine without the driver, as a user's script would. It may be adopted.
 func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	c.launched++
-	all := marked()
+	all := adoptableTags()
 	maps.Copy(all, tags)
 	return c.launchNamed(ctx, fmt.Sprintf("untagged-%d", c.launched), all)
 }

@@ -20,7 +20,7 @@ const (
 	keyTenant       = "tenantID"
 	keySubscription = "subscriptionID"
 	keyClient       = "clientID"
-	// keySecret and keyCertificate exclude each other. Without both, the workload identity of the process is used.
+	// keySecret and keyCertificate exclude each other. If both are missing, the workload identity of the process is used.
 	keySecret      = "clientSecret"
 	keyCertificate = "clientCertificate"
 )
@@ -41,7 +41,7 @@ type account struct {
 }
 
 // parseCredentials reads a Secret. It ignores white space around values, because Secrets created from files end in a
-// newline. Errors contain the key and never the value.
+// newline. Errors name the invalid key, but never contain its value.
 func parseCredentials(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
@@ -92,7 +92,7 @@ func parseCredentials(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// Grant allows credentials without a secret and a certificate to use the process's own workload identity.
+// Grant allows credentials that contain neither a secret nor a certificate to use the workload identity of the process.
 type Grant struct {
 	// Namespace is the namespace of the Secret.
 	Namespace string
@@ -117,8 +117,8 @@ func withoutSecret(c provider.Credentials) bool {
 	return !hasSecret && !hasCertificate && !c.Empty()
 }
 
-// checkGrant returns nil if the account has its own secret or certificate, or may use the process's workload
-// identity. It also returns nil if the process has no workload identity, because token reports that.
+// checkGrant returns nil if the account has its own secret or certificate, or may use the process's workload identity.
+// It also returns nil if the process has no workload identity, because the method token reports this error.
 func (o *Options) checkGrant(a account, namespace string) error {
 	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
 		return nil

@@ -45,7 +45,7 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 	return key, out.String()
 }
 
-// list returns the error of a List call with the credentials.
+// list calls List with the credentials and returns the error.
 func (c *cloud) list(credentials provider.Credentials) error {
 	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster,
 		Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
@@ -93,7 +93,7 @@ func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// A running driver uses a changed Secret from the next call on.
+// If a Secret changes, a running driver uses the new content from the next call on.
 func TestDriverUsesRotatedCredentials(t *testing.T) {
 	key, certificate := newKey(t)
 	c := newCloud(t, func(o *fakeazure.Options) { o.Certificate = &key.PublicKey })

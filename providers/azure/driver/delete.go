@@ -17,12 +17,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/httpapi"
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Delete implements provider.Driver. It deletes the virtual machine first, and Azure deletes the interfaces,
-// addresses and disks together with it. Then Delete removes by name the parts that are left, or that an interrupted
-// Create left behind.
+// Delete implements provider.Driver. It deletes the virtual machine first, and Azure deletes the interfaces, addresses
+// and disks together with it. Then Delete looks up the parts by name, and removes those that remain or that an
+// interrupted call of Create left behind.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -78,9 +79,9 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 // leftMachine describes a virtual machine that still exists.
 func leftMachine(at location) string { return "virtual machine " + at.name }
 
-// confirmedAbsent reports whether a virtual machine that a read does not find really does not exist. Reads may lag
-// behind a creation, but Azure reports for a deletion whether the machine exists. Deleting by name is safe, because
-// only machines of the owner have such a name.
+// confirmedAbsent reports whether a virtual machine that a read did not find is really absent. A read may not find a
+// virtual machine that was created recently, but the response to a delete request always shows whether the machine
+// exists. Deleting by name is safe, because only machines of the owner have such a name.
 func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
@@ -96,12 +97,12 @@ func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error
 // deleteAll deletes all virtual machines of an owner, and all parts with the owner's names, in a resource group. If
 // group is empty, it searches the whole subscription. It returns the resources that are left.
 func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left []string, err error) {
-	all, err := c.tagged(ctx, group, own)
+	all, err := c.taggedVMs(ctx, group, own)
 	if err != nil {
 		return nil, err
 	}
 	if first := (location{group: group, name: naming.Base(own.cluster, own.machine)}); group != "" && len(all) == 0 {
-		// The list may lag behind a read of one machine.
+		// A list may lack a virtual machine that can already be read by name.
 		vm, err := c.get(ctx, first)
 		if err == nil && own.owns(vm.Tags) {
 			return []string{leftMachine(first)}, c.terminate(ctx, vm, first, own)
@@ -111,7 +112,7 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (left 
 		}
 	}
 	for _, listed := range all {
-		at, err := c.at(listed)
+		at, err := c.locationOf(listed)
 		if err != nil {
 			return nil, err
 		}
@@ -241,14 +242,15 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 	return left, nil
 }
 
-// isDeleting reports whether Azure is deleting a resource. Another delete call would cost a call and might start the
-// deletion again.
+// isDeleting reports whether Azure is deleting a resource. A second delete request would be an unnecessary call and
+// might restart the deletion.
 func isDeleting[T ~string](state *T) bool {
 	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
 // belongsToAnother reports whether a part with a name of the owner has the tags of another owner. Without tags, the
-// name decides: Azure does not promise that a disk has the tags of the machine that it was created with.
+// name decides: If the part has no tags, the name decides, because Azure does not guarantee that a disk has the tags
+// from the request that created it.
 func (o owner) belongsToAnother(tags map[string]*string) bool {
 	if tags[provider.TagCluster] == nil && tags[provider.TagMachineUID] == nil {
 		return false
@@ -256,7 +258,7 @@ func (o owner) belongsToAnother(tags map[string]*string) bool {
 	return !o.owns(tags)
 }
 
-// usedBy describes the user of an address, for use after the address's name.
+// usedBy returns a text for messages. It names the resource that uses an address.
 func usedBy(c *armnetwork.IPConfiguration) string {
 	if c == nil || c.ID == nil {
 		return ""

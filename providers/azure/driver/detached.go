@@ -7,13 +7,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 )
 
-// tagDetached is a tag of an adopted machine that lists the parts that Azure would have kept when it deletes the
-// machine. "os" is the OS disk, "d3" the data disk with LUN 3, and "n0" the first interface. Adopt writes the tag and
-// Disown reads it.
+// tagDetached is a tag of an adopted machine. It lists the parts that Azure would have kept after the deletion of the
+// machine. Adopt writes the tag and Disown reads it.
 const tagDetached = "machinist-detached"
 
-// maxDetached is the maximum length of a tag's value. If the list is longer, the parts at its end keep the delete
-// option "Delete" when a migration is aborted.
+// maxDetached is the maximum length of a tag's value. If the list is too long for a tag, its last parts are not
+// recorded. If the migration is then aborted, these parts keep the delete option "Delete".
 const maxDetached = 256
 
 // encodeDetached lists the parts that deleteOptionsChange changes.
@@ -46,8 +45,9 @@ func encodeDetached(p *armcompute.VirtualMachineProperties) string {
 	return strings.Join(parts, " ")
 }
 
-// restoreDetached returns the change after which Azure keeps the listed parts again, or nil if there are none. A disk
-// that has been detached meanwhile is not part of the change.
+// restoreDetached returns the update that makes Azure keep the listed parts again when it deletes the machine. It
+// returns nil if the list names no part of the machine. The update does not include disks that have been detached in
+// the meantime.
 func restoreDetached(p *armcompute.VirtualMachineProperties, list string) *armcompute.VirtualMachineProperties {
 	if p == nil || list == "" {
 		return nil

@@ -114,8 +114,8 @@ func permissionsOf(t *testing.T) *permissions.Needs {
 	return needs
 }
 
-// The documentation shows the role that `machinist provider permissions azure` prints, and the actions that fields
-// need.
+// The documentation shows the output of `machinist provider permissions azure`, and the additional actions that some
+// fields require.
 func TestDocsShowRole(t *testing.T) {
 	needs := permissionsOf(t)
 	_, text, _ := strings.Cut(page(t), "```json\n")
@@ -153,7 +153,7 @@ func runLifecycle(t *testing.T, actions []string) error {
 	}
 	get, del := lookup(req), deletion(req)
 	get.ProviderID, get.Scope, del.ProviderID, del.Scope = in.ProviderID, in.Scope, in.ProviderID, in.Scope
-	if err := until(c, func() (bool, error) {
+	if err := waitUntil(c, func() (bool, error) {
 		in, err := d.Get(t.Context(), get)
 		return err == nil && in.State == provider.StateRunning, err
 	}); err != nil {
@@ -164,7 +164,7 @@ func runLifecycle(t *testing.T, actions []string) error {
 		Drained: true,
 		Class:   class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
 	}
-	if err := until(c, func() (bool, error) {
+	if err := waitUntil(c, func() (bool, error) {
 		result, err := d.Update(t.Context(), update)
 		if provider.CodeOf(err) == provider.Aborted {
 			return false, nil
@@ -177,7 +177,7 @@ func runLifecycle(t *testing.T, actions []string) error {
 		return err
 	}
 	c.KeepParts()
-	return until(c, func() (bool, error) {
+	return waitUntil(c, func() (bool, error) {
 		result, err := d.Delete(t.Context(), del)
 		if provider.CodeOf(err) == provider.Aborted {
 			return false, nil
@@ -186,8 +186,8 @@ func runLifecycle(t *testing.T, actions []string) error {
 	})
 }
 
-// until calls ask until it reports done or returns an error.
-func until(c *cloud, ask func() (bool, error)) (err error) {
+// waitUntil calls ask repeatedly until ask reports done or returns an error.
+func waitUntil(c *cloud, ask func() (bool, error)) (err error) {
 	c.Helper()
 	c.eventually("the operation ends", func() (bool, string) {
 		var done bool
@@ -207,8 +207,8 @@ func TestProviderNeedsExactlyItsPermissions(t *testing.T) {
 		t.Errorf("with all actions: %v", err)
 	}
 	for i, action := range actions {
-		// The driver does not wait for compute operations today. Azure's documentation of asynchronous operations requires
-		// it.
+		// The driver does not wait for compute operations today. The role still contains this action, because Azure's
+		// documentation of asynchronous operations requires it.
 		if action == "Microsoft.Compute/locations/operations/read" {
 			continue
 		}

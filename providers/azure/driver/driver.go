@@ -25,25 +25,26 @@ const Name = "azure"
 type Options struct {
 	// Cloud is the Azure cloud to use. Default: the public cloud.
 	Cloud cloud.Configuration
-	// PrivateCloud marks a cloud that Microsoft does not operate. Its authority is then not validated with Microsoft.
+	// PrivateCloud must be true for a cloud that Microsoft does not operate. If it is true, the SDK does not ask Microsoft
+	// whether the authority host is valid.
 	PrivateCloud bool
 	// FederatedTokenFile is the file with the process's own workload identity: a Kubernetes token that Microsoft Entra
-	// accepts. Credentials without a secret and a certificate use it. By default there is none, and such credentials are
-	// refused.
+	// accepts. The driver uses it for credentials that contain neither a secret nor a certificate. If no file is set, the
+	// driver refuses such credentials.
 	FederatedTokenFile string
-	// WorkloadIdentityFor lists the grants to use that identity. By default there are none: a Secret with three IDs,
-	// which are not secret, would be enough to use the token.
+	// WorkloadIdentityFor lists the grants to use that identity. By default there are none, because the three IDs in a
+	// Secret are not secret, and every user who knows them could use the token.
 	WorkloadIdentityFor []Grant
 	// Endpoints restrict the addresses to which the driver connects. Addresses in the URLs of Cloud are always allowed.
 	Endpoints endpoints.Rules
 	// RootCAs are the certificate authorities to trust for Azure. Default: those of the system.
 	RootCAs *x509.CertPool
-	// Transport sends all calls. Default: one that obeys Endpoints and RootCAs and keeps connections for many parallel
-	// calls.
+	// Transport sends all calls. Default: a transport that obeys Endpoints and RootCAs, and keeps connections for many
+	// parallel calls.
 	Transport http.RoundTripper
-	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 2
-	// minutes. All calls of one attempt use the same names. Only a creation that takes effect later, after another
-	// attempt has begun, can result in a second machine. That machine is found by its tags and deleted.
+	// CreateSettle is the time after which a creation whose response was lost or was an error can no longer take effect.
+	// Default: 2 minutes. All calls of one attempt use the same names. A second machine can exist only if a creation takes
+	// effect after the next attempt has begun. That machine is found by its tags and deleted.
 	CreateSettle time.Duration
 }
 
@@ -119,7 +120,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return d.options.checkGrant(a, req.Class.Credentials.Namespace())
 }
 
-// owner is the cluster and the machine for which a call works.
+// owner identifies the cluster and the machine on whose behalf a call is made.
 type owner struct {
 	cluster string
 	machine provider.Machine

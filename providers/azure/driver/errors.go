@@ -79,7 +79,7 @@ func signInError(status int) (provider.Code, string) {
 	return provider.Unauthenticated, "the identity platform does not accept the credentials"
 }
 
-// classify maps Azure's responses to provider codes. The status decides if the error code is not listed.
+// classify maps Azure's responses to provider codes. If the error code is not in the list, the HTTP status decides.
 // InvalidArgument is only for errors in the specification itself. Causes that an administrator fixes in Azure
 // (policies, terms, registrations, missing resources) are FailedPrecondition. Every other 4xx is FailedPrecondition,
 // too, because a change of the specification may not help.
@@ -101,8 +101,8 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 		"SubscriptionRequestsThrottled", "SubnetIsFull", "NetworkInterfaceCountLimitReached":
 		return named(provider.ResourceExhausted, "a quota of the subscription, or the subnet, is used up")
 	case "OperationNotAllowed":
-		// This code stands for an exceeded quota and for a state that does not allow the operation. Only the text
-		// distinguishes them.
+		// Azure uses this code both for an exceeded quota and for an operation that the state of the resource does not allow.
+		// Only the text distinguishes them.
 		// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 		if strings.Contains(strings.ToLower(e.Error()), "quota") {
 			return named(provider.ResourceExhausted, "a quota of the subscription is used up")
@@ -137,7 +137,7 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation",
 		"LocationNotAvailableForResourceType",
 		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
-		// The same codes report that a feature must be enabled first. Only the text distinguishes these errors.
+		// Azure also uses these codes if a feature must be enabled first. Only the text distinguishes these errors.
 		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli
 		if strings.Contains(strings.ToLower(e.Error()), "feature is not enabled") {
 			return named(provider.FailedPrecondition, "a required feature is not enabled for the subscription")
@@ -158,13 +158,13 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 	case e.StatusCode >= 400:
 		return named(provider.FailedPrecondition, "Azure refuses the request")
 	}
-	// The status is below 400 if Azure had accepted the operation and reported its failure later.
+	// If Azure accepted the operation and reported its failure later, the HTTP status is below 400.
 	return named(provider.Internal, "the operation failed")
 }
 
-// azureAnswer returns Azure's answer to a deletion that it does not carry out now, for use after the name of the
-// resource. For all other errors it returns an empty text. The answer contains no secret, because a deletion sends
-// only a name.
+// azureAnswer returns Azure's reason for not carrying out a deletion now, as a text that follows the name of the
+// resource. For all other errors it returns an empty text. The answer contains no secret, because a deletion sends only
+// a name.
 func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || absent(err) {
@@ -183,7 +183,8 @@ func azureAnswer(err error) string {
 	return fmt.Sprintf(": %.256s", strings.Join(words, " "))
 }
 
-// azureCode returns an error code of Azure if it has the format of one, so that no other text gets into messages.
+// azureCode returns the code if it has the format of an Azure error code, so that messages contain no other text from
+// Azure.
 func azureCode(code string) string {
 	invalid := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_'

@@ -62,13 +62,14 @@ func TestThrottlingReturnsRetryAfter(t *testing.T) {
 			t.Errorf("throttled deletion: got %v with RetryAfter %s, want 3s", err, provider.RetryAfter(err))
 		}
 		end()
-		c.gone(c.driver(), del)
+		c.awaitGone(c.driver(), del)
 		c.nothingLeft()
 	})
 }
 
-// A deletion of the same machine may overtake its creation. The creation must then be tried again. A missing resource
-// that the class names is still an error of the class.
+// A deletion of the same machine may remove its parts while Create is still running. In this case, the caller must call
+// Create again. However, if a resource that the class names does not exist, the error must report this as a mistake in
+// the class.
 func TestPartDeletedDuringCreateIsNotErrorOfClass(t *testing.T) {
 	missing := func(operation string) fakeazure.Fault {
 		return fakeazure.Fault{Operation: operation, Status: http.StatusNotFound, Code: "ResourceNotFound"}
@@ -117,7 +118,7 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 			!strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
 			t.Errorf("beyond the quota: got %v, want ResourceExhausted because of the quota", err)
 		}
-		c.gone(c.driver(), deletion(first))
+		c.awaitGone(c.driver(), deletion(first))
 		restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
 		_, err = c.driver().Create(t.Context(), restricted)
 		if provider.CodeOf(err) != provider.ResourceExhausted ||
@@ -137,8 +138,8 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 		// The failed creation has left its interface and address. The next attempt uses them.
 		_, err = c.driver().Create(t.Context(), second)
 		c.must(err)
-		c.gone(c.driver(), deletion(second))
-		c.gone(c.driver(), deletion(restricted))
+		c.awaitGone(c.driver(), deletion(second))
+		c.awaitGone(c.driver(), deletion(restricted))
 		c.nothingLeft()
 	})
 }
@@ -167,7 +168,7 @@ func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 		}
 		del := deletion(req)
 		del.ProviderID, del.Scope = in.ProviderID, in.Scope
-		c.gone(c.driver(), del)
+		c.awaitGone(c.driver(), del)
 		c.nothingLeft()
 	})
 }
@@ -185,21 +186,21 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 				c.has(allParts()...)
 				del := deletion(req)
 				del.ProviderID, del.Scope = in.ProviderID, in.Scope
-				c.gone(c.driver(), del)
+				c.awaitGone(c.driver(), del)
 			},
-			"Delete finds the machine by its tags": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"Delete finds the machine by its tags": func(c *cloud, req provider.CreateRequest) { c.awaitGone(c.driver(), deletion(req)) },
 			"Delete finds the machine without the class": func(c *cloud, req provider.CreateRequest) {
 				del := deletion(req)
 				del.Class.Spec = nil
-				c.gone(c.driver(), del)
+				c.awaitGone(c.driver(), del)
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t, nil)
 				req := request("a", class())
-				// On any test host, this is long enough for the calls before the creation of the machine. The machine is created
-				// later than the call ends.
+				// The timeout is long enough for the calls that precede the creation of the virtual machine, even on a slow host.
+				// The fault creates the virtual machine after Create has already returned.
 				const timeout = 5 * time.Second
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: timeout, Times: 1})
 				short, cancel := context.WithTimeout(t.Context(), timeout)
@@ -220,8 +221,8 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	})
 }
 
-// A process that crashes between the creation of the interface and of the machine leaves the interface and its
-// address.
+// If a process crashes between the creation of the interface and the creation of the machine, it leaves the interface
+// and its address behind.
 func TestInterfaceLeftByCrash(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}
@@ -230,28 +231,28 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 				_, err := c.driver().Create(c.Context(), req)
 				c.must(err)
 				c.has(allParts()...)
-				c.gone(c.driver(), deletion(req))
+				c.awaitGone(c.driver(), deletion(req))
 			},
-			"Delete finds it by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"Delete finds it by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.awaitGone(c.driver(), deletion(req)) },
 			"Delete finds it without the class": func(c *cloud, req provider.CreateRequest) {
 				del := deletion(req)
 				del.Class.Spec = nil
-				c.gone(c.driver(), del)
+				c.awaitGone(c.driver(), del)
 			},
 			"Delete of another machine keeps the interface": func(c *cloud, req provider.CreateRequest) {
 				for _, other := range []provider.CreateRequest{request("b", class()), request("a-b", class())} {
-					c.gone(c.driver(), deletion(other))
+					c.awaitGone(c.driver(), deletion(other))
 				}
 				elsewhere := deletion(req)
 				elsewhere.ClusterID = "cluster-b"
-				c.gone(c.driver(), elsewhere)
+				c.awaitGone(c.driver(), elsewhere)
 				c.has(left...)
-				c.gone(c.driver(), deletion(req))
+				c.awaitGone(c.driver(), deletion(req))
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				// This is much longer than the time between two checks. A driver that restarted the deletion at each check would
-				// never see its end.
+				// The change takes much longer than the time between two checks. A driver that restarted the deletion at each check
+				// would never see its end.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
@@ -269,7 +270,8 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 	})
 }
 
-// If parts stay after their machine, as Azure allows for machines that were changed by hand, Delete removes them.
+// Azure allows users to change the delete options of a machine, so parts can remain after its deletion. Delete removes
+// them.
 func TestDeleteRemovesRemainingPartsByName(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, scoped := range map[string]bool{"with a scope": true, "without a scope": false} {
@@ -290,7 +292,7 @@ func TestDeleteRemovesRemainingPartsByName(t *testing.T) {
 					t.Error("Delete reported Gone although the deletion has only begun")
 				}
 				c.has(allParts()[1:]...)
-				c.gone(c.driver(), del)
+				c.awaitGone(c.driver(), del)
 				c.nothingLeft()
 			})
 		}
@@ -323,7 +325,7 @@ func TestCreateErrorsNameField(t *testing.T) {
 				if !ok || e.Code != tc.code || e.Field != tc.field {
 					t.Errorf("got %v, want %s about %q", err, tc.code, tc.field)
 				}
-				c.gone(c.driver(), deletion(req))
+				c.awaitGone(c.driver(), deletion(req))
 				c.nothingLeft()
 			})
 		}
@@ -356,8 +358,8 @@ func TestDriverAcceptsTermsOnlyIfClassAllows(t *testing.T) {
 		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
 			t.Errorf("terms were accepted %d times, want 1", n)
 		}
-		c.gone(c.driver(), deletion(refused))
-		c.gone(c.driver(), deletion(accepted))
+		c.awaitGone(c.driver(), deletion(refused))
+		c.awaitGone(c.driver(), deletion(accepted))
 		c.nothingLeft()
 	})
 }
@@ -377,7 +379,7 @@ func TestDeleteKeepsPartsOfOthers(t *testing.T) {
 		withoutSpec := req
 		withoutSpec.Class.Spec = nil
 		for _, del := range []provider.DeleteRequest{deletion(req), deletion(withoutSpec)} {
-			c.gone(c.driver(), del)
+			c.awaitGone(c.driver(), del)
 		}
 		if left := c.Resources(); len(left) != len(before)-1 {
 			t.Errorf("got the resources %v, want those of %v without the virtual machine", left, before)

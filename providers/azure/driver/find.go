@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Get implements provider.Driver. With a provider ID it returns the virtual machine of any owner, because a caller
-// that adopts it must see its tags.
+// Get implements provider.Driver. If the request contains a provider ID, Get returns the virtual machine even if it has
+// another owner, because the caller needs its tags for an adoption.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	c, err := d.clients(req.Class.Credentials)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	}
 	group := groupOf(req.Class.Spec)
 	if group != "" {
-		// The name of the first attempt is known, and a read of one machine does not lag like a list.
+		// The name from the first attempt is known. Unlike a list, a read by name returns a new machine without a delay.
 		in, err := c.getInstance(ctx, location{group: group, name: naming.Base(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
@@ -48,16 +48,16 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 			return nil, err
 		}
 	}
-	all, err := c.tagged(ctx, group, own)
+	all, err := c.taggedVMs(ctx, group, own)
 	if err != nil {
 		return nil, err
 	}
 	for _, vm := range all {
-		at, err := c.at(vm)
+		at, err := c.locationOf(vm)
 		if err != nil {
 			return nil, err
 		}
-		// The list lacks some properties and may lag.
+		// Read the machine again, because the list omits some properties and may be outdated.
 		in, err := c.getInstance(ctx, at)
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
@@ -177,9 +177,9 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 	return value(found.Properties.IPAddress), nil
 }
 
-// tagged returns the virtual machines of an owner in a resource group. If group is empty, it searches the whole
-// subscription.
-func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
+// taggedVMs returns the virtual machines in a resource group that have the tags of an owner. If group is empty, it
+// searches the whole subscription.
+func (c *clients) taggedVMs(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
 	var found []*armcompute.VirtualMachine
 	ctx = httpapi.List(ctx)
 	for next := ""; ; {
@@ -199,8 +199,9 @@ func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armco
 }
 
 // List implements provider.Driver. It returns the virtual machines and then the parts that belong to no virtual
-// machine. A page is one of Azure's pages without the resources of other clusters. List never reads more than the
-// resource group of the specification, because a user who may write a class can confirm the removal of orphans there.
+// machine. Each page corresponds to one page of Azure, without the resources of other clusters. List never reads more
+// than the resource group of the specification, because a user who may write a class can confirm the removal of orphans
+// there.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument,
@@ -243,7 +244,8 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 // ListScope implements provider.Scoper. List reads the resource group of the specification.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
 	if withoutSecret(class.Credentials) {
-		// A list that is refused for one namespace must not be shared by another namespace with the same credentials.
+		// If a namespace is not allowed to list the machines, it must not receive the list of another namespace that uses the
+		// same credentials.
 		if a, err := parseCredentials(class.Credentials); err == nil {
 			if err := d.options.checkGrant(a, class.Credentials.Namespace()); err != nil {
 				return "", err
@@ -291,8 +293,8 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 
 func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
 
-// withoutDuplicates removes repeated resources from a page. Responses may write the same resource ID in different
-// case.
+// withoutDuplicates removes repeated resources from a page. The IDs are compared without regard to case, because Azure
+// may return the same ID in different cases.
 func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	seen := make(map[string]bool, len(page))
 	return slices.DeleteFunc(page, func(r *T) bool {
@@ -305,7 +307,7 @@ func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	})
 }
 
-// isOwnEndpoint reports whether a link points to the endpoint of the clients.
+// isOwnEndpoint reports whether a link points to the endpoint that the clients use.
 func (c *clients) isOwnEndpoint(link string) bool {
 	to, err := url.Parse(link)
 	return err == nil && to.IsAbs() && httpapi.CheckLink(c.endpoint, link) == nil
@@ -324,8 +326,8 @@ func (c *clients) nextLink(attempted string, link *string) (string, error) {
 	return next, nil
 }
 
-// onePage reads the page that a link points to. The SDK's pagers can only continue from a previous page, of which
-// they use only the link.
+// onePage reads the page that a link points to. A pager of the SDK can only continue from a previous page, so onePage
+// creates a previous page that contains only the link.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
 		previous, err := json.Marshal(map[string]string{"nextLink": link})

@@ -51,10 +51,11 @@ type cloud struct {
 	launched  int
 }
 
-// opener creates a cloud. change may alter its options.
+// opener creates a fake Azure. The parameter change is a function that can modify the options of the fake.
 type opener func(t *testing.T, change func(*fakeazure.Options)) *cloud
 
-// bothWays runs a test against a fake Azure over HTTP, and against one behind the SDK's fake servers.
+// bothWays runs a test twice: against a fake Azure over HTTP, and against a fake Azure behind the fake servers of the
+// SDK.
 func bothWays(t *testing.T, test func(*testing.T, opener)) {
 	t.Helper()
 	for name, open := range map[string]opener{
@@ -99,7 +100,7 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
 }
 
-// driver returns a new driver, as after a restart of the process.
+// driver returns a new driver without state, as if the process had been restarted.
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{
@@ -137,7 +138,7 @@ func class(changes ...any) provider.Class {
 
 const cluster = "cluster-a"
 
-// request returns a request to create the virtual machine of a machine.
+// request returns the request that creates the instance of a Machine.
 func request(name string, class provider.Class) provider.CreateRequest {
 	m := machineOf(name)
 	return provider.CreateRequest{
@@ -152,7 +153,6 @@ func machineOf(name string) provider.Machine {
 	return provider.Machine{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}
 }
 
-// eventually calls ask until it reports true.
 func (c *cloud) eventually(condition string, ask func() (bool, string)) {
 	c.Helper()
 	deadline := time.After(20 * time.Second)
@@ -171,11 +171,11 @@ func (c *cloud) eventually(condition string, ask func() (bool, string)) {
 	}
 }
 
-// marked returns the tags of a virtual machine that may be adopted.
-func marked() map[string]string { return map[string]string{"machinist-adoptable": "true"} }
+// adoptableTags returns the tags that allow the adoption of a virtual machine.
+func adoptableTags() map[string]string { return map[string]string{"machinist-adoptable": "true"} }
 
-// gone calls Delete until it reports Gone.
-func (c *cloud) gone(d provider.Driver, req provider.DeleteRequest) {
+// awaitGone calls Delete repeatedly until the result is Gone.
+func (c *cloud) awaitGone(d provider.Driver, req provider.DeleteRequest) {
 	c.Helper()
 	c.eventually("Delete reports Gone", func() (bool, string) {
 		result, err := d.Delete(c.Context(), req)
@@ -206,7 +206,7 @@ func (c *cloud) has(want ...string) {
 	}
 }
 
-// suffix returns the part of a name that does not depend on the machine.
+// suffix returns the part of a resource name that is the same for all machines.
 func suffix(name string) string {
 	for _, part := range []string{"-nic-", "-ip-", "-os", "-data-"} {
 		if i := strings.LastIndex(name, part); i >= 0 {

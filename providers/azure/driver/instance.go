@@ -18,7 +18,7 @@ import (
 const (
 	// tagSpec is a hash of the fields of the specification that cannot change in place.
 	tagSpec = "machinist-spec"
-	// tagParts is the result of scopeOf for the machine.
+	// tagParts contains the parts of the machine, encoded by scopeOf.
 	tagParts = "machinist-parts"
 	// tagNames lists the names of the specification's own tags, so that Update can remove a tag that the specification
 	// no longer has.
@@ -32,7 +32,7 @@ const (
 // location is the resource group and name of a virtual machine.
 type location struct{ group, name string }
 
-// These formats of resource groups and virtual machines only ensure that a name cannot change the path of a request.
+// The formats only ensure that the name of a resource group or virtual machine cannot change the path of a request.
 var (
 	groupFormat = regexp.MustCompile(`^[-\w.()]{1,90}$`)
 	nameFormat  = regexp.MustCompile(`^[A-Za-z0-9][-\w.]{0,63}$`)
@@ -70,8 +70,8 @@ func (c *clients) locate(id string) (location, error) {
 	return location{group: parsed.ResourceGroupName, name: parsed.Name}, nil
 }
 
-// at returns the location of a virtual machine that Azure has returned.
-func (c *clients) at(vm *armcompute.VirtualMachine) (location, error) {
+// locationOf returns the resource group and the name of a virtual machine that was read from Azure.
+func (c *clients) locationOf(vm *armcompute.VirtualMachine) (location, error) {
 	parsed, err := arm.ParseResourceID(value(vm.ID))
 	if err != nil {
 		return location{}, provider.Errorf(provider.Internal, "Azure returned a virtual machine without a resource ID")
@@ -85,7 +85,7 @@ func (c *clients) at(vm *armcompute.VirtualMachine) (location, error) {
 
 // convert returns the instance for a virtual machine.
 func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, error) {
-	at, err := c.at(vm)
+	at, err := c.locationOf(vm)
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +164,9 @@ func failureOf(vm *armcompute.VirtualMachine) string {
 	return "Azure could not create the virtual machine: " + azureCode(failure)
 }
 
-// stateCodeOf returns ResourceExhausted if Azure accepted the machine but had no capacity or quota for it. Create
-// returns this code if Azure knows that at once. For other failures the result is empty.
+// stateCodeOf returns ResourceExhausted if Azure accepted the machine but had no capacity or quota for it. If Azure
+// reports the lack of capacity or quota immediately, Create returns the same code. For other failures the result is
+// empty.
 func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if code, _ := classify(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {

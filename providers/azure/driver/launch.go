@@ -67,8 +67,8 @@ func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provid
 	return in, nil
 }
 
-// maxTagDelay is how long Azure may show a virtual machine without the tags that it was created with. Two clocks that
-// may differ by minutes measure this time.
+// maxTagDelay is how long Azure may show a virtual machine without the tags that it was created with. The limit is
+// generous, because the time is computed from two clocks that may differ by minutes.
 const maxTagDelay = 10 * time.Minute
 
 // checkOwner returns nil for a virtual machine with the owner's tags. A virtual machine that has the owner's name and
@@ -87,15 +87,15 @@ func (c *clients) checkOwner(vm *armcompute.VirtualMachine, in *provider.Instanc
 		value(vm.Name))
 }
 
-// findExisting finds the virtual machine that an earlier call created. It finds those of the same attempt by name,
-// and those of other attempts by tags.
+// findExisting finds the virtual machine that an earlier call created. It finds a virtual machine of the same attempt
+// by its name, and a virtual machine of another attempt by its tags.
 func (c *clients) findExisting(ctx context.Context, o *vmRequest, own owner, token string) (*armcompute.VirtualMachine,
 	error) {
 	vm, err := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name})
 	if !provider.IsNotFound(err) || naming.IsFirst(own.machine, token) {
 		return vm, err
 	}
-	all, err := c.tagged(ctx, o.spec.ResourceGroup, own)
+	all, err := c.taggedVMs(ctx, o.spec.ResourceGroup, own)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (c *clients) launch(ctx context.Context, o *vmRequest) (*armcompute.Virtual
 		vm, err = c.put(ctx, o, interfaces)
 	}
 	if provider.CodeOf(err) == provider.Aborted || provider.CodeOf(err) == provider.AlreadyExists {
-		// A parallel call with the same token may have created it.
+		// A parallel call with the same token may have created the virtual machine.
 		if existing, getErr := c.get(ctx, location{group: o.spec.ResourceGroup, name: o.name}); getErr == nil {
 			return existing, nil
 		}
@@ -163,7 +163,7 @@ func (c *clients) launchInterface(ctx context.Context, o *vmRequest, i int) (str
 	return value(nic.ID), nil
 }
 
-// addressRemoved reports whether the interface's public address, which was created before, no longer exists.
+// addressRemoved reports whether the public address of an interface no longer exists, although it was already created.
 func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	if !o.spec.NetworkInterfaces[i].PublicIP {
 		return false
@@ -172,14 +172,14 @@ func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool 
 	return absent(err)
 }
 
-// interfaceRemoved reports whether an interface, which was created before, no longer exists.
+// interfaceRemoved reports whether an interface no longer exists, although it was already created.
 func (c *clients) interfaceRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	_, err := c.interfaces.Get(ctx, o.spec.ResourceGroup, interfaceName(o.name, i), nil)
 	return absent(err)
 }
 
-// removedMeanwhile returns the error for a part that was created and no longer exists: the machine is being deleted,
-// or another client deleted the part.
+// removedMeanwhile returns the error for a part that was deleted during the creation of the machine. Either the machine
+// is being deleted, or another client deleted the part.
 func removedMeanwhile(attempted string) error {
 	return provider.Errorf(provider.Aborted, "%s: a part of the machine was deleted meanwhile", attempted)
 }
@@ -209,15 +209,15 @@ func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*
 	}
 	vm := &armcompute.VirtualMachine{}
 	if err := json.Unmarshal(body, vm); err != nil {
-		// Azure accepted the request, so the error must have a code that allows for a machine that was created.
+		// Azure accepted the request, so the code of this error must not imply that no machine was created.
 		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": the answer of Azure cannot be read",
 			Cause: err}
 	}
 	return vm, nil
 }
 
-// operationError translates an error of an operation that Azure had accepted. NotFound then means that the part
-// itself was deleted.
+// operationError translates an error of an operation that Azure had accepted. A NotFound from such an operation means
+// that the part itself was deleted.
 func operationError(ctx context.Context, err error, attempted, field string) error {
 	if absent(err) {
 		return removedMeanwhile(attempted)

@@ -44,6 +44,6 @@ func TestDeleteReportsRemainingPartsWithAzureAnswer(t *testing.T) {
 			t.Errorf("throttled deletion: got %v, want RetryAfter 17s", err)
 		}
 		end()
-		c.gone(c.driver(), del)
+		c.awaitGone(c.driver(), del)
 	})
 }

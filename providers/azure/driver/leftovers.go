@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// These are the kinds of parts. List returns them after the virtual machines, so that it does not report the parts of
-// a machine that is created during the list as leftovers.
+// These are the kinds of parts. List returns them after the virtual machines. Otherwise it could report the parts of a
+// machine that is created during the list as leftovers.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -24,8 +24,8 @@ const (
 
 func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
 
-// cutContinue parses a continue token. It points to a page of the parts of a kind, or to a page of virtual machines
-// if kind is empty. An empty link means the first page.
+// cutContinue parses a continue token. The token points to a page with parts of the given kind. If kind is empty, it
+// points to a page of virtual machines. An empty link means the first page.
 func cutContinue(at string) (kind, link string) {
 	kind, link, found := strings.Cut(at, " ")
 	if found && slices.Contains(partKinds(), kind) {
@@ -34,8 +34,8 @@ func cutContinue(at string) (kind, link string) {
 	return "", at // A link contains no space.
 }
 
-// continueAt returns the continue token after a page: the next page of the same kind, or the first page of the next
-// kind. At the end it is empty.
+// continueAt returns the token for the next page, which is the next page of the same kind, or the first page of the
+// next kind. At the end it is empty.
 func continueAt(kind, link string) string {
 	if link != "" {
 		if kind == "" {
@@ -43,7 +43,8 @@ func continueAt(kind, link string) string {
 		}
 		return kind + " " + link
 	}
-	// For the virtual machines, slices.Index returns -1, so the first kind follows.
+	// An empty kind stands for the virtual machines. In this case, slices.Index returns -1, so the result is the first
+	// kind of parts.
 	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
 		return partKinds()[next] + " "
 	}
@@ -58,8 +59,9 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 	if link != "" && !c.isOwnEndpoint(link) {
 		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the continue token does not point to Azure", attempted)
 	}
-	// add adds a part that has the cluster's tag and a name of the machine that its tags name. The name is checked,
-	// because users and backup services copy tags from one disk to another, and Delete goes by the name.
+	// Add only those parts that have the tag of the cluster, and whose names belong to the machine in their tags. The name
+	// must match, because users and backup services copy tags from one disk to another, and Delete finds parts by their
+	// names.
 	add := func(id, name *string, tags map[string]*string, created *time.Time) {
 		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
 		namespace, machineName, _ := strings.Cut(key, "/")
@@ -67,7 +69,7 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
 			return
 		}
-		// Responses may write the same resource ID in different case.
+		// The IDs are compared without regard to case, because Azure may return the same ID in different cases.
 		part := strings.ToLower(value(id))
 		if slices.ContainsFunc(all, func(l provider.Leftover) bool { return l.ID == part }) {
 			return

@@ -16,18 +16,18 @@ import (
 
 var _ provider.Importer = (*Driver)(nil)
 
-// translation is the translation of one old description into a providerSpec.
+// translation translates one description of an old system into a providerSpec.
 type translation struct {
 	source string
 	old    *legacy.Object
-	// credentials has the keys of this provider's Secrets.
+	// credentials contains the credentials under the keys that this provider expects in a Secret.
 	credentials map[string][]byte
 	facts       facts
 	spec        machine.Spec
 }
 
-// Import implements provider.Importer. If the description leaves a choice to the old system, the facts of an instance
-// show what the old system chose.
+// Import implements provider.Importer. If the description leaves a setting to the old system, Import uses the value in
+// the facts of an instance.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	t, err := newTranslation(req.Legacy, req.Facts)
 	if err != nil {
@@ -41,7 +41,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	default:
 		t.kubermatic()
 	}
-	t.common()
+	t.setCommonFields()
 	raw, err := json.Marshal(t.spec)
 	if err != nil {
 		return provider.Imported{}, provider.Errorf(provider.Internal, "write the providerSpec")
@@ -59,7 +59,8 @@ func blocked(all []provider.Finding) bool {
 	return slices.ContainsFunc(all, func(f provider.Finding) bool { return f.Level == provider.FindingBlocker })
 }
 
-// newTranslation parses a description, its credentials and those in the Secret of the old system.
+// newTranslation parses a description, and reads the credentials from the description and from the Secret of the old
+// system.
 func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
@@ -81,10 +82,10 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	return t, nil
 }
 
-// common sets the fields that all systems have in common.
-func (t *translation) common() {
+// setCommonFields sets the fields that exist in the descriptions of all systems.
+func (t *translation) setCommonFields() {
 	if len(t.spec.NetworkInterfaces) == 1 && len(t.facts.Interfaces) > 0 {
-		// The default of the old system may differ.
+		// The default of the old system may differ from the default of this provider.
 		n := &t.spec.NetworkInterfaces[0]
 		n.IPForwarding = n.IPForwarding || t.facts.Interfaces[0].IPForwarding
 	}
@@ -126,8 +127,8 @@ func (t *translation) id(group, kind string, names ...string) string {
 	return path
 }
 
-// tags returns the tags of new machines. It drops the tags by which an old collector finds its resources, and the tag
-// with the UID of an old Machine.
+// tags returns the tags of new machines. It omits the tags by which a garbage collector of the old system finds its
+// resources, and the tag that contains the UID of an old Machine.
 func (t *translation) tags(description *legacy.Object) map[string]string {
 	all := description.Map("tags")
 	for _, key := range slices.Sorted(maps.Keys(all)) {

@@ -44,8 +44,7 @@ func oldSpecs() map[string]string {
 	}
 }
 
-// oldSecret returns the credentials with the keys of the system. machine.k8s.io and its variants have them in the
-// description.
+// machine.k8s.io and its variants store the credentials in the description instead.
 func oldSecret(source string) provider.Credentials {
 	switch source {
 	case provider.SourceGardener:
@@ -71,8 +70,8 @@ func legacies() (all []provider.Legacy) {
 	return all
 }
 
-// launchLegacy creates a machine as its old system does. machine.openshift.io, machine.k8s.io and its variants keep
-// the parts when the machine is deleted.
+// If the system is machine.openshift.io, machine.k8s.io or a variant of it, Azure keeps the parts when the machine is
+// deleted.
 func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name string, uid types.UID) (string,
 	func(context.Context) error, error) {
 	tags := map[string]string{"team": "blue", "machinist-adoptable": "true"} // An administrator permits the adoption.
@@ -125,7 +124,7 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 		if err := c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil); err != nil {
 			return err
 		}
-		// The parts with the delete option Detach are in use until the machine is deleted.
+		// Parts with the delete option Detach cannot be deleted while the machine exists.
 		for part, version := range map[string]string{nic: "2025-01-01", disk + "-os": "2025-01-02", disk + "-data": "2025-01-02"} {
 			c.eventually("the deletion of a part begins", func() (bool, string) {
 				err := c.call(ctx, http.MethodDelete, part+"?api-version="+version, nil)
@@ -181,7 +180,8 @@ func (c *cloud) tagsAndOptions(ctx context.Context, providerID string) (map[stri
 	return out, nil
 }
 
-// collectorTags returns the names of the tags of machine.sapcloud.io's collector in the format of tagsAndOptions.
+// collectorTags returns the tag names that the collector of machine.sapcloud.io looks for, in the format of
+// tagsAndOptions.
 func collectorTags() []string {
 	return []string{"kubernetes.io-role-node", "nic/kubernetes.io-role-node", "disk/kubernetes.io-role-node"}
 }

@@ -16,9 +16,9 @@ func oldKeys(key string) []string {
 	}[key]
 }
 
-// readCredentials reads the credentials from the description, if the system keeps them there, and from the old
-// system's Secret. A Secret without a client secret belongs to a workload identity, which a flag of the provider must
-// allow.
+// readCredentials reads the credentials from the description, if the system keeps them there, and from the old system's
+// Secret. If the Secret contains no client secret, the old system used a workload identity. In this case, a flag of the
+// provider must allow it.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift

@@ -41,8 +41,9 @@ type facts struct {
 // maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It searches the resource group of the description: machines have the names of
-// old Machines. It ignores machines of another cluster in the same group if their tags name that cluster.
+// Locate implements provider.Importer. It searches the resource group that the description names, because old systems
+// name a virtual machine after its Machine. It ignores machines of another cluster in the same group if their tags name
+// that cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -56,7 +57,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	// The parts are listed first. A part that is created later belongs to a machine that is not in the result either.
+	// List the parts before the machines. If a part is created after its list was read, it belongs to a new machine, which
+	// is not in the result, either.
 	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
 		page, err := c.interfacePage(ctx, group, link)
 		if err != nil {
@@ -107,7 +109,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		if err != nil {
 			return nil, err
 		}
-		at, _ := c.at(vm) // convert has already checked the ID.
+		at, _ := c.locationOf(vm) // convert has already checked the ID.
 		located := provider.Located{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
 			Collected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
 		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
@@ -208,7 +210,7 @@ func factsOf(vm *armcompute.VirtualMachine, parts map[string]*armnetwork.Interfa
 	}
 	raw, err := json.Marshal(f)
 	if err != nil || len(raw) > maxFactsBytes {
-		// The facts are too large because of a long key or many pools. The user must set these fields.
+		// If an SSH key is long or there are many pools, the facts are too large. The user must then set these fields.
 		f.SSHPublicKey, f.Interfaces = "", nil
 		if raw, err = json.Marshal(f); err != nil || len(raw) > maxFactsBytes {
 			return nil

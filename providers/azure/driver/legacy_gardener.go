@@ -96,7 +96,7 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 }
 
 func (t *translation) gardenerLogin(login *legacy.Object) {
-	// The Secret contains the user data, and the old system does not use the password.
+	// The user data is in the Secret, and the old system does not use the password.
 	login.Known("computerName", "adminPassword", "customData")
 	t.spec.AdminUsername = login.String("adminUsername")
 	linux := login.Object("linuxConfiguration")

@@ -9,14 +9,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// meanwhile is a transport that calls do before it sends the first change of a virtual machine.
-type meanwhile struct {
+// interceptor is a transport that calls do immediately before it sends the first update of a virtual machine.
+type interceptor struct {
 	http.RoundTripper
 	done atomic.Bool
 	do   func()
 }
 
-func (m *meanwhile) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *interceptor) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPatch && strings.Contains(strings.ToLower(r.URL.Path), "/virtualmachines/") &&
 		m.done.CompareAndSwap(false, true) {
 		m.do()
@@ -48,7 +48,7 @@ func TestImporterKeepsTagsOfNewOwner(t *testing.T) {
 			before := c.transport
 			others := map[string]string{"kubernetes.io-role-node": "1", provider.TagCluster: "another",
 				provider.TagMachineUID: "another", provider.TagMachine: "default/another"}
-			c.transport = &meanwhile{RoundTripper: before, do: func() {
+			c.transport = &interceptor{RoundTripper: before, do: func() {
 				c.must(c.call(t.Context(), http.MethodPatch, strings.TrimPrefix(id, "azure://")+"?api-version=2025-04-01",
 					map[string]any{"tags": others}))
 			}}

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Release implements provider.Importer. It changes the parts before the machine, so the tags of the machine show that
-// all parts are done.
+// Release implements provider.Importer. It changes the machine last, so that its tags prove that all parts have been
+// changed.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -50,8 +50,8 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 }
 
 // releaseParts removes the collector's tags from the interfaces and disks of a machine. It ignores volumes of pods,
-// because the old system does not manage them. Azure supports no condition for these tag changes, so each change
-// follows directly after the read.
+// because the old system does not manage them. Azure has no conditional update of these tags. Therefore, each tag is
+// changed immediately after the read.
 func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachine) error {
 	for _, id := range interfacesOf(vm) {
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
@@ -171,7 +171,8 @@ func (c *clients) changeVM(ctx context.Context, at location, vm *armcompute.Virt
 	return nil
 }
 
-// retryOnConflict calls change again, up to three times in total, if the resource has changed since change read it.
+// retryOnConflict calls change up to three times. It repeats the call if the resource was modified after change had
+// read it.
 func retryOnConflict(change func() error) error {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {

@@ -71,7 +71,7 @@ func TestImportMatchesGoldenFiles(t *testing.T) {
 	}
 }
 
-// Import reports each field that it cannot translate by a finding of its own.
+// Import reports a separate finding for each field that it cannot translate.
 func TestImportReportsLostFields(t *testing.T) {
 	d := newDriver(t)
 	for name, test := range map[string]struct{ source, from, to, want string }{

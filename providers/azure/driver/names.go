@@ -35,8 +35,8 @@ func partsOf(vm string, s *machine.Spec) parts {
 	return p
 }
 
-// scopeOf encodes the parts in a short text, which is the Scope of the instance and a tag. "n2.i0.d0.d1" means two
-// interfaces, of which the first has a public address, and the data disks 0 and 1.
+// scopeOf encodes the parts of a machine as a short text, which the driver stores in the scope of the instance and in a
+// tag.
 func scopeOf(s *machine.Spec) string {
 	scope := []string{"n" + strconv.Itoa(len(s.NetworkInterfaces))}
 	for i, n := range s.NetworkInterfaces {
@@ -50,7 +50,7 @@ func scopeOf(s *machine.Spec) string {
 	return strings.Join(scope, ".")
 }
 
-// partsIn decodes a result of scopeOf. It reports false for any other text.
+// partsIn decodes a result of scopeOf. It returns false if the text is not a result of scopeOf.
 func partsIn(vm, scope string) (parts, bool) {
 	p := parts{disks: []string{osDiskName(vm)}}
 	fields := strings.Split(scope, ".")

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// leftovers lists the suffixes of the leftovers' names, and the instances.
+// leftovers lists the resources of a cluster. It returns the name suffixes of the leftover parts, and the instances.
 func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string, instances []provider.Instance) {
 	c.Helper()
 	d := c.driver()
@@ -35,7 +35,8 @@ func (c *cloud) leftovers(cluster string, class provider.Class) (parts []string,
 	}
 }
 
-// destroy deletes the virtual machines whose names begin with name without the driver, as a user would in the portal.
+// destroy deletes all virtual machines whose names begin with the given text. Like a user in the portal, it does not
+// use the driver.
 func (c *cloud) destroy(name string) {
 	c.Helper()
 	for _, r := range c.Resources() {
@@ -91,7 +92,7 @@ func TestListReportsPartsWithoutMachine(t *testing.T) {
 				"properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
 		}))
 		expect(0, "nic-0", "os", "data-0", "data-3")
-		c.gone(c.driver(), deletion(req))
+		c.awaitGone(c.driver(), deletion(req))
 		expect(0)
 		if left := c.Resources(); !slices.Contains(left, "networkInterfaces/machines/foreign") {
 			t.Errorf("the interface of another user was deleted: got %v", left)
@@ -146,8 +147,8 @@ func TestClassesOfResourceGroupShareListScope(t *testing.T) {
 	}
 }
 
-// A user who may write classes writes a providerSpec without a valid resource group, to confirm with the class the
-// removal of orphans in other groups of the subscription.
+// A user who can edit a class enters a providerSpec without a valid resource group. The user wants to confirm the
+// removal of orphans in other resource groups of the subscription.
 //
 // Rule: list-within-resource-group.
 func TestAttackInvalidClassListsSubscription(t *testing.T) {
@@ -167,7 +168,7 @@ func TestAttackInvalidClassListsSubscription(t *testing.T) {
 				t.Errorf("%s: ListScope: got %q, want an error", name, scope)
 			}
 		}
-		// A class for another group lists nothing of this one.
+		// A class with another resource group must not list the resources of this group.
 		if parts, found := c.leftovers(cluster, class("resourceGroup", "network")); len(parts)+len(found) > 0 {
 			t.Errorf("with another resource group: got %v and %v, want nothing", parts, found)
 		}
@@ -216,8 +217,8 @@ func TestGetReturnsPublicAddressesAsExternal(t *testing.T) {
 			t.Errorf("unreadable address: got %v, want Unavailable, because the address must not disappear", err)
 		}
 		end()
-		c.gone(c.driver(), deletion(public))
-		c.gone(c.driver(), deletion(private))
+		c.awaitGone(c.driver(), deletion(public))
+		c.awaitGone(c.driver(), deletion(private))
 		c.nothingLeft()
 	})
 }

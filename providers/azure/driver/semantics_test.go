@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// lag is the delay of everything that is late in these tests. It is well below settle.
+// lag is the duration of all simulated delays in these tests. It is well below settle.
 const (
 	lag    = 200 * time.Millisecond
 	settle = 800 * time.Millisecond
@@ -24,7 +24,7 @@ type behavior struct {
 	listLag time.Duration
 	quota   int
 	faults  []fakeazure.Fault
-	// unknown means that a read by ID may not find an existing machine.
+	// unknown is true if a read by ID may fail to find an existing machine.
 	unknown bool
 	overSDK bool // also run behind the SDK's fake servers, which drop fields that the SDK's types lack
 }
@@ -70,7 +70,7 @@ func behaviors() map[string]behavior {
 	}
 }
 
-// open creates a cloud with the behavior, with a machine of another owner in it.
+// open creates a cloud that has the behavior and contains a machine of another owner.
 func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -176,8 +176,8 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	})
 }
 
-// A Machine is deleted right after Create was called once. If Create failed, Delete finds the instance by its tags.
-// Gone then counts only if it is reported again after CreateSettle.
+// A Machine is deleted immediately after the first call of Create. If Create failed, Delete finds the instance by its
+// tags. If Create failed, the result Gone is final only if Delete still returns it after CreateSettle.
 func TestDeleteRightAfterCreate(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)
@@ -207,7 +207,7 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 	})
 }
 
-// All reads lag behind the creation. The driver must trust the answer of the write.
+// All reads lag behind the creation. The driver must trust the response to its own write.
 func TestDeleteOfMachineThatReadsDoNotFind(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, nil)

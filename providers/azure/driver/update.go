@@ -58,7 +58,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return provider.UpdateResult{Outcome: outcome, Reason: reason, Instance: in}, nil
 }
 
-// update is one call of Update for a machine.
+// update contains the state of one call of Update.
 type update struct {
 	*clients
 	vm       *armcompute.VirtualMachine
@@ -109,7 +109,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	if maps.EqualFunc(u.vm.Tags, wanted, func(a, b *string) bool { return value(a) == value(b) }) {
 		return provider.UpdateDone, "", nil
 	}
-	// The machine comes last, because its tags show that all parts have the wanted tags.
+	// Set the tags of the machine last, because they record that all parts have the wanted tags.
 	if err := u.tagParts(ctx); err != nil {
 		return "", "", err
 	}

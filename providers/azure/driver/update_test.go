@@ -22,7 +22,7 @@ func (c *cloud) createForUpdate(first provider.Class) (d provider.Driver, req pr
 		Scope: in.Scope, Version: create.Version, Class: first}
 }
 
-// outcome calls Update until it is no longer in progress.
+// outcome calls Update repeatedly until the update is no longer in progress.
 func (c *cloud) outcome(d provider.Driver, req provider.UpdateRequest) (result provider.UpdateResult) {
 	c.Helper()
 	c.eventually("the update ends", func() (bool, string) {

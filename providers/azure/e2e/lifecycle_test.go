@@ -97,7 +97,8 @@ func TestFleetLifecycle(t *testing.T) {
 	a.Gone()
 }
 
-// If the provider crashes during a scale-up and Azure's answers get lost, there must be neither twins nor leftovers.
+// If the provider crashes during a scale-up and responses of Azure are lost, no machine may have two instances, and no
+// resource may be left behind.
 func TestCrashAndLostAnswersCreateNoTwins(t *testing.T) {
 	a := start(t, stack.Options{})
 	removeFault, err := a.cloud.Fault(t.Context(), map[string]any{"operation": "VirtualMachines_CreateOrUpdate",

@@ -19,8 +19,8 @@ type Azure struct {
 	mu        sync.Mutex
 	closed    bool
 	resources map[string]*resource // by resource ID in lower case
-	// past contains deleted resources that lists and reads may still show.
-	past       []*resource
+	// deleted contains the deleted resources that reads and lists may still return.
+	deleted    []*resource
 	operations map[string]*operation
 	tokens     map[string]time.Time
 	agreements map[string]bool // the accepted ones
@@ -31,7 +31,7 @@ type Azure struct {
 	timers     map[*time.Timer]bool
 	calls      map[string]int
 	created    int
-	released   []released
+	released   []releasedCores
 	listed     map[string]int // how often each list was started
 	reads      int
 }
@@ -51,7 +51,7 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
-// resource is a resource that a client created, or that was created together with another resource.
+// resource is a resource of Azure. It may be a deleted resource that reads still return.
 type resource struct {
 	id, group, name string
 	kind            kind
@@ -84,14 +84,14 @@ func New(o Options) *Azure {
 	return a
 }
 
-// Adjust changes the options of Azure's behavior: durations, quota and Semantics.
+// Adjust changes options that affect the behavior of Azure: durations, quota and Semantics.
 func (a *Azure) Adjust(change func(*Options)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.options)
 }
 
-// Close stops all timers. Running machines continue until their Hosts are closed.
+// Close stops all timers. The simulated machines continue to run until their Hosts are closed.
 func (a *Azure) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,8 +101,9 @@ func (a *Azure) Close() {
 	}
 }
 
-// after calls do after d, or at once if d is zero. The caller holds the lock, and do runs with the lock.
-func (a *Azure) after(d time.Duration, do func()) {
+// schedule calls do after the duration d, or immediately if d is zero. The caller must hold the lock. The lock is also
+// held while do runs.
+func (a *Azure) schedule(d time.Duration, do func()) {
 	if d <= 0 {
 		do()
 		return
@@ -142,7 +143,7 @@ func (a *Azure) remove(r *resource) {
 	delete(a.resources, strings.ToLower(r.id))
 	if a.options.ListLag > 0 || a.options.Semantics.ReadsShowDeleted > 0 {
 		r.gone = time.Now()
-		a.past = append(a.past, r)
+		a.deleted = append(a.deleted, r)
 	}
 }
 
@@ -164,7 +165,7 @@ func (r *resource) state() string { return text(r.properties(), "provisioningSta
 
 func (r *resource) tags() object { return child(r.body, "tags") }
 
-// show returns the resource in the format of a response.
+// show returns the resource as a response of Azure shows it.
 func (r *resource) show() object {
 	out := clone(r.body)
 	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
@@ -174,7 +175,7 @@ func (r *resource) show() object {
 	return out
 }
 
-// child returns the object at a key. It creates the object if there is none.
+// child returns the object that another object contains under a key. It creates the object if there is none.
 func child(o object, key string) object {
 	in, ok := o[key].(object)
 	if !ok {
@@ -184,8 +185,8 @@ func child(o object, key string) object {
 	return in
 }
 
-// dig returns the value at a path of keys, or nil.
-func dig(o object, path ...string) any {
+// valueAt returns the value at a path of keys, or nil if there is none.
+func valueAt(o object, path ...string) any {
 	var at any = o
 	for _, key := range path {
 		in, ok := at.(object)
@@ -198,12 +199,12 @@ func dig(o object, path ...string) any {
 }
 
 func text(o object, path ...string) string {
-	s, _ := dig(o, path...).(string)
+	s, _ := valueAt(o, path...).(string)
 	return s
 }
 
 func list(o object, path ...string) []object {
-	all, _ := dig(o, path...).([]any)
+	all, _ := valueAt(o, path...).([]any)
 	var out []object
 	for _, item := range all {
 		if in, ok := item.(object); ok {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Call is one parsed request. ServeHTTP or the SDK's fake servers in package sdkfake parse it.
+// Call is one parsed request. It is created by ServeHTTP, or by the fake servers of the SDK in package sdkfake.
 type Call struct {
 	// Operation is the operation's name in the published API, such as "VirtualMachines_Get". Other operations are
 	// refused.
@@ -23,8 +23,8 @@ type Call struct {
 	Version string
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
-	// Expand, Filter and SkipToken are from the query. Monitor is from the query, too: it asks for an operation in the
-	// format of its Location header.
+	// Expand, Filter, SkipToken and Monitor are from the query. If Monitor is true, the call polls the link in the
+	// Location header of an operation. Otherwise, it reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is the JSON body.
@@ -36,13 +36,13 @@ type Answer struct {
 	Status int
 	// Code is the error code, which the body contains, too. It is empty if there is no error.
 	Code string
-	// Header contains the headers that are neither about an operation nor about the body.
+	// Header contains all headers except those that describe an operation or the body.
 	Header http.Header
 	// Body is the JSON body, or nil.
 	Body map[string]any
 	// Operation is the path of the asynchronous operation that the call started, or empty if the call is complete.
 	Operation string
-	// SkipToken is the start of the next page of a list, or empty.
+	// SkipToken is the token for the next page of a list. It is empty on the last page.
 	SkipToken string
 }
 
@@ -75,7 +75,7 @@ type call struct {
 	Call
 	azure *Azure
 	body  object
-	// asyncFailure is the failure with which the call's operation will end, or nil.
+	// asyncFailure is the error with which the operation of this call will fail, or nil if it will succeed.
 	asyncFailure *failure
 }
 

@@ -158,7 +158,7 @@ func (c *call) putAgreement() Answer {
 	if text(c.body, "properties", "signature") != text(now, "properties", "signature") {
 		return refuse(fail(http.StatusBadRequest, "BadRequest", "The signature of the terms does not match."))
 	}
-	accepted, _ := dig(c.body, "properties", "accepted").(bool)
+	accepted, _ := valueAt(c.body, "properties", "accepted").(bool)
 	c.azure.agreements[agreementKey(c.Names[0], c.Names[1], c.Names[2])] = accepted
 	return answer(http.StatusOK, c.agreement())
 }

@@ -24,7 +24,7 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 // patchDisk changes the tags of a disk.
 // https://learn.microsoft.com/rest/api/compute/disks/update
 func (c *call) patchDisk() Answer {
-	r, _ := c.at(kindDisk, c.Names[0])
+	r, _ := c.resourceAt(kindDisk, c.Names[0])
 	if r == nil {
 		return refuse(c.missing(kindDisk, c.Names[0]))
 	}
@@ -37,14 +37,14 @@ func (c *call) patchDisk() Answer {
 	}
 	return c.azure.operate(r, c.azure.options.Change, func() *failure {
 		return nil
-	}).accepted(http.StatusAccepted, r.show())
+	}).response(http.StatusAccepted, r.show())
 }
 
 // deleteDisk deletes a disk that is not attached to a machine.
 // https://learn.microsoft.com/rest/api/compute/disks/delete
 func (c *call) deleteDisk() Answer {
 	a := c.azure
-	r, _ := c.at(kindDisk, c.Names[0])
+	r, _ := c.resourceAt(kindDisk, c.Names[0])
 	if r == nil {
 		return answer(http.StatusNoContent, nil)
 	}
@@ -52,5 +52,5 @@ func (c *call) deleteDisk() Answer {
 		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).accepted(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

@@ -139,8 +139,8 @@ func vmBody() object {
 	}}
 }
 
-// with sets the value at a dotted path. The value nil removes it.
-func with(body object, path string, value any) object {
+// setValue sets the value at a dotted path of keys. The value nil removes it.
+func setValue(body object, path string, value any) object {
 	keys := strings.Split(path, ".")
 	at := body
 	for _, key := range keys[:len(keys)-1] {
@@ -174,13 +174,13 @@ func TestRequestsAreValidated(t *testing.T) {
 	a.want(415, "UnsupportedMediaType", "PUT", nic+netVersion, nicBody(), "Content-Type", "text/plain")
 	a.want(400, "InvalidRequestContent", "PUT", nic+netVersion, "text")
 
-	a.want(400, "BadRequest", "PUT", nic+netVersion, with(nicBody(), "properties.enableIpForwarding", true))
-	a.want(400, "InvalidParameter", "PUT", nic+netVersion, with(nicBody(), "location", nil))
-	a.want(400, "InvalidResourceReference", "PUT", nic+netVersion, with(nicBody(), "properties.ipConfigurations",
+	a.want(400, "BadRequest", "PUT", nic+netVersion, setValue(nicBody(), "properties.enableIpForwarding", true))
+	a.want(400, "InvalidParameter", "PUT", nic+netVersion, setValue(nicBody(), "location", nil))
+	a.want(400, "InvalidResourceReference", "PUT", nic+netVersion, setValue(nicBody(), "properties.ipConfigurations",
 		[]any{object{"name": "a", "properties": object{"subnet": object{"id": subnet + "x"}}}}))
 	a.want(400, "StandardSkuPublicIPAddressesMustBeStatic", "PUT", ip+netVersion,
 		object{"location": "westeurope", "sku": object{"name": "Standard"}})
-	a.want(201, "", "PUT", nic+netVersion, with(nicBody(), "properties.macAddress", "mine"))
+	a.want(201, "", "PUT", nic+netVersion, setValue(nicBody(), "properties.macAddress", "mine"))
 	if out := a.want(200, "", "GET", nic+netVersion, nil); out["properties"].(object)["macAddress"] == "mine" {
 		t.Error("the request changed a read-only property")
 	}
@@ -205,7 +205,7 @@ func TestRequestsAreValidated(t *testing.T) {
 		"properties.storageProfile.dataDisks": {[]any{object{"createOption": "Empty", "diskSizeGB": 1}}, 400,
 			"InvalidParameter"},
 	} {
-		a.want(test.status, test.code, "PUT", vm+vmVersion, with(vmBody(), path, test.value))
+		a.want(test.status, test.code, "PUT", vm+vmVersion, setValue(vmBody(), path, test.value))
 	}
 	a.want(412, "PreconditionFailed", "PUT", vm+vmVersion, vmBody(), "If-Match", `"1"`)
 	created := a.want(201, "", "PUT", vm+vmVersion, vmBody(), "If-None-Match", "*")
@@ -227,8 +227,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// An operation takes time, reports its status, and ends. Other requests for the resource are refused meanwhile, or
-// end the operation.
+// An operation takes time, reports its status, and ends. A second request for the same resource is either refused until
+// the operation ends, or terminates the operation.
 func TestOperationsRunAsynchronously(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 2*time.Second, 2*time.Second })
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
@@ -237,32 +237,32 @@ func TestOperationsRunAsynchronously(t *testing.T) {
 		t.Errorf("got the state %v of a new machine, want Creating", state)
 	}
 	a.want(409, "OperationNotAllowed", "PATCH", vm+vmVersion, object{"tags": object{}})
-	a.ends(out["operation"].(string), "Succeeded", "")
+	a.awaitEnd(out["operation"].(string), "Succeeded", "")
 	a.want(200, "", "PATCH", vm+vmVersion, object{"tags": object{"a": "b"}})
 	out = a.want(202, "", "DELETE", vm+vmVersion, nil)
 	a.want(409, "OperationNotAllowed", "PATCH", vm+vmVersion, object{"tags": object{}})
-	a.ends(out["operation"].(string), "Succeeded", "")
+	a.awaitEnd(out["operation"].(string), "Succeeded", "")
 	a.want(404, "ResourceNotFound", "GET", vm+vmVersion, nil)
 	if left := a.Resources(); len(left) != 2 {
 		t.Errorf("got the resources %v, want the interface and the disk, which have no delete options", left)
 	}
 
 	end := a.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
-	body := with(vmBody(), "properties.storageProfile.osDisk.name", "another")
+	body := setValue(vmBody(), "properties.storageProfile.osDisk.name", "another")
 	out = a.want(201, "", "PUT", vm+vmVersion, body)
 	end()
-	a.ends(out["operation"].(string), "Failed", "AllocationFailed")
+	a.awaitEnd(out["operation"].(string), "Failed", "AllocationFailed")
 	out = a.want(201, "", "PUT", vm+"2"+vmVersion, func() object {
 		a.want(201, "", "PUT", nic+"2"+netVersion, nicBody())
-		return with(with(vmBody(), "properties.networkProfile.networkInterfaces", []any{object{"id": nic + "2"}}),
+		return setValue(setValue(vmBody(), "properties.networkProfile.networkInterfaces", []any{object{"id": nic + "2"}}),
 			"properties.storageProfile.osDisk.name", "third")
 	}())
 	a.want(202, "", "DELETE", vm+"2"+vmVersion, nil)
-	a.ends(out["operation"].(string), "Failed", "OperationPreempted")
+	a.awaitEnd(out["operation"].(string), "Failed", "OperationPreempted")
 }
 
-// ends polls an operation until it ends and checks its result.
-func (a *azure) ends(path, status, code string) {
+// awaitEnd polls an operation until it ends, and checks its result.
+func (a *azure) awaitEnd(path, status, code string) {
 	a.Helper()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -398,7 +398,7 @@ func TestSemanticsOccurIfEnabled(t *testing.T) {
 	}
 }
 
-// A behavior that is enabled while Azure serves takes effect from then on.
+// If a behavior is enabled while Azure is serving, it affects all later requests.
 func TestAdjustChangesBehavior(t *testing.T) {
 	a := start(t, nil)
 	a.want(201, "", "PUT", nic+netVersion, nicBody())

@@ -18,20 +18,20 @@ type Fault struct {
 	Skip  int `json:"skip,omitempty"`
 	Times int `json:"times,omitempty"`
 
-	// Status, Code and Message are the response, and the call is not executed.
+	// If Status is set, Azure returns Status, Code and Message, and does not execute the call.
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// RetryAfter, in seconds, is part of that response.
+	// RetryAfter is the value of the Retry-After header in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
 	// Hang means that there is no response and the call is not executed.
 	Hang bool `json:"hang,omitempty"`
 	// LoseAnswer executes the call and ends the connection without a response.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late executes the call after this time, whether the client waits or not. There is no response, or the response
-	// with Status at once.
+	// If Late is set, the call is executed after this delay, even if the client has given up. If Status is set, the client
+	// receives that response immediately. Otherwise it receives none.
 	Late time.Duration `json:"late,omitempty"`
-	// AsyncCode accepts the call and lets its operation fail with this code.
+	// AsyncCode makes the operation of the call fail with this code after Azure has accepted the call.
 	AsyncCode string `json:"asyncCode,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type fault struct {
 	seen int
 }
 
-// Inject adds a fault until the returned function is called.
+// Inject adds a fault. The returned function removes it.
 func (a *Azure) Inject(f Fault) (end func()) {
 	id := a.addFault(f)
 	return func() { a.removeFault(id) }
@@ -61,7 +61,8 @@ func (a *Azure) removeFault(id int) {
 	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
 }
 
-// inject returns the fault that affects a call: before it is executed, or together with its execution.
+// inject returns the fault that affects a call, or nil if there is none. The result before is a fault that must be
+// applied before the call is executed. The result after is a fault that must be applied together with the execution.
 func (a *Azure) inject(c *call) (before, after *fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:
 		c.azure.mu.Lock()
-		c.azure.after(f.Late, func() { c.serve() })
+		c.azure.schedule(f.Late, func() { c.serve() })
 		c.azure.mu.Unlock()
 		if f.Status != 0 {
 			out := refuse(fail(f.Status, f.Code, "%s", f.message()))
@@ -165,8 +166,8 @@ func (a *Azure) DropParts(tag string) {
 	}
 }
 
-// FreezeQuota reduces the quota to the cores in use, and counts the cores of a deleted machine for the given time.
-// Both end when the returned function is called.
+// FreezeQuota reduces the quota to the number of cores in use. In addition, the cores of a deleted machine count
+// against the quota for the given time. The returned function restores the previous quota and the previous QuotaLag.
 func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

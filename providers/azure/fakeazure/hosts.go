@@ -78,7 +78,7 @@ func (a *Azure) addressOf(r *resource) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 20, 0, 4})
 }
 
-// reporter stores the disk of a machine and the last lines of its console.
+// reporter receives the reports of a simulated machine. It stores the machine's disk and the last lines of its console.
 type reporter struct {
 	azure *Azure
 	vm    *machine

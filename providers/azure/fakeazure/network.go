@@ -13,7 +13,7 @@ const subnetCapacity = 1000
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
 func (c *call) putNIC() Answer {
 	a := c.azure
-	r, id := c.at(kindNIC, c.Names[0])
+	r, id := c.resourceAt(kindNIC, c.Names[0])
 	if f := nicSchema().check(c.body); f != nil {
 		return refuse(f)
 	}
@@ -43,7 +43,7 @@ func (c *call) putNIC() Answer {
 		}
 	}
 	if r != nil {
-		// The values that Azure assigned stay the same.
+		// Keep the addresses that Azure has already assigned.
 		old := list(r.body, "properties", "ipConfigurations")
 		for i, ip := range configurations {
 			if i < len(old) {
@@ -76,7 +76,7 @@ func (c *call) putNIC() Answer {
 	return a.operate(r, a.options.Change, func() *failure {
 		r.setState("Succeeded")
 		return c.asyncFailure
-	}).accepted(http.StatusCreated, r.show())
+	}).response(http.StatusCreated, r.show())
 }
 
 // completeNIC sets the properties that Azure derives from an interface, on the interface and on its public addresses.
@@ -113,7 +113,7 @@ func (a *Azure) allocate(subnet string) (string, *failure) {
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/delete
 func (c *call) deleteNIC() Answer {
 	a := c.azure
-	r, _ := c.at(kindNIC, c.Names[0])
+	r, _ := c.resourceAt(kindNIC, c.Names[0])
 	if r == nil {
 		return answer(http.StatusNoContent, nil)
 	}
@@ -122,7 +122,7 @@ func (c *call) deleteNIC() Answer {
 			vm))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).accepted(http.StatusAccepted,
+	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).response(http.StatusAccepted,
 		nil)
 }
 
@@ -140,7 +140,7 @@ func (a *Azure) removeNIC(r *resource) {
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
 func (c *call) putIP() Answer {
 	a := c.azure
-	r, id := c.at(kindIP, c.Names[0])
+	r, id := c.resourceAt(kindIP, c.Names[0])
 	if f := ipSchema().check(c.body); f != nil {
 		return refuse(f)
 	}
@@ -168,14 +168,14 @@ func (c *call) putIP() Answer {
 	return a.operate(r, a.options.Change, func() *failure {
 		r.setState("Succeeded")
 		return c.asyncFailure
-	}).accepted(http.StatusCreated, r.show())
+	}).response(http.StatusCreated, r.show())
 }
 
 // deleteIP deletes an address that no interface uses.
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/delete
 func (c *call) deleteIP() Answer {
 	a := c.azure
-	r, _ := c.at(kindIP, c.Names[0])
+	r, _ := c.resourceAt(kindIP, c.Names[0])
 	if r == nil {
 		return answer(http.StatusNoContent, nil)
 	}
@@ -184,5 +184,5 @@ func (c *call) deleteIP() Answer {
 			"Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).accepted(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

@@ -16,8 +16,8 @@ type operation struct {
 	failure    *failure
 }
 
-// operate starts an operation on a resource. At its end, it calls do, whose result is the result of the operation. If
-// another operation preempts it, do is not called.
+// operate starts an operation on a resource. When the operation ends, do is called, and its result becomes the result
+// of the operation. If another operation preempts it, do is not called.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
@@ -36,7 +36,7 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 		}
 	}
 	a.operations[id] = op
-	a.after(takes, func() {
+	a.schedule(takes, func() {
 		if op.ended.IsZero() {
 			op.finish(do())
 		}
@@ -46,14 +46,15 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 
 func (op *operation) finish(f *failure) { op.ended, op.failure = time.Now(), f }
 
-// accepted returns the response to the call that started the operation.
-func (op *operation) accepted(status int, body object) Answer {
+// response returns the response to the call that has started the operation.
+func (op *operation) response(status int, body object) Answer {
 	out := answer(status, body)
 	out.Operation = op.path
 	return out
 }
 
-// poll returns the status of an operation, in the format for either header by which a client polls it.
+// poll returns the status of an operation. A client reads the link for polling from one of two headers. The choice of
+// the header determines the format of the status.
 func (c *call) poll() Answer {
 	id := strings.ToLower(c.Names[1])
 	op := c.azure.operations[id]
@@ -63,7 +64,7 @@ func (c *call) poll() Answer {
 	if c.Monitor {
 		switch {
 		case op.ended.IsZero():
-			return op.accepted(http.StatusAccepted, nil)
+			return op.response(http.StatusAccepted, nil)
 		case op.failure != nil:
 			return refuse(op.failure)
 		}

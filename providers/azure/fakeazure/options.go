@@ -38,7 +38,7 @@ type Options struct {
 
 	// Boot is the duration of a creation, Stop that of a deletion, and Change that of all other operations. Default: 0.
 	Boot, Stop, Change time.Duration
-	// ListLag is how long lists show the previous state.
+	// ListLag is how long a list still shows the previous state after a change.
 	ListLag time.Duration
 	// Semantics are further behaviors of Azure.
 	Semantics Semantics
@@ -50,29 +50,31 @@ type Options struct {
 	Hosts Hosts
 }
 
-// Semantics are behaviors that clients of a working cloud must expect. By default none of them occurs.
+// Semantics are behaviors that also occur in a healthy cloud, so clients must handle them. By default none of them
+// occurs.
 type Semantics struct {
-	// ReadsMissNew is how long a read of one resource does not find a new resource. ReadsShowDeleted is how long it still
-	// finds a deleted one.
+	// ReadsMissNew is the time after a creation during which a read by ID does not find the resource. ReadsShowDeleted is
+	// the time after a deletion during which a read by ID still finds it.
 	ReadsMissNew, ReadsShowDeleted time.Duration
-	// TagsLate is how long reads and lists show a new resource without its tags.
+	// TagsLate is the time after a creation during which reads and lists return the resource without tags.
 	TagsLate time.Duration
-	// StateReverts is when after its creation, and for how long, a virtual machine is shown as being created again.
+	// StateReverts is the age at which a virtual machine appears to be in creation again. It is also the duration of this
+	// state.
 	StateReverts time.Duration
 	// StateFlickers shows a running virtual machine as being created in every second read or list.
 	StateFlickers bool
-	// ListsMissPage drops the first page of every second list. ListsRepeat returns the first entry three times.
-	// ListsReverse returns the entries in reverse order, and ListsTurn does so every second time. ListsUpper writes the
-	// resource groups in IDs in upper case.
+	// ListsMissPage omits the first page of every second list. ListsRepeat repeats the first entry, so that it occurs
+	// three times. ListsReverse reverses the order of all lists, and ListsTurn reverses every second list. ListsUpper
+	// writes the resource groups in IDs in upper case.
 	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
 	// IDsUpper writes resource groups and names in resource IDs in upper case, in all reads and lists.
 	IDsUpper bool
-	// ListPadding is the number of bytes by which each page is longer.
+	// ListPadding is the number of bytes that are added to each page.
 	ListPadding int
-	// QuotaLag is how long the cores of a deleted machine still count.
+	// QuotaLag is how long the cores of a deleted machine still count against the quota.
 	QuotaLag time.Duration
-	// TokenLife is after how long access tokens are refused, regardless of the lifetime that clients are told. Default:
-	// that lifetime.
+	// TokenLife is the age at which access tokens are refused, even if clients were told another lifetime. Default: that
+	// lifetime.
 	TokenLife time.Duration
 	// ClockSkew is how far Azure's clock is ahead of the local one. With it, Retry-After is a date.
 	ClockSkew time.Duration
@@ -105,7 +107,7 @@ type size struct {
 	gpus     int
 	arch     string
 	zones    []string
-	// restricted sizes are listed, but this subscription cannot use them.
+	// restricted is true if Azure lists the size, but this subscription cannot use it.
 	restricted bool
 }
 

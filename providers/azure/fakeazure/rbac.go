@@ -42,7 +42,7 @@ func (c *call) checkPermissions() *failure {
 		return fail(http.StatusForbidden, "AuthorizationFailed",
 			"The client '%s' does not have authorization to perform action '%s'.", c.azure.options.Client, first)
 	}
-	for _, linked := range c.linked() {
+	for _, linked := range c.linkedActions() {
 		if !c.azure.allows(linked) {
 			return fail(http.StatusForbidden, "LinkedAuthorizationFailed",
 				"The client '%s' has permission to perform action '%s'; however, it does not have permission to perform action '%s' on the linked scope.", c.azure.options.Client, first, linked)
@@ -51,8 +51,8 @@ func (c *call) checkPermissions() *failure {
 	return nil
 }
 
-// linked returns the actions on the resources that a request refers to.
-func (c *call) linked() []string {
+// linkedActions returns the actions that a request requires on the resources to which it refers.
+func (c *call) linkedActions() []string {
 	var all []string
 	need := func(action string, paths ...string) {
 		for _, path := range paths {

@@ -16,7 +16,7 @@ type route struct {
 	serve        func(c *call) Answer
 }
 
-// computeVersions returns the supported API versions, which are those of the SDK that the driver uses.
+// computeVersions returns the API versions that the fake supports. They are those of the SDK that the driver uses.
 func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
 func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
 func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }
@@ -28,8 +28,8 @@ const (
 	networkPath      = "/providers/microsoft.network"
 )
 
-// routes returns all operations. A * in a path is one segment. It becomes one of Names, except for the subscription
-// and the resource group.
+// routes returns all operations. A * in a path matches one segment. The matched segments become Names, except for the
+// subscription and the resource group.
 func routes() []route {
 	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
 	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"
@@ -47,31 +47,31 @@ func routes() []route {
 		{http.MethodPost, vm + "/*/deallocate", "VirtualMachines_Deallocate", compute, (*call).deallocateVM},
 		{http.MethodPost, vm + "/*/poweroff", "VirtualMachines_PowerOff", compute, (*call).powerOffVM},
 		{http.MethodPost, vm + "/*/start", "VirtualMachines_Start", compute, (*call).startVM},
-		{http.MethodGet, vm, "VirtualMachines_List", compute, lists(kindVM)},
+		{http.MethodGet, vm, "VirtualMachines_List", compute, listHandler(kindVM)},
 		{http.MethodGet, subscriptionPath + computePath + "/virtualmachines", "VirtualMachines_ListAll", compute,
-			lists(kindVM)},
+			listHandler(kindVM)},
 
 		{http.MethodGet, disk + "/*", "Disks_Get", disks, gets(kindDisk)},
 		{http.MethodPatch, disk + "/*", "Disks_Update", disks, (*call).patchDisk},
 		{http.MethodDelete, disk + "/*", "Disks_Delete", disks, (*call).deleteDisk},
-		{http.MethodGet, disk, "Disks_ListByResourceGroup", disks, lists(kindDisk)},
-		{http.MethodGet, subscriptionPath + computePath + "/disks", "Disks_List", disks, lists(kindDisk)},
+		{http.MethodGet, disk, "Disks_ListByResourceGroup", disks, listHandler(kindDisk)},
+		{http.MethodGet, subscriptionPath + computePath + "/disks", "Disks_List", disks, listHandler(kindDisk)},
 
 		{http.MethodPut, nic + "/*", "NetworkInterfaces_CreateOrUpdate", network, (*call).putNIC},
 		{http.MethodPatch, nic + "/*", "NetworkInterfaces_UpdateTags", network, tags(kindNIC)},
 		{http.MethodGet, nic + "/*", "NetworkInterfaces_Get", network, gets(kindNIC)},
 		{http.MethodDelete, nic + "/*", "NetworkInterfaces_Delete", network, (*call).deleteNIC},
-		{http.MethodGet, nic, "NetworkInterfaces_List", network, lists(kindNIC)},
+		{http.MethodGet, nic, "NetworkInterfaces_List", network, listHandler(kindNIC)},
 		{http.MethodGet, subscriptionPath + networkPath + "/networkinterfaces", "NetworkInterfaces_ListAll", network,
-			lists(kindNIC)},
+			listHandler(kindNIC)},
 
 		{http.MethodPut, ip + "/*", "PublicIPAddresses_CreateOrUpdate", network, (*call).putIP},
 		{http.MethodPatch, ip + "/*", "PublicIPAddresses_UpdateTags", network, tags(kindIP)},
 		{http.MethodGet, ip + "/*", "PublicIPAddresses_Get", network, gets(kindIP)},
 		{http.MethodDelete, ip + "/*", "PublicIPAddresses_Delete", network, (*call).deleteIP},
-		{http.MethodGet, ip, "PublicIPAddresses_List", network, lists(kindIP)},
+		{http.MethodGet, ip, "PublicIPAddresses_List", network, listHandler(kindIP)},
 		{http.MethodGet, subscriptionPath + networkPath + "/publicipaddresses", "PublicIPAddresses_ListAll", network,
-			lists(kindIP)},
+			listHandler(kindIP)},
 
 		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network,
 			func(c *call) Answer {
@@ -133,8 +133,9 @@ func (r *route) matches(method string, segments []string) ([]string, bool) {
 	return params, true
 }
 
-// at returns the resource that the path names, and its ID.
-func (c *call) at(k kind, name string) (*resource, string) {
+// resourceAt returns the resource with the given name in the resource group of the call. It also returns the ID of the
+// resource.
+func (c *call) resourceAt(k kind, name string) (*resource, string) {
 	id := c.azure.id(c.Group, k, name)
 	return c.azure.find(id), id
 }
@@ -161,9 +162,9 @@ func (c *call) get(id string) Answer {
 	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
-// lists returns a handler that lists the resources of a type in the resource group, or in the subscription without a
-// group. The list is delayed by ListLag.
-func lists(k kind) func(*call) Answer {
+// listHandler returns a handler that lists the resources of a type. If the path names no resource group, it lists those
+// of the whole subscription. The list is delayed by ListLag.
+func listHandler(k kind) func(*call) Answer {
 	return func(c *call) Answer {
 		if c.Expand != "" && c.Filter == "" {
 			// https://learn.microsoft.com/rest/api/compute/virtual-machines/list
@@ -178,8 +179,8 @@ func lists(k kind) func(*call) Answer {
 			}
 		}
 		maxLag := max(c.azure.options.ListLag, c.azure.options.Semantics.ReadsShowDeleted)
-		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return time.Since(r.gone) > maxLag })
-		for _, r := range c.azure.past {
+		c.azure.deleted = slices.DeleteFunc(c.azure.deleted, func(r *resource) bool { return time.Since(r.gone) > maxLag })
+		for _, r := range c.azure.deleted {
 			if r.gone.After(seen) && !r.created.After(seen) && c.azure.find(r.id) == nil {
 				found = append(found, r)
 			}
@@ -200,7 +201,7 @@ func lists(k kind) func(*call) Answer {
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/update-tags
 func tags(k kind) func(*call) Answer {
 	return func(c *call) Answer {
-		r, _ := c.at(k, c.Names[0])
+		r, _ := c.resourceAt(k, c.Names[0])
 		if r == nil {
 			return refuse(c.missing(k, c.Names[0]))
 		}

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// released are the cores of a machine that was deleted.
-type released struct {
+// releasedCores contains the number of cores of a deleted machine, and the time of its deletion.
+type releasedCores struct {
 	cpus int
 	at   time.Time
 }
 
-// now returns the time of Azure's clock.
+// now returns the current time of Azure's clock, which may differ from the local clock.
 func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.ClockSkew) }
 
-// timestamp returns the time of Azure's clock in the format of responses.
+// timestamp returns the current time of Azure's clock as Azure writes it in JSON.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// read returns the resource that a read of one resource finds.
+// read returns the resource that a read by ID returns. The result is nil if the read finds none.
 func (a *Azure) read(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
@@ -29,7 +29,7 @@ func (a *Azure) read(id string) *resource {
 		return nil
 	}
 	if r == nil && s.ReadsShowDeleted > 0 {
-		for _, past := range slices.Backward(a.past) {
+		for _, past := range slices.Backward(a.deleted) {
 			if strings.EqualFold(past.id, id) && time.Since(past.gone) < s.ReadsShowDeleted {
 				return past
 			}
@@ -48,13 +48,13 @@ func (a *Azure) view(r *resource) object {
 		child(out, "properties")["provisioningState"] = "Creating"
 	}
 	if a.options.Semantics.IDsUpper {
-		upper(out, 4, 8)
+		upperCaseID(out, 4, 8)
 	}
 	return out
 }
 
-// upper writes segments of a resource's ID in upper case.
-func upper(r object, segments ...int) {
+// upperCaseID converts segments of a resource's ID to upper case.
+func upperCaseID(r object, segments ...int) {
 	id, _ := r["id"].(string)
 	parts := strings.Split(id, "/")
 	for _, i := range segments {
@@ -65,7 +65,8 @@ func upper(r object, segments ...int) {
 	r["id"] = strings.Join(parts, "/")
 }
 
-// goesBack reports whether a virtual machine is shown as being created although it was shown in a later state.
+// goesBack reports whether reads currently show a virtual machine as being created, although they showed a later state
+// before.
 func (a *Azure) goesBack(r *resource) bool {
 	back, age := a.options.Semantics.StateReverts, time.Since(r.created)
 	if a.options.Semantics.StateFlickers && r.kind == kindVM && r.state() == "Succeeded" && a.reads%2 == 0 {
@@ -74,7 +75,7 @@ func (a *Azure) goesBack(r *resource) bool {
 	return r.kind == kindVM && back > 0 && age >= back && age < 2*back && r.state() == "Succeeded"
 }
 
-// arrange returns a list in the order and with the omissions that Semantics asks for.
+// arrange reorders, repeats and omits entries of a list, and changes the case of IDs, as Semantics requires.
 func (c *call) arrange(all []object) []object {
 	s := c.azure.options.Semantics
 	if c.SkipToken == "" {
@@ -88,7 +89,7 @@ func (c *call) arrange(all []object) []object {
 	}
 	if s.ListsUpper {
 		for _, item := range all {
-			upper(item, 4)
+			upperCaseID(item, 4)
 		}
 	}
 	if s.ListsMissPage {
@@ -115,11 +116,11 @@ func (a *Azure) retryAfter(header http.Header, seconds int) {
 	}
 }
 
-// releaseCores keeps counting the cores of a deleted machine until QuotaLag has passed.
+// releaseCores records a deleted machine, whose cores still count against the quota until QuotaLag has passed.
 func (a *Azure) releaseCores(vm *resource) {
 	if a.options.Semantics.QuotaLag > 0 {
-		a.released = append(a.released, released{cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")),
-			at: time.Now()})
+		a.released = append(a.released, releasedCores{
+			cpus: a.cpusOf(text(vm.body, "properties", "hardwareProfile", "vmSize")), at: time.Now()})
 	}
 }
 

@@ -31,7 +31,8 @@ type Endpoint struct {
 	Subnet       string `json:"subnetID"`
 }
 
-// WriteEndpoint writes the endpoint to a file. It renames a complete file, so that readers never see a part.
+// WriteEndpoint writes the endpoint to a file. It writes a temporary file and renames it, so that readers never see an
+// incomplete file.
 func WriteEndpoint(path string, e Endpoint) error {
 	raw, err := json.Marshal(e)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // schema contains the rules of the published API for the body of a request.
 // https://github.com/Azure/azure-rest-api-specs
 type schema struct {
-	// model decodes a body into the SDK's type and encodes it again. Members that are missing afterwards are unknown.
+	// model decodes a body into the SDK's type and encodes the result as JSON. If a member is missing in this JSON, the
+	// API does not know the member.
 	model func(raw []byte) ([]byte, error)
 	// required lists the members that must be present.
 	required []string
@@ -128,7 +129,7 @@ func ipSchema() schema {
 func (s schema) check(body object) *failure {
 	for _, path := range s.readOnly {
 		keys := strings.Split(path, ".")
-		if in, ok := dig(body, keys[:len(keys)-1]...).(object); ok {
+		if in, ok := valueAt(body, keys[:len(keys)-1]...).(object); ok {
 			delete(in, keys[len(keys)-1])
 		}
 	}
@@ -145,7 +146,7 @@ func (s schema) check(body object) *failure {
 	if err := json.Unmarshal(known, &model); err != nil {
 		return fail(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid.")
 	}
-	if path := unknown("", body, model); path != "" {
+	if path := unknownMember("", body, model); path != "" {
 		return fail(http.StatusBadRequest, "BadRequest", "Could not find member '%s' on object.", path)
 	}
 	for _, path := range s.required {
@@ -165,8 +166,8 @@ func (s schema) check(body object) *failure {
 	return checkTags(body)
 }
 
-// unknown returns the path of a member that the model does not have.
-func unknown(path string, sent, model any) string {
+// unknownMember returns the path of a member that occurs in a request but not in the model.
+func unknownMember(path string, sent, model any) string {
 	switch sent := sent.(type) {
 	case object:
 		in, ok := model.(object)
@@ -180,7 +181,7 @@ func unknown(path string, sent, model any) string {
 			if _, known := in[key]; !known {
 				return strings.TrimPrefix(path+"."+key, ".")
 			}
-			if member := unknown(path+"."+key, value, in[key]); member != "" {
+			if member := unknownMember(path+"."+key, value, in[key]); member != "" {
 				return member
 			}
 		}
@@ -190,7 +191,7 @@ func unknown(path string, sent, model any) string {
 			return path
 		}
 		for i := range sent {
-			if member := unknown(fmt.Sprintf("%s[%d]", path, i), sent[i], in[i]); member != "" {
+			if member := unknownMember(fmt.Sprintf("%s[%d]", path, i), sent[i], in[i]); member != "" {
 				return member
 			}
 		}
@@ -198,7 +199,8 @@ func unknown(path string, sent, model any) string {
 	return ""
 }
 
-// visit returns the values at a path, which are several if the path contains lists. A missing list has no values.
+// visit returns all values at a path. If the path contains a list, there is one value for each entry. A missing list
+// has no values.
 func visit(at any, path []string) []any {
 	if len(path) == 0 {
 		return []any{at}

@@ -31,7 +31,7 @@ const maxCustomData = 65535
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
-	r, id := c.at(kindVM, c.Names[0])
+	r, id := c.resourceAt(kindVM, c.Names[0])
 	if f := c.conditions(r); f != nil {
 		return refuse(f)
 	}
@@ -40,7 +40,7 @@ func (c *call) putVM() Answer {
 	}
 	if r != nil {
 		if text(r.body, "properties", "osProfile", "adminUsername") != text(c.body, "properties", "osProfile",
-			"adminUsername") || dig(c.body, "properties", "osProfile", "customData") != nil {
+			"adminUsername") || valueAt(c.body, "properties", "osProfile", "customData") != nil {
 			return refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed."))
 		}
 		r.body["tags"] = child(c.body, "tags")
@@ -72,10 +72,10 @@ func (c *call) putVM() Answer {
 		r.setState("Succeeded")
 		a.boot(r)
 		return nil
-	}).accepted(http.StatusCreated, r.show())
+	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias for failure, for use where a variable has that name.
+// failed is an alias of failure. It is used in functions in which a variable is also called failure.
 type failed = failure
 
 // checkVM checks the properties of a new virtual machine and the resources that it refers to.
@@ -119,11 +119,11 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/availability-set-overview
 	if len(list(object{"z": c.body["zones"]}, "z")) == 0 && c.body["zones"] != nil &&
-		dig(c.body, "properties", "availabilitySet") != nil {
+		valueAt(c.body, "properties", "availabilitySet") != nil {
 		return badRequest("BadRequest", "Availability Zone and Availability Set cannot be specified together.")
 	}
-	if text(c.body, "properties", "priority") == "" && (dig(c.body, "properties", "evictionPolicy") != nil ||
-		dig(c.body, "properties", "billingProfile") != nil) {
+	if text(c.body, "properties", "priority") == "" && (valueAt(c.body, "properties", "evictionPolicy") != nil ||
+		valueAt(c.body, "properties", "billingProfile") != nil) {
 		// https://learn.microsoft.com/azure/virtual-machines/spot-vms
 		return badRequest("OperationNotAllowed", "Eviction policy and max price can be set only on Azure Spot Virtual Machines.")
 	}
@@ -177,7 +177,7 @@ func (c *call) checkDisks(name string) *failure {
 		}
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
-	if os := all[0]; dig(os, "diffDiskSettings") != nil && text(os, "caching") != "ReadOnly" {
+	if os := all[0]; valueAt(os, "diffDiskSettings") != nil && text(os, "caching") != "ReadOnly" {
 		return fail(http.StatusBadRequest, "InvalidParameter", "Ephemeral OS disks need the caching type ReadOnly.")
 	}
 	return nil
@@ -189,7 +189,7 @@ func (a *Azure) attach(vm *resource) {
 	if os["diskSizeGB"] == nil {
 		os["diskSizeGB"] = 30
 	}
-	if dig(os, "diffDiskSettings") == nil { // An ephemeral disk is not a resource.
+	if valueAt(os, "diffDiskSettings") == nil { // An ephemeral disk is not a resource.
 		a.addDisk(vm, os, os["diskSizeGB"])
 	}
 	for _, disk := range list(vm.body, "properties", "storageProfile", "dataDisks") {
@@ -233,7 +233,7 @@ func (c *call) getVM() Answer {
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/update
 func (c *call) patchVM() Answer {
 	a := c.azure
-	r, _ := c.at(kindVM, c.Names[0])
+	r, _ := c.resourceAt(kindVM, c.Names[0])
 	if r == nil {
 		return refuse(c.missing(kindVM, c.Names[0]))
 	}
@@ -289,15 +289,15 @@ func (c *call) patchVM() Answer {
 			a.boot(r)
 		}
 		return c.asyncFailure
-	}).accepted(http.StatusOK, r.show())
+	}).response(http.StatusOK, r.show())
 }
 
 func notChanged(path string) *failure {
 	return fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", path)
 }
 
-// changeDeleteOptions copies the delete options of wanted into a part of a virtual machine. Other properties of disks
-// and interfaces cannot change unless these are detached, and a list must contain all entries.
+// changeDeleteOptions copies the delete options of a request (wanted) to a part of a virtual machine (has). Other
+// properties of disks and interfaces cannot change unless these are detached, and a list must contain all entries.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func changeDeleteOptions(has, wanted any, path string) *failure {
 	switch wanted := wanted.(type) {
@@ -339,7 +339,7 @@ func changeDeleteOptions(has, wanted any, path string) *failure {
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func (c *call) deleteVM() Answer {
 	a := c.azure
-	r, _ := c.at(kindVM, c.Names[0])
+	r, _ := c.resourceAt(kindVM, c.Names[0])
 	if r == nil {
 		return answer(http.StatusNoContent, nil)
 	}
@@ -350,7 +350,7 @@ func (c *call) deleteVM() Answer {
 		a.remove(r)
 		a.releaseCores(r)
 		return nil
-	}).accepted(http.StatusAccepted, nil)
+	}).response(http.StatusAccepted, nil)
 }
 
 // busy refuses requests that are not possible during another operation.
@@ -368,7 +368,7 @@ func (r *resource) busy() *failure {
 	return nil
 }
 
-// release detaches the parts of a machine, and deletes those whose delete option is "Delete".
+// release detaches the parts of a virtual machine, and deletes each part that has the delete option "Delete".
 func (a *Azure) release(vm *resource) {
 	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))
@@ -413,7 +413,7 @@ func (c *call) startVM() Answer      { return c.power(c.Names[0], "starting", "r
 
 func (c *call) power(name, transition, to string) Answer {
 	a := c.azure
-	r, _ := c.at(kindVM, name)
+	r, _ := c.resourceAt(kindVM, name)
 	if r == nil {
 		return refuse(c.missing(kindVM, name))
 	}
@@ -421,14 +421,14 @@ func (c *call) power(name, transition, to string) Answer {
 		return refuse(f)
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
-	if to == "deallocated" && dig(r.body, "properties", "storageProfile", "osDisk", "diffDiskSettings") != nil {
+	if to == "deallocated" && valueAt(r.body, "properties", "storageProfile", "osDisk", "diffDiskSettings") != nil {
 		return refuse(fail(http.StatusConflict, "OperationNotAllowed",
 			"VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
 	}
 	if to == "running" && c.asyncFailure != nil {
 		// A deallocated machine has lost its capacity.
 		// https://learn.microsoft.com/azure/virtual-machines/allocation-failure
-		return a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).accepted(http.StatusAccepted, nil)
+		return a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
 		r.vm.power = transition
@@ -444,5 +444,5 @@ func (c *call) power(name, transition, to string) Answer {
 		}
 		a.halt(r, to)
 		return nil
-	}).accepted(http.StatusAccepted, nil)
+	}).response(http.StatusAccepted, nil)
 }

@@ -1,5 +1,5 @@
-// Package machine contains the providerSpec of the Azure provider and its validation. Of Azure's SDK it uses only the
-// parser of resource IDs.
+// Package machine contains the providerSpec of the Azure provider and its validation. From Azure's SDK, the package
+// uses only the parser for resource IDs.
 package machine
 
 import (
@@ -29,14 +29,14 @@ type Spec struct {
 	VMSize string `json:"vmSize"`
 	// Image is the image from which the machine boots. Required.
 	Image Image `json:"image"`
-	// OSDisk is the machine's first disk. By default it has the properties of the image.
+	// OSDisk is the machine's first disk. By default, the image determines its properties.
 	OSDisk OSDisk `json:"osDisk,omitzero"`
 	// DataDisks are empty disks that are created and deleted with the machine; at most 64.
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
 	// NetworkInterfaces are the machine's network interfaces, the primary one first; 1 to 8.
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces"`
 
-	// Zone is the availability zone, such as "1". By default the machine is in none.
+	// Zone is the availability zone, such as "1". By default, the machine is not assigned to a zone.
 	Zone string `json:"zone,omitempty"`
 	// AvailabilitySetID is the resource ID of the availability set to join. It excludes Zone and ScaleSetID.
 	AvailabilitySetID string `json:"availabilitySetID,omitempty"`
@@ -44,9 +44,9 @@ type Spec struct {
 	ScaleSetID string `json:"scaleSetID,omitempty"`
 	// FaultDomain is the fault domain of the scale set. It needs ScaleSetID. Default: Azure's choice.
 	FaultDomain *int32 `json:"faultDomain,omitempty"`
-	// CapacityReservationGroupID is the resource ID of the group of reservations from which to take the machine.
+	// CapacityReservationGroupID is the resource ID of the capacity reservation group that the machine uses.
 	CapacityReservationGroupID string `json:"capacityReservationGroupID,omitempty"`
-	// Spot requests spare capacity, which Azure may take back. By default the machine is a regular one.
+	// Spot requests spare capacity, which Azure may take back. By default, the machine is not a spot machine.
 	Spot *Spot `json:"spot,omitempty"`
 
 	// Identity contains the identities with which the machine can authenticate to Azure. By default it has none.
@@ -62,22 +62,22 @@ type Spec struct {
 	// BootDiagnostics keeps the output of the serial console. By default it is not kept.
 	BootDiagnostics *BootDiagnostics `json:"bootDiagnostics,omitempty"`
 
-	// Resize decides whether VMSize changes in place. Default: "Never".
+	// Resize selects whether a change of VMSize is made in place. Default: "Never".
 	Resize Resize `json:"resize,omitempty"`
 }
 
-// Image contains exactly one of the three IDs and Marketplace.
+// Image selects the image of a machine. Exactly one of Marketplace and the three image IDs must be set.
 type Image struct {
 	// Marketplace is an image that a publisher offers.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
-	// GalleryImageID is the resource ID of a managed image, or of an image or image version in a compute gallery.
-	// Without a version, each new machine gets the latest one.
+	// GalleryImageID is the resource ID of a managed image, of an image in a compute gallery, or of a version of such an
+	// image. Without a version, each new machine gets the latest one.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
 	// CommunityGalleryImageID has the format "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
 	CommunityGalleryImageID string `json:"communityGalleryImageID,omitempty"`
 	// SharedGalleryImageID has the format "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
 	SharedGalleryImageID string `json:"sharedGalleryImageID,omitempty"`
-	// Plan is the purchase plan of an image that has one.
+	// Plan is the purchase plan of the image, if it has one.
 	Plan *Plan `json:"plan,omitempty"`
 }
 
@@ -104,8 +104,8 @@ type Plan struct {
 type OSDisk struct {
 	// SizeGiB is 1 to 4095. Default: the image's size.
 	SizeGiB int32 `json:"sizeGiB,omitempty"`
-	// StorageAccountType is one of StorageAccountTypes, except the two that cannot boot. Default: Azure's choice for the
-	// VM size.
+	// StorageAccountType is one of StorageAccountTypes, except for the two types that an OS disk cannot have. Default:
+	// Azure's choice for the VM size.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
 	// Caching is None, ReadOnly or ReadWrite. Default: Azure's choice.
 	Caching string `json:"caching,omitempty"`
@@ -115,7 +115,7 @@ type OSDisk struct {
 	Ephemeral *Ephemeral `json:"ephemeral,omitempty"`
 }
 
-// Ephemeral is the place on the host where a disk is kept.
+// Ephemeral selects where the host stores an ephemeral disk.
 type Ephemeral struct {
 	// Placement is CacheDisk, ResourceDisk or NvmeDisk. Default: Azure's choice for the VM size.
 	Placement string `json:"placement,omitempty"`
@@ -135,7 +135,7 @@ type DataDisk struct {
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
 }
 
-// NetworkInterface is one interface with one IPv4 address.
+// NetworkInterface is one network interface, which has one IPv4 address.
 type NetworkInterface struct {
 	// SubnetID is the resource ID of the subnet. Required.
 	SubnetID string `json:"subnetID"`
@@ -145,7 +145,8 @@ type NetworkInterface struct {
 	AcceleratedNetworking bool `json:"acceleratedNetworking,omitempty"`
 	// IPForwarding lets the interface accept traffic for other addresses, as some network plugins require.
 	IPForwarding bool `json:"ipForwarding,omitempty"`
-	// SecurityGroupID is the resource ID of a network security group, in addition to that of the subnet.
+	// SecurityGroupID is the resource ID of a network security group. It applies in addition to the security group of the
+	// subnet.
 	SecurityGroupID string `json:"securityGroupID,omitempty"`
 	// ApplicationSecurityGroupIDs are the resource IDs of groups to join.
 	ApplicationSecurityGroupIDs []string `json:"applicationSecurityGroupIDs,omitempty"`
@@ -157,7 +158,7 @@ type NetworkInterface struct {
 type Spot struct {
 	// MaxPrice is in US dollars per hour. The default -1 means the price of a regular machine.
 	MaxPrice *float64 `json:"maxPrice,omitempty"`
-	// EvictionPolicy is Delete or Deallocate. Default: Delete, so that Machinist replaces an evicted machine.
+	// EvictionPolicy is Delete or Deallocate. It is Delete by default, because Machinist then replaces an evicted machine.
 	EvictionPolicy string `json:"evictionPolicy,omitempty"`
 }
 
@@ -186,7 +187,8 @@ const (
 
 const defaultAdmin = "machinist"
 
-// ParseSpec parses and validates a providerSpec and sets defaults. Its errors are InvalidArgument and name the field.
+// ParseSpec parses and validates a providerSpec and sets defaults. Its errors have the code InvalidArgument and name
+// the invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -273,7 +273,7 @@ func TestParseSpecRefusesInvalidFields(t *testing.T) {
 	}
 }
 
-// An accepted specification stays the same when it is encoded and parsed again. An error has the code
+// If a specification is accepted, encoding and parsing it again must not change it. An error has the code
 // InvalidArgument.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())

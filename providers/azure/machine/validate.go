@@ -67,12 +67,12 @@ func reservedAdmins() []string {
 func (s *Spec) validate() error {
 	checks := []func() error{
 		func() error {
-			return matches("location", s.Location, locationFormat, "a region such as \"westeurope\"")
+			return checkFormat("location", s.Location, locationFormat, "a region such as \"westeurope\"")
 		},
 		func() error {
-			return matches("resourceGroup", s.ResourceGroup, resourceGroupFormat, "the name of a resource group")
+			return checkFormat("resourceGroup", s.ResourceGroup, resourceGroupFormat, "the name of a resource group")
 		},
-		func() error { return matches("vmSize", s.VMSize, sizeFormat, "a size such as \"Standard_D4s_v5\"") },
+		func() error { return checkFormat("vmSize", s.VMSize, sizeFormat, "a size such as \"Standard_D4s_v5\"") },
 		s.Image.validate,
 		s.OSDisk.validate,
 		s.validateDataDisks,
@@ -93,8 +93,8 @@ func (s *Spec) validate() error {
 	return nil
 }
 
-// matches returns an error for a value that is empty or does not match the format.
-func matches(field, value string, format *regexp.Regexp, what string) error {
+// checkFormat returns an error for a value that is empty or does not match the format.
+func checkFormat(field, value string, format *regexp.Regexp, what string) error {
 	if value == "" {
 		return provider.InvalidField(field, "is required: %s", what)
 	}
@@ -112,7 +112,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// resourceID returns an error for an ID that is not the ID of a resource of one of the types. An empty ID is allowed.
+// resourceID returns an error if the ID does not identify a resource of one of the types. An empty ID is allowed.
 func resourceID(field, id string, types ...string) error {
 	if id == "" {
 		return nil
@@ -168,7 +168,7 @@ func (i *Image) validate() error {
 	if m := i.Marketplace; m != nil {
 		for _, part := range []struct{ name, value string }{{"publisher", m.Publisher}, {"offer", m.Offer}, {"sku", m.SKU},
 			{"version", m.Version}} {
-			if err := matches("image.marketplace."+part.name, part.value, imagePartFormat, "the "+part.name+
+			if err := checkFormat("image.marketplace."+part.name, part.value, imagePartFormat, "the "+part.name+
 				" of an image"); err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (i *Image) validate() error {
 	if p := i.Plan; p != nil {
 		for _, part := range []struct{ name, value string }{{"name", p.Name}, {"product", p.Product},
 			{"publisher", p.Publisher}} {
-			if err := matches("image.plan."+part.name, part.value, imagePartFormat, "the "+part.name+
+			if err := checkFormat("image.plan."+part.name, part.value, imagePartFormat, "the "+part.name+
 				" of a purchase plan"); err != nil {
 				return err
 			}
@@ -293,7 +293,7 @@ func (s *Spec) validateInterfaces() error {
 
 func (s *Spec) validatePlacement() error {
 	if s.Zone != "" {
-		if err := matches("zone", s.Zone, zoneFormat, "a zone such as \"1\""); err != nil {
+		if err := checkFormat("zone", s.Zone, zoneFormat, "a zone such as \"1\""); err != nil {
 			return err
 		}
 	}
@@ -384,7 +384,7 @@ func printable(text string) bool {
 
 func (s *Spec) validateLogin() error {
 	if s.AdminUsername != "" {
-		if err := matches("adminUsername", s.AdminUsername, usernameFormat, "the name of a Linux user"); err != nil {
+		if err := checkFormat("adminUsername", s.AdminUsername, usernameFormat, "the name of a Linux user"); err != nil {
 			return err
 		}
 		if slices.Contains(reservedAdmins(), s.AdminUsername) {
@@ -394,7 +394,7 @@ func (s *Spec) validateLogin() error {
 	if s.SSHPublicKey == "" {
 		return provider.InvalidField("sshPublicKey", "is required")
 	}
-	// The value is not in the message, because it may be a private key.
+	// The message does not contain the value, because a user may have entered a private key.
 	if len(s.SSHPublicKey) > maxSSHKeyBytes || !sshKeyFormat.MatchString(s.SSHPublicKey) {
 		return provider.InvalidField("sshPublicKey",
 			"is not a public key in OpenSSH format of the type ssh-rsa or ssh-ed25519")

@@ -28,28 +28,30 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// Base is the volume of which the volumes of all machines are copies.
+// Base is the volume from which the volumes of all machines are copied.
 const Base = "debian-12.qcow2"
 
 // emulatedMiB is enough memory for the guest and a few pods.
 const emulatedMiB = 2048
 
-// Libvirt is a stack.Backend with a hypervisor and the provider of its machines.
+// Libvirt is a stack.Backend that consists of a hypervisor and the libvirt provider.
 type Libvirt struct {
-	// Running is a hypervisor that is already running, which Stop does not stop. By default Start starts a hypervisor.
+	// Running is a hypervisor that is already running and continues to run after Stop. By default Start starts a
+	// hypervisor.
 	Running *libvirt.Hypervisor
-	// Output receives a line for each step of the start. If it is nil, the lines are discarded.
+	// Start writes one line to Output for each of its steps. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started  *libvirt.Hypervisor
 	kubelets *kubelets
 	links    []*link.Link
-	// Agent adds an agent to the machines that updates their kubelet in place.
+	// If Agent is true, the machines contain an agent that updates their kubelet in place.
 	Agent bool
-	// UserData returns the template by which the machines become nodes. At the given URL, machines can fetch kubeadm
-	// and, from a directory for each version, the kubelet. Default: the template of the profile "preinstalled".
+	// UserData returns a user data template. A machine with this user data joins the cluster as a node. At the given URL,
+	// machines can fetch kubeadm and, from a directory for each version, the kubelet. Default: the template of the profile
+	// "preinstalled".
 	UserData func(url string) ([]byte, error)
-	// before contains the volumes that existed before the first machine.
+	// before contains the volumes that existed before the first machine was created.
 	before map[string]bool
 }
 
@@ -141,7 +143,7 @@ func (l *Libvirt) Expose(server string) (string, error) {
 func (l *Libvirt) APIServer() string { return l.links[len(l.links)-1].Address() }
 
 // Adapt implements stack.Adapter. The machines of the example get user data for the kubelets of this run. If the
-// processor does not support KVM, they are emulated.
+// processor does not support KVM, QEMU emulates the machines.
 func (l *Libvirt) Adapt(o client.Object) error {
 	switch o := o.(type) {
 	case *corev1.Secret:
@@ -159,7 +161,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		if err := json.Unmarshal(o.Spec.ProviderSpec.Raw, &spec); err != nil {
 			return err
 		}
-		l.fit(&spec)
+		l.adaptSpec(&spec)
 		raw, err := json.Marshal(spec)
 		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: raw}
 		return err
@@ -167,7 +169,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 	return nil
 }
 
-// userData returns the template by which the machines become nodes.
+// userData returns the user data template with which machines join the cluster as nodes.
 func (l *Libvirt) userData() ([]byte, error) {
 	if l.UserData != nil {
 		return l.UserData(l.kubelets.url)
@@ -175,8 +177,8 @@ func (l *Libvirt) userData() ([]byte, error) {
 	return l.kubelets.userData(l.Agent)
 }
 
-// fit changes the specification so that this hypervisor can run the machine, and adds a log of the console.
-func (l *Libvirt) fit(spec *machine.Spec) {
+// adaptSpec changes the specification so that this hypervisor can run the machine. It also enables the console log.
+func (l *Libvirt) adaptSpec(spec *machine.Spec) {
 	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
 	spec.KubeletAgent = l.Agent
 	for i := range spec.Networks {
@@ -220,7 +222,7 @@ func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 		return 0, 0, errors.New("libvirt was not started")
 	}
 	left, err := l.Resources(ctx)
-	return len(left), l.kubelets.served(), err
+	return len(left), l.kubelets.fetchCount(), err
 }
 
 // Serves reports whether machines can fetch a kubelet of the version.

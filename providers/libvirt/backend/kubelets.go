@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// Version is the kubelet version that the example fleet requests. Newer is another version. It is available if `go
-// run ./hack/build controlplane kubelet@v1.37.3` has linked it.
+// Version is the kubelet version that the example fleet requests. Newer is another version. The newer kubelet is
+// available after `go run ./hack/build controlplane kubelet@v1.37.3`.
 const (
 	Version = "v1.37.2"
 	Newer   = "v1.37.3"
@@ -48,7 +48,8 @@ type kubelets struct {
 	fetches atomic.Int64
 }
 
-// serveKubelets serves the kubelets of the control plane's build on an address of this host.
+// serveKubelets starts a server on an address of this host. The server offers the kubelets that were built together
+// with the control plane.
 func serveKubelets(address string) (*kubelets, error) {
 	path, err := controlplane.Locate("kubelet")
 	if err != nil {
@@ -93,11 +94,11 @@ func (k *kubelets) close() error {
 	return nil
 }
 
-// served returns how many times a kubelet was fetched.
-func (k *kubelets) served() int { return int(k.fetches.Load()) }
+// fetchCount returns how many times a kubelet was downloaded.
+func (k *kubelets) fetchCount() int { return int(k.fetches.Load()) }
 
-// userData returns the template by which the machines with the image become nodes. It optionally adds an agent that
-// updates their kubelet in place.
+// userData returns the user data template with which machines that boot this image join the cluster as nodes. If
+// withAgent is set, the template also installs an agent that updates the kubelet in place.
 func (k *kubelets) userData(withAgent bool) ([]byte, error) {
 	o := profile.Options{
 		Profile: "preinstalled", Kubelet: profile.KubeletURL,

@@ -23,7 +23,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 	if err != nil {
 		return nil, err
 	}
-	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
 		found, err := h.get(ctx, id)
 		if err != nil {
 			return err
@@ -37,8 +37,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 		updated := found.metadata
 		own.tag(&updated)
 		updated.Adoptable = ""
-		// Record the domain as created from the class as it is now. If the machine later gets a class that requires another
-		// domain, Update can then detect this.
+		// Record that the domain was created from the current class. If the Machine later gets a class that requires a
+		// different domain, Update detects the difference.
 		updated.Spec, updated.Type, updated.Zone = specHash(spec), instanceType(spec), spec.Zone
 		updated.VCPUs, updated.MemoryMiB, updated.Addresses = spec.VCPUs, spec.MemoryMiB, spec.AddressSource
 		if updated.encode() != found.metadata.encode() {

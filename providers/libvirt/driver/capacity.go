@@ -13,9 +13,9 @@ import (
 // podsPerNode is the kubelet's default limit.
 const podsPerNode = 110
 
-// Capacity implements provider.Driver without a call, because the providerSpec contains everything. The resources are
-// those that the kubelet of such a domain reports as allocatable by default: it reserves 100 MiB of memory and a
-// tenth of the disk. The usage of the guest's operating system is unknown.
+// Capacity implements provider.Driver. It does not call the hypervisor, because the providerSpec contains all data. The
+// result contains the resources that a kubelet with default settings reports as allocatable. The kubelet reserves 100
+// MiB of memory and a tenth of the disk. The memory that the operating system uses is not known and not subtracted.
 func (d *Driver) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {

@@ -38,16 +38,18 @@ type connections struct {
 type hypervisor struct {
 	*libvirt.Libvirt
 	conn net.Conn
-	// host is the hypervisor's own UUID. Its owner may have set it, and it stays the same when the address changes.
+	// host is the hypervisor's own UUID. An administrator may have configured this UUID. It does not change if the address
+	// of the hypervisor changes.
 	host string
-	// activePools contains the storage pools that the current call has found active, by name.
+	// activePools contains the storage pools that the current call knows to be active, by name.
 	activePools map[string]libvirt.StoragePool
 	broken      atomic.Bool
 	expiry      *time.Timer
 }
 
-// with runs the part of a call that needs the hypervisor. When ctx ends, with closes the connection.
-func (d *Driver) with(ctx context.Context, credentials provider.Credentials, scope string,
+// withHypervisor calls do with a connection to the hypervisor. If ctx ends before do returns, withHypervisor closes the
+// connection.
+func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Credentials, scope string,
 	do func(h *hypervisor) error) error {
 	e, err := d.options.parse(credentials)
 	if err != nil {
@@ -95,7 +97,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 		h := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		c.mu.Unlock()
-		// If the timer has already fired, the connection is being closed.
+		// If the timer has already fired, it is closing the connection.
 		if h.expiry.Stop() && h.IsConnected() {
 			return h, nil
 		}
@@ -103,7 +105,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	}
 }
 
-// put keeps a connection for the next call.
+// put adds a connection to the idle connections, so that a later call can use it.
 func (c *connections) put(h *hypervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,12 +113,12 @@ func (c *connections) put(h *hypervisor) {
 		_ = h.conn.Close()
 		return
 	}
-	// Idle connections must also be closed if these credentials are never used again.
+	// The timer also closes idle connections of credentials that are never used again.
 	h.expiry = time.AfterFunc(idleFor, func() { _ = h.conn.Close() })
 	c.idle = append(c.idle, h)
 }
 
-// dialer returns an existing connection, because the library dials on its own.
+// dialer passes an open connection to the library, because the library always calls Dial.
 type dialer struct{ conn net.Conn }
 
 func (c dialer) Dial() (net.Conn, error) { return c.conn, nil }
@@ -190,13 +192,13 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 	return encrypted, nil
 }
 
-// scopePrefix is the prefix of an instance's scope. The UUID of the hypervisor follows. If credentials change to
-// another hypervisor, the machines of the first hypervisor must not count as gone.
+// scopePrefix is the prefix of an instance's scope. The UUID of the hypervisor follows. If the credentials are changed
+// so that they name another hypervisor, the machines on the first hypervisor must not be treated as deleted.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }
 
-// checkScope refuses a hypervisor other than the one in the scope. An empty scope allows any hypervisor.
+// checkScope returns an error if the scope contains another hypervisor. An empty scope allows any hypervisor.
 func (h *hypervisor) checkScope(scope string) error {
 	if scope == "" || scope == h.scope() {
 		return nil

@@ -19,7 +19,7 @@ import (
 
 const someID = "libvirt:///9d3cbd0e-9f4c-5d5e-8a7b-0123456789ab"
 
-// serve accepts connections until the test ends. Each connection has its own call of handle.
+// serve accepts connections until the test ends. It calls handle in a new goroutine for each connection.
 func serve(t *testing.T, handle func(net.Conn)) (address string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,10 +47,10 @@ func xdrString(text string) []byte {
 	return append(out, make([]byte, (4-len(text)%4)%4)...)
 }
 
-// answerCalls returns the libvirtd side of a connection. It answers each call with a fixed response.
+// answerCalls returns a handler that acts as libvirtd on a connection. It answers each call with a fixed response.
 func answerCalls(capabilities string) func(net.Conn) { return answerCallsWith(capabilities, nil) }
 
-// answerCallsWith is like answerCalls, with responses to more procedures.
+// answerCallsWith is like answerCalls, but also responds to the procedures in more.
 func answerCallsWith(capabilities string, more map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)
@@ -183,7 +183,7 @@ func TestUnusableHypervisorHasCode(t *testing.T) {
 	})
 }
 
-// A user who writes a Secret names a host whose address is that of a program on the provider's host.
+// A user who can write Secrets enters the address of a program that runs on the provider's own host.
 //
 // Rule: endpoints-by-flag.
 func TestAttackSecretNamesHostOnLoopback(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAttackSecretNamesHostOnLoopback(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
 		host    string
-		// connects is true if a flag allows the connection.
+		// connects is true if the driver must connect to the host.
 		connects bool
 	}{
 		"loopback":                       {Options{}, "127.0.0.1", false},

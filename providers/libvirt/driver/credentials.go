@@ -58,7 +58,7 @@ func malformed(format string, args ...any) error {
 }
 
 // parse reads a Secret. It ignores white space around values, because Secrets that are created from files end with a
-// newline. Errors contain the key and never a secret value.
+// newline. Errors name the invalid key, but never contain its value.
 func (o *Options) parse(c provider.Credentials) (endpoint, error) {
 	if c.Empty() {
 		return endpoint{}, provider.Errorf(provider.Unauthenticated,

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. When it returns without an error, nothing is left. It deletes the volumes of a
-// domain before the domain itself, because the domain's metadata name its volumes.
+// Delete implements provider.Driver. If Delete returns no error, no resources of the Machine are left. It deletes the
+// volumes before the domain, because the list of the volumes is stored only in the metadata of the domain.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result provider.DeleteResult, err error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (result
 			return provider.DeleteResult{}, err
 		}
 	}
-	err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
 		if req.ProviderID != "" {
 			result.Found, err = h.deleteByProviderID(ctx, id, own)
 		} else {
@@ -98,7 +98,7 @@ func (h *hypervisor) checkOwner(d *domain, own owner) error {
 func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	if d.metadata.Deleting == "" {
-		// Without the mark, a domain whose volumes are deleted would look like a stopped domain.
+		// Mark the domain as being deleted. Otherwise, Get would report a domain without volumes as a stopped instance.
 		updated := d.metadata
 		updated.Deleting = "true"
 		if err := h.writeMetadata(ctx, d, updated); err != nil {
@@ -109,7 +109,8 @@ func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	if codeOf(err) != libvirt.ErrOperationInvalid {
 		return ignoreNotFound(translate(ctx, err, attempted))
 	}
-	// The domain is probably not running. If it is, it would continue without its volumes and its definition.
+	// Check that the domain is not running. A running domain would otherwise continue without its volumes and its
+	// definition.
 	active, err := h.DomainIsActive(d.Domain)
 	if err == nil && active != 0 {
 		return provider.Errorf(provider.Aborted, "%s: another operation is using the domain", attempted)
@@ -153,7 +154,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// deleteVolumes deletes those of the owner's volumes for which selected returns true.
+// deleteVolumes deletes the owner's volumes for which selected returns true.
 func (h *hypervisor) deleteVolumes(ctx context.Context, own owner, selected func(volume) bool) error {
 	all, err := h.listVolumes(ctx, own.volumePrefix())
 	if err != nil {
@@ -170,7 +171,8 @@ func (h *hypervisor) deleteVolumes(ctx context.Context, own owner, selected func
 	return nil
 }
 
-// removeDomain removes the definition of a stopped domain, once no volume that was created for it can be left.
+// removeDomain removes the definition of a stopped domain. It fails if a pool that may contain a volume of the domain
+// is not active.
 func (h *hypervisor) removeDomain(ctx context.Context, d *domain, own owner) error {
 	attempted := "remove domain " + providerID(d.UUID)
 	for _, v := range d.metadata.Volumes {
@@ -201,7 +203,8 @@ func (h *hypervisor) undefine(d *domain) error {
 	const all = libvirt.DomainUndefineManagedSave | libvirt.DomainUndefineSnapshotsMetadata
 	err := h.DomainUndefineFlags(d.Domain, all|libvirt.DomainUndefineCheckpointsMetadata|libvirt.DomainUndefineNvram)
 	if codeOf(err) == libvirt.ErrInvalidArg && messageContains(err, "unsupported flags") {
-		// libvirt drivers without checkpoints and UEFI variables, such as "test:///default", do not support all flags.
+		// Some libvirt drivers do not support all flags, because they have no checkpoints or UEFI variables. An example is
+		// "test:///default".
 		err = h.DomainUndefineFlags(d.Domain, all)
 	}
 	return err

@@ -163,7 +163,7 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 		OS:       osXML{Type: osTypeXML{arch, spec.MachineType, "hvm"}, Kernel: p.kernel, Initrd: p.initrd},
 		Features: featuresXML{ACPI: &struct{}{}},
 		CPU:      cpuXML{spec.CPU.Mode, spec.CPU.Model}, Clock: clockXML{Offset: "utc"},
-		// A crashed guest starts again, as a machine with a watchdog does.
+		// libvirt restarts a crashed guest, like a watchdog in a physical machine.
 		OnCrash: "restart",
 	}
 	if spec.Kernel != nil {
@@ -171,7 +171,8 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 	}
 	if spec.Architecture == machine.ArchitectureAMD64 {
 		d.Features.APIC = &struct{}{}
-		// virt-install uses the same timers for Linux. With them, a guest on a busy hypervisor loses fewer ticks.
+		// virt-install uses the same timers for Linux. These timers reduce the number of ticks that a guest loses on a busy
+		// hypervisor.
 		d.Clock.Timers = []timerXML{{"rtc", "catchup", ""}, {"pit", "delay", ""}, {"hpet", "", "no"}}
 	}
 	if spec.Firmware == machine.FirmwareUEFI {
@@ -201,8 +202,8 @@ func domainDefinition(id uuid.UUID, name string, spec machine.Spec, m metadata, 
 	return string(raw), err
 }
 
-// diskDevices returns the root disk, the other disks and the seed. All of them are virtio disks, because kernels for
-// virtual machines may support no other bus. cloud-init finds a seed that is not a CD, too.
+// diskDevices returns the root disk, the other disks and the seed. All of them are virtio disks, because a kernel for
+// virtual machines may support no other bus. cloud-init also finds a seed on such a disk.
 func diskDevices(p parts, spec machine.Spec) []diskXML {
 	var all []diskXML
 	add := func(v volumeReference, format, serial string) *diskXML {

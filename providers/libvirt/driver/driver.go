@@ -21,21 +21,24 @@ const Name = "libvirt"
 type Options struct {
 	// Sockets are the Unix sockets that credentials may name. Default: none.
 	Sockets []string
-	// Hosts are the hosts that credentials may name, in the form in which credentials write them. Default: all.
+	// Hosts are the hosts that credentials may name. Each host must be spelled exactly as in the credentials. Default:
+	// all.
 	Hosts []string
 	// PlainTCP allows connections without encryption and authentication. By default they are refused: every client that
 	// reaches such a port controls the hypervisor, and user data is readable on the network.
 	PlainTCP bool
-	// CreateSettle is how long a creation whose answer was lost can still take effect. Default: 1 minute.
+	// CreateSettle is the time after which a creation whose response was lost can no longer take effect. Default: 1
+	// minute.
 	CreateSettle time.Duration
-	// ShutdownGrace is how long a guest may take to shut down before its domain is restarted with other sizes. Default:
-	// 90 seconds.
+	// ShutdownGrace is how long a guest may take to shut down. After this time, the driver stops the domain and restarts
+	// it with the new sizes. Default: 90 seconds.
 	ShutdownGrace time.Duration
 	// Endpoints restrict the addresses of hypervisors. Addresses in Hosts are always allowed.
 	Endpoints endpoints.Rules
 	// Dial connects to a hypervisor. Default: a dialer that obeys Endpoints.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Wrap wraps every connection, inside of TLS. By default connections are not wrapped.
+	// Wrap wraps every connection. If the connection uses TLS, the wrapper sees the unencrypted data. By default
+	// connections are not wrapped.
 	Wrap func(net.Conn) net.Conn
 }
 
@@ -43,8 +46,8 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// creating contains the UUIDs of the domains that calls of Create are creating. Two calls for one domain would write
-	// to the same seed.
+	// The keys are the UUIDs of the domains that running calls of Create are creating. Two parallel calls for the same
+	// domain would both write to its seed.
 	creating sync.Map
 }
 

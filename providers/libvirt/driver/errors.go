@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// codeOf returns libvirt's number of an error. It is ErrOk if the error is not an answer of libvirt.
+// codeOf returns the error number that libvirt has returned. If the error is not from libvirt, it returns ErrOk.
 func codeOf(err error) libvirt.ErrorNumber {
 	if answer, ok := errors.AsType[libvirt.Error](err); ok {
 		return libvirt.ErrorNumber(answer.Code)
@@ -23,9 +23,9 @@ func codeOf(err error) libvirt.ErrorNumber {
 	return libvirt.ErrOk
 }
 
-// messageContains reports whether libvirt's message contains one of the words, which are in lower case. libvirt uses
-// one number for many errors that differ only in the message. The driver shows the message for deletions only,
-// because it may repeat what was sent.
+// messageContains reports whether libvirt's message contains one of the words. The words must be in lower case. libvirt
+// uses the same number for many errors that differ only in the message. The driver shows libvirt's messages only for
+// deletions, because other messages may repeat secrets from the request.
 func messageContains(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {
@@ -36,8 +36,8 @@ func messageContains(err error, words ...string) bool {
 	return false
 }
 
-// answerText returns libvirt's answer to a deletion, to append to the name of the object. It is empty if libvirt has
-// not answered. The answer contains no secrets, because a deletion sends only a name.
+// answerText returns libvirt's message for a failed deletion, as a text that follows the name of the object. It is
+// empty if libvirt has not answered. The answer contains no secrets, because a deletion sends only a name.
 func answerText(err error) string {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {
@@ -137,7 +137,7 @@ func classify(err error) (provider.Code, string) {
 	return provider.Internal, withNumber("libvirtd reports an internal error")
 }
 
-// withField adds a field of the providerSpec to an error that the field causes.
+// withField adds the field of the providerSpec that has caused an error to the error.
 func withField(err error, field string) error {
 	e, ok := errors.AsType[*provider.Error](err)
 	if !ok || !e.Code.Terminal() {

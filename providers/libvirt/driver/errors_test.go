@@ -60,10 +60,10 @@ func TestLibvirtErrorsHaveCodes(t *testing.T) {
 			t.Errorf("%v: got %v, want %s without libvirt's message", c.err, err, c.want)
 		}
 	}
-	if translate(t.Context(), nil, "try") != nil || ambiguous(nil) != nil {
+	if translate(t.Context(), nil, "try") != nil || ambiguousError(nil) != nil {
 		t.Error("nil was converted to an error")
 	}
-	if err := ambiguous(provider.Errorf(provider.FailedPrecondition, "no")); !provider.CodeOf(err).Ambiguous() {
+	if err := ambiguousError(provider.Errorf(provider.FailedPrecondition, "no")); !provider.CodeOf(err).Ambiguous() {
 		t.Errorf("the code of %v means that nothing was created", err)
 	}
 	if err := withField(provider.Errorf(provider.FailedPrecondition, "no"), "volume.base"); func() string {
@@ -74,7 +74,7 @@ func TestLibvirtErrorsHaveCodes(t *testing.T) {
 	}
 }
 
-// A domain counts as stopped only if its guest cannot leave the state on its own.
+// A domain is reported as stopped only if its guest cannot leave this state without help.
 func TestDomainStatesAreConverted(t *testing.T) {
 	for _, c := range []struct {
 		state  libvirt.DomainState

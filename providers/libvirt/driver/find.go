@@ -37,8 +37,8 @@ func (h *hypervisor) readMetadata(ctx context.Context, d libvirt.Domain) (*domai
 	return &domain{Domain: d, metadata: parseMetadata(text)}, nil
 }
 
-// listDomains returns the domains for which wanted returns true, each once. It reads the metadata only of domains for
-// which candidate returns true.
+// listDomains returns all domains for which wanted returns true, without duplicates. It reads the metadata only of
+// domains for which candidate returns true.
 func (h *hypervisor) listDomains(ctx context.Context, wanted func(*domain) bool,
 	candidate func(libvirt.Domain) bool) ([]*domain, error) {
 	listed, _, err := h.ConnectListAllDomains(1, 0)
@@ -104,7 +104,7 @@ func (h *hypervisor) halfStarted(ctx context.Context, in *provider.Instance, d *
 	}
 	persistent, err := h.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return false, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
+		return false, ambiguousError(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	return persistent == 0, nil
 }
@@ -116,7 +116,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 		if err != nil {
 			return nil, err
 		}
-		err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
+		err = d.withHypervisor(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
 			found, err := h.get(ctx, id)
 			if err == nil {
 				in, err = h.instance(ctx, found)
@@ -129,7 +129,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 	if err != nil {
 		return nil, err
 	}
-	err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
 		all, err := h.domainsOf(ctx, own)
 		if err != nil {
 			return err
@@ -153,13 +153,14 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 	return in, err
 }
 
-// volume is a volume of libvirt with the owner and the attempt from its name.
+// volume is a volume of libvirt, together with the owner and the attempt that its name contains.
 type volume struct {
 	libvirt.StorageVol
 	cluster, uid, attempt string
 }
 
-// listVolumes returns Machinist's volumes in all active pools whose names have the prefix, each once.
+// listVolumes returns the volumes of Machinist whose names have the prefix. It searches all active pools and removes
+// duplicates.
 func (h *hypervisor) listVolumes(ctx context.Context, prefix string) ([]volume, error) {
 	pools, _, err := h.ConnectListAllStoragePools(1, libvirt.ConnectListStoragePoolsActive)
 	if err != nil {

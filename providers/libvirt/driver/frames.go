@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The library trusts the length in an answer. It allocates a buffer of this length before it reads, and a length that
-// is too small ends the process. libvirt's own limit is 32 MiB.
+// The libvirt library does not check the length field of a message. It allocates a buffer of this length before it
+// reads, and a length that is too small ends the process. libvirt's own limit is 32 MiB.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/rpc/virnetprotocol.x: VIR_NET_MESSAGE_MAX
 const (
 	minFrame = 28
@@ -20,7 +20,7 @@ var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malfo
 // checkedConn is a connection that fails if an answer has an impossible length.
 type checkedConn struct {
 	net.Conn
-	// broken is set when an answer had an impossible length.
+	// broken is set if libvirtd has sent a message with an impossible length.
 	broken *atomic.Bool
 
 	length     [4]byte
@@ -39,7 +39,8 @@ func (f *checkedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check tracks the answers in the data, and reports whether all their lengths are possible.
+// check parses the lengths of the messages in the data that was received from libvirtd. It returns false if a message
+// has an impossible length.
 func (f *checkedConn) check(data []byte) bool {
 	for len(data) > 0 {
 		if f.lengthRead < len(f.length) {

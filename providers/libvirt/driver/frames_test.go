@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// answer returns a message with the given number of bytes that claims another length.
+// answer returns a message of the given size whose length field contains another number.
 func answer(claimed uint32, bytes int) []byte {
 	out := make([]byte, bytes)
 	binary.BigEndian.PutUint32(out, claimed)

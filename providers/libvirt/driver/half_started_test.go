@@ -12,7 +12,7 @@ import (
 // domainIsPersistent is the number of a procedure in libvirt's protocol.
 const domainIsPersistent = 151
 
-// If libvirtd ends while it starts a domain, it removes the domain after its own restart, but lists the domain until
+// If libvirtd exits while it is starting a domain, it removes this domain after its next start, but lists it until
 // then.
 //
 // Rule: libvirt-half-started-not-believed.
@@ -31,7 +31,7 @@ func TestCreateDoesNotReuseHalfStartedDomain(t *testing.T) {
 			address, _ := serve(t, answerCallsWith(capabilitiesXML,
 				map[uint32][]byte{domainIsPersistent: binary.BigEndian.AppendUint32(nil, c.persistent)}))
 			credentials := provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://" + address + "/system")})
-			err := newTestDriver(t).with(t.Context(), credentials, "", func(h *hypervisor) error {
+			err := newTestDriver(t).withHypervisor(t.Context(), credentials, "", func(h *hypervisor) error {
 				l := &launch{hypervisor: h}
 				d := &domain{Domain: libvirt.Domain{Name: "d", UUID: libvirt.UUID{1}}}
 				_, err := l.reuse(t.Context(), &provider.Instance{ProviderID: someID, State: c.state}, d)

@@ -31,7 +31,7 @@ func ownerOf(cluster string, m provider.Machine) (owner, error) {
 			cluster, m.UID, m.Namespace, m.Name)
 	}
 	o := owner{cluster: cluster, machine: m}
-	// Every file system supports names of this length.
+	// All file systems support file names of this length.
 	if longest := len(o.volumePrefix()) + len("x00000000_disk-0123456789abcdef"); longest > maxVolumeName {
 		return owner{}, provider.Errorf(provider.InvalidArgument,
 			"cluster ID %.64q and UID %.64q of machine %s/%s are too long for volume names", cluster, m.UID, m.Namespace,
@@ -43,29 +43,29 @@ func ownerOf(cluster string, m provider.Machine) (owner, error) {
 // metadataURI is the XML namespace of Machinist's element in the metadata of a domain.
 const metadataURI = "https://machinist.dev/libvirt/v1"
 
-// metadata is Machinist's element in the metadata of a domain. If the class was deleted, it is the only source of
+// metadata is Machinist's element in the metadata of a domain. If the class no longer exists, this element is the only
 // information about an instance.
 type metadata struct {
 	XMLName xml.Name `xml:"machine"`
-	// Namespace is metadataURI in the definition of a domain. libvirt removes it when it returns the element, and adds
-	// it when the element is set separately.
+	// Namespace is metadataURI when the element is part of a domain definition. libvirt omits the namespace when it
+	// returns only the element, and adds the namespace when a client writes only the element.
 	Namespace string `xml:"xmlns,attr,omitempty"`
-	// Adoptable allows the adoption of the domain if it is "true".
+	// If Adoptable is "true", Machinist may adopt the domain.
 	Adoptable string `xml:"adoptable,attr,omitempty"`
 
 	Cluster string `xml:"cluster,attr,omitempty"`
 	UID     string `xml:"uid,attr,omitempty"`
 	// Machine is namespace/name. It is informational.
 	Machine string `xml:"machine,attr,omitempty"`
-	// Attempt distinguishes the domains and volumes of one Machine.
+	// Attempt distinguishes the domains and volumes that different attempts have created for one Machine.
 	Attempt string `xml:"attempt,attr,omitempty"`
 	// Spec is a hash of the fields of the providerSpec that cannot change in place.
 	Spec string `xml:"spec,attr,omitempty"`
-	// VCPUs and MemoryMiB are the sizes of the domain, or those of its next start.
+	// VCPUs and MemoryMiB are the sizes of the domain. After a change, they take effect at the next start.
 	VCPUs     int32 `xml:"vcpus,attr,omitempty"`
 	MemoryMiB int64 `xml:"memoryMiB,attr,omitempty"`
-	// Stopping is the time at which the domain began to stop for new sizes, in RFC 3339, and then startPending. It is
-	// empty otherwise.
+	// Stopping is the time at which the driver began to stop the domain in order to change its sizes, in RFC 3339. After
+	// the stop, it is startPending. It is empty otherwise.
 	Stopping string `xml:"stopping,attr,omitempty"`
 	// Version is the kubelet version for which the user data was rendered.
 	Version string `xml:"version,attr,omitempty"`
@@ -178,7 +178,7 @@ func (o owner) volumeName(attempt, part string) string {
 	return o.volumePrefix() + attempt + "_" + part
 }
 
-// volumeOwner reads a volume's name. ok is false if the volume is not Machinist's.
+// volumeOwner parses the name of a volume. If Machinist has not created the volume, ok is false.
 func volumeOwner(name string) (cluster, uid, attempt string, ok bool) {
 	rest, marked := strings.CutPrefix(name, machine.VolumePrefix)
 	fields := strings.Split(rest, "_")
@@ -188,8 +188,8 @@ func volumeOwner(name string) (cluster, uid, attempt string, ok bool) {
 	return unescape(fields[0]), unescape(fields[1]), fields[2], true
 }
 
-// macAddress returns the hardware address of an interface. Like libvirt's own addresses, it begins with the byte of
-// locally administered addresses.
+// macAddress returns the hardware address of an interface. Like the addresses that libvirt generates, it begins with
+// 52, which is a prefix of locally administered addresses.
 func macAddress(domain uuid.UUID, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", domain, i))
 	return fmt.Sprintf("52:%02x:%02x:%02x:%02x:%02x", sum[0], sum[1], sum[2], sum[3], sum[4])
@@ -229,7 +229,7 @@ func specHash(s machine.Spec) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// instanceType returns the type of the instance, for the label of the nodes.
+// instanceType returns the instance type, which becomes a label of the node.
 func instanceType(s machine.Spec) string { return fmt.Sprintf("%d-vcpus-%d-mib", s.VCPUs, s.MemoryMiB) }
 
 func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -26,7 +26,7 @@ func TestVolumeNamesIdentifyOwner(t *testing.T) {
 			t.Errorf("%q does not have the prefix %q", name, o.volumePrefix())
 		}
 	}
-	// Names of different owners must differ, even if their parts contain the separator.
+	// The volume names of two owners must differ, even if the cluster or the UID contains the separator.
 	one, other := owner{"a", provider.Machine{UID: "b_c"}}, owner{"a_b", provider.Machine{UID: "c"}}
 	if one.volumeName("1", partRoot) == other.volumeName("1", partRoot) {
 		t.Error("two owners have the same volume name")
@@ -130,7 +130,7 @@ func TestHardwareAddressesAreStableAndUnique(t *testing.T) {
 	}
 }
 
-// Values of a class must be escaped in XML.
+// Values from a class must be escaped in the XML of the domain.
 func TestDomainDefinitionEscapesValues(t *testing.T) {
 	spec, err := machine.ParseSpec(sample.Spec("kernel", map[string]any{"image": "vmlinuz", "commandLine": `a="<b>" & c`},
 		"networks[1]", map[string]any{"bridge": "br0"}, "networks[2]", map[string]any{"user": true}, "firmware", "uefi",

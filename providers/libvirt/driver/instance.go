@@ -44,8 +44,8 @@ func (h *hypervisor) instance(ctx context.Context, d *domain) (*provider.Instanc
 	return in, nil
 }
 
-// nodeName returns the name under which the kubelet of a domain registers. This is the name of the domain, because
-// the seed contains it as the host name. It is empty if the name is not a valid node name.
+// nodeName returns the name under which the kubelet of a domain registers. This is the name of the domain, because the
+// seed passes it to the guest as the host name. If a node cannot have this name, the result is empty.
 func nodeName(domain string) string {
 	if len(validation.IsDNS1123Subdomain(domain)) > 0 {
 		return ""
@@ -73,8 +73,8 @@ func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, s
 	return provider.StateRunning, "libvirt does not know the domain's state"
 }
 
-// pausedState converts the reason of a pause. libvirt itself ends some pauses. The others count as stopped, because
-// an administrator must end them.
+// pausedState returns the state of a paused domain. libvirt itself resumes the domain after some kinds of pauses. After
+// other kinds of pauses, the domain counts as stopped, because an administrator must resume it.
 func pausedState(reason libvirt.DomainPausedReason) (provider.InstanceState, string) {
 	switch reason {
 	case libvirt.DomainPausedStartingUp:
@@ -126,7 +126,7 @@ func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.
 	}
 	interfaces, err := h.DomainInterfaceAddresses(d.Domain, uint32(source), 0)
 	if err != nil {
-		// There is no agent yet, there are no leases because the network is a bridge, or the domain was just stopped. The
+		// The agent has not started yet, the network is a bridge and has no leases, or the domain has just stopped. The
 		// instance is useful without addresses.
 		if codeOf(err) != libvirt.ErrOk {
 			return nil
@@ -155,9 +155,9 @@ func (h *hypervisor) readAddresses(ctx context.Context, d *domain, in *provider.
 	return nil
 }
 
-// macAddressesOf returns the hardware addresses of a domain's own interfaces if its agent reports the addresses. The
-// agent also reports interfaces that the guest created, such as the bridge of its pods. For other sources, the result
-// is nil.
+// macAddressesOf returns the hardware addresses of the interfaces in the domain's definition if the addresses come from
+// the guest agent. The agent also reports interfaces that the guest created, such as the bridge of its pods. If the
+// addresses have another source, macAddressesOf returns nil.
 func (h *hypervisor) macAddressesOf(ctx context.Context, d *domain) (map[string]bool, error) {
 	if d.metadata.Addresses != machine.AddressSourceAgent {
 		return nil, nil

@@ -18,7 +18,7 @@ const (
 	domainInterfaceAddresses = 353
 )
 
-// interfaceWith returns the answer to domainInterfaceAddresses with one interface.
+// interfaceWith returns a response to domainInterfaceAddresses that contains one interface.
 func interfaceWith(mac string, addresses ...string) []byte {
 	number := func(b []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(b, n) }
 	answer := append(number(nil, 1), xdrString("eth0")...)
@@ -31,8 +31,9 @@ func interfaceWith(mac string, addresses ...string) []byte {
 	return answer
 }
 
-// A guest reports the address of an API server through its agent, to get a serving certificate for it. The address is
-// marked as one of the guest. An address from a lease of libvirt's network is not.
+// A guest reports the address of an API server through its agent, to get a serving certificate for it. The driver marks
+// this address as reported by the guest. If an address comes from a lease of libvirt's network, the driver does not
+// mark it.
 //
 // Rule: libvirt-agent-addresses-marked.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
 		}))
 		credentials := provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://" + address + "/system")})
 		in := &provider.Instance{State: provider.StateRunning}
-		err := newTestDriver(t).with(t.Context(), credentials, "", func(h *hypervisor) error {
+		err := newTestDriver(t).withHypervisor(t.Context(), credentials, "", func(h *hypervisor) error {
 			d := &domain{Domain: libvirt.Domain{Name: "worker-1", UUID: libvirt.UUID{1}}, metadata: metadata{Addresses: source}}
 			return h.readAddresses(t.Context(), d, in)
 		})

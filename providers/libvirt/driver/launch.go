@@ -43,7 +43,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (in *pr
 		return nil, provider.Errorf(provider.Aborted, "another call is creating domain %s", l.id)
 	}
 	defer d.creating.Delete(l.id)
-	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
 		l.hypervisor = h
 		in, err = l.run(ctx)
 		return err
@@ -74,19 +74,20 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	if err != nil {
 		return nil, l.startError(ctx, err)
 	}
-	// From here on the domain exists, so an error must be ambiguous.
+	// The domain now exists, so the code of an error must not imply that nothing was created.
 	if err := l.persist(ctx, started, text); err != nil {
-		return nil, ambiguous(err)
+		return nil, ambiguousError(err)
 	}
 	created, err := l.readMetadata(ctx, started)
 	if err == nil {
 		in, err = l.instance(ctx, created)
 	}
-	return in, ambiguous(err)
+	return in, ambiguousError(err)
 }
 
-// existingDomains returns the owner's domains. At the first attempt of a Machine, it only reads the metadata of
-// domains with the Machine's name. Nothing was created or adopted before, and each domain's metadata takes a call.
+// existingDomains returns the owner's domains. In the first attempt of a Machine, it reads only the metadata of domains
+// that have the Machine's name. No other domain can belong to the Machine, because nothing was created or adopted
+// before. Each read of metadata costs a call.
 func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	if !naming.IsFirst(l.own.machine, l.req.Token) {
 		return l.domainsOf(ctx, l.own)
@@ -96,7 +97,7 @@ func (l *launch) existingDomains(ctx context.Context) ([]*domain, error) {
 	})
 }
 
-// reuse returns a domain that exists already.
+// reuse returns the instance for a domain that already exists.
 func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*provider.Instance, error) {
 	if in.State == provider.StateTerminating {
 		return nil, provider.Errorf(provider.AlreadyExists,
@@ -120,17 +121,17 @@ func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*
 	}
 	persistent, err := l.DomainIsPersistent(d.Domain)
 	if err != nil {
-		return nil, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
+		return nil, ambiguousError(translate(ctx, err, "check domain "+in.ProviderID))
 	}
 	if persistent == 0 {
 		text, err := l.DomainGetXMLDesc(d.Domain, libvirt.DomainXMLSecure|libvirt.DomainXMLInactive|
 			libvirt.DomainXMLMigratable)
 		if err != nil {
-			return nil, ambiguous(translate(ctx, err, "check domain "+in.ProviderID))
+			return nil, ambiguousError(translate(ctx, err, "check domain "+in.ProviderID))
 		}
-		return in, ambiguous(l.persist(ctx, d.Domain, text))
+		return in, ambiguousError(l.persist(ctx, d.Domain, text))
 	}
-	return in, ambiguous(l.autostart(ctx, d.Domain))
+	return in, ambiguousError(l.autostart(ctx, d.Domain))
 }
 
 // checkNotTaken fails if a domain of another owner has the name or the UUID, because libvirt would redefine that
@@ -277,8 +278,8 @@ func (l *launch) findKernel(ctx context.Context, p *parts) error {
 	return err
 }
 
-// startError converts the error for a domain that libvirt did not start. Only its volumes are left, and the next call
-// uses them.
+// startError translates the error if libvirt could not start a domain. In this case, only the volumes exist, and the
+// next call of Create uses them.
 func (l *launch) startError(ctx context.Context, err error) error {
 	attempted := "start domain " + l.name()
 	switch {
@@ -292,7 +293,7 @@ func (l *launch) startError(ctx context.Context, err error) error {
 	return translate(ctx, err, attempted)
 }
 
-// persist makes a domain persistent and lets it start with the hypervisor.
+// persist makes a domain persistent. From then on, the domain starts together with the hypervisor.
 func (l *launch) persist(ctx context.Context, d libvirt.Domain, text string) error {
 	if _, err := l.DomainDefineXMLFlags(text, 0); err != nil {
 		return translate(ctx, err, "make domain "+providerID(d.UUID)+" persistent")
@@ -304,9 +305,9 @@ func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
 	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// ambiguous converts the error of a call that was made when the domain already existed. The code of the result never
-// means that nothing was created.
-func ambiguous(err error) error {
+// ambiguousError converts an error that occurred after the domain had been created. The code of the result never
+// implies that nothing was created.
+func ambiguousError(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// List implements provider.Driver. It returns everything on the hypervisor in one page. It reads volumes first, so
-// that the volumes of a domain that is created meanwhile do not count as leftovers.
+// List implements provider.Driver. It returns everything on the hypervisor in one page. It reads the volumes before the
+// domains. Otherwise, the volumes of a domain that is created in the meantime would be reported as leftovers.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 	if req.ClusterID == "" {
 		return page, provider.Errorf(provider.InvalidArgument, "list domains: the cluster ID is empty")
@@ -23,7 +23,7 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 		return page, provider.Errorf(provider.InvalidArgument,
 			"list domains: the continue token is not from this provider")
 	}
-	err = d.with(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
 		volumes, err := h.listVolumes(ctx, machine.VolumePrefix+escape(req.ClusterID)+"_")
 		if err != nil {
 			return err
@@ -57,10 +57,10 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (page provi
 	return page, nil
 }
 
-// leftover converts a volume without a domain.
+// leftover returns the provider.Leftover for a volume that no domain uses.
 func (h *hypervisor) leftover(v volume) provider.Leftover {
 	l := provider.Leftover{ID: "volume/" + v.Pool + "/" + v.Name, ClusterID: v.cluster, MachineUID: types.UID(v.uid)}
-	// The time is informational, so an error is ignored.
+	// Ignore errors, because the creation time is only informational.
 	var description volumeXML
 	text, err := h.StorageVolGetXMLDesc(v.StorageVol, 0)
 	if err != nil || xml.Unmarshal([]byte(text), &description) != nil || description.Target.Timestamps == nil {

@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// startPending is the value of metadata.Stopping after the domain has stopped for new sizes and until it starts.
+// startPending is a value of metadata.Stopping. It means that the domain was stopped for a change of its sizes and has
+// not been started yet.
 const startPending = "start"
 
 // hasSizes reports whether a domain has the wanted sizes and no change is in progress.
@@ -18,7 +19,7 @@ func hasSizes(m metadata, spec machine.Spec) bool {
 	return m.VCPUs == spec.VCPUs && m.MemoryMiB == spec.MemoryMiB && m.Stopping == ""
 }
 
-// resize gives a domain other sizes after its node was drained. New processors and memory take effect at the next
+// resize changes the sizes of a domain whose node has been drained. New processors and memory take effect at the next
 // start. The metadata record the progress, so that another process can continue.
 func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 	grace time.Duration) (provider.UpdateOutcome, error) {

@@ -42,7 +42,7 @@ type (
 	}
 )
 
-// pool returns an active storage pool. A driver call looks up each pool once.
+// pool returns an active storage pool. Each driver call looks up a pool only once.
 func (h *hypervisor) pool(ctx context.Context, name, field string) (libvirt.StoragePool, error) {
 	if pool, known := h.activePools[name]; known {
 		return pool, nil
@@ -82,8 +82,8 @@ func (h *hypervisor) lookUpVolume(pool libvirt.StoragePool, name string) (libvir
 	return v, current, nil
 }
 
-// existingVolume returns a volume that must exist already, such as an image. If an administrator has copied the file
-// into the directory of the pool, libvirt finds it only after a refresh of the pool.
+// existingVolume returns a volume that must exist already, such as an image. It refreshes the pool if necessary,
+// because libvirt does not detect a file that an administrator has copied into the pool's directory.
 func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, name, field string) (volumeXML, error) {
 	pool, err := h.pool(ctx, poolName, poolField)
 	if err != nil {
@@ -148,7 +148,7 @@ func (h *hypervisor) uploadSeed(ctx context.Context, v libvirt.StorageVol, conte
 	return translate(ctx, err, "write the seed")
 }
 
-// deleteVolume deletes a volume. It succeeds if the volume or its file does not exist.
+// deleteVolume deletes a volume. If the volume or its file no longer exists, deleteVolume returns no error.
 func (h *hypervisor) deleteVolume(ctx context.Context, v libvirt.StorageVol) error {
 	if err := h.StorageVolDelete(v, 0); err != nil && !isAbsent(err) {
 		return translate(ctx, err, fmt.Sprintf("delete volume %.64q of pool %.64q%s", v.Name, v.Pool, answerText(err)))

@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// Update implements provider.Driver. It changes the zone, which is only a label, in place. It also changes processors
-// and memory, with a restart of the domain. The kubelet version changes in place if the image contains an agent for
-// this.
+// Update implements provider.Driver. It changes the zone without a restart, because the zone is only a label. A change
+// of processors or memory requires a restart of the domain. The kubelet version changes in place if the image contains
+// an agent for this.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result provider.UpdateResult, err error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -26,7 +26,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (result
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	err = d.with(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
+	err = d.withHypervisor(ctx, req.Class.Credentials, req.Scope, func(h *hypervisor) error {
 		found, err := h.get(ctx, id)
 		if err != nil {
 			return err
@@ -78,7 +78,8 @@ func (h *hypervisor) update(ctx context.Context, found *domain, spec machine.Spe
 	return provider.UpdateDone, "", nil
 }
 
-// replacementReason returns why the change requires another domain. It is empty if the domain can stay.
+// replacementReason returns the reason why the change requires a new domain. If the domain can be kept, the result is
+// empty.
 func replacementReason(m metadata, spec machine.Spec, req provider.UpdateRequest) string {
 	switch {
 	case m.Spec != "" && m.Spec != specHash(spec):

@@ -72,7 +72,7 @@ func (c *cloud) prepare(t *testing.T) {
 	}
 }
 
-// dialer returns an existing connection, because the library dials on its own.
+// dialer passes an open connection to the library, because the library always calls Dial.
 type dialer struct{ conn net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.conn, nil }
@@ -94,7 +94,8 @@ func (c *cloud) resources(ctx context.Context) ([]string, error) {
 	return all, err
 }
 
-// volumes returns the names of all volumes in the pool. With QEMU, it includes files that libvirt does not know.
+// volumes returns the names of all volumes in the pool. If the hypervisor is QEMU, the result includes files that
+// libvirt has not detected.
 func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 	if c.uri != "" {
 		list, err := c.virsh(ctx, "vol-list", libvirt.Pool)
@@ -159,7 +160,7 @@ func (c *cloud) createDomain(ctx context.Context, name string, tags map[string]s
 	}, err
 }
 
-// inject adds a fault of the conformance suite. It returns a function that removes the fault.
+// inject activates a fault that the conformance suite requests. It returns a function that removes the fault.
 func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	is := func(procedures ...uint32) func(uint32) bool {
 		return func(procedure uint32) bool {
@@ -199,7 +200,7 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrOperationInvalid,
 			Message: "Requested operation is not valid: volume 'machine' is still in use."}
 	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
-		// libvirt always shows this behavior: volumes remain, they have no tags, and lists are not filtered.
+		// These faults are the normal behavior of libvirt: volumes remain, they have no tags, and lists are not filtered.
 		return func() {}, nil
 	case conformance.PartsGoneFirst:
 		return func() {}, c.dropVolumes(ctx)

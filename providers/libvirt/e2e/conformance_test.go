@@ -20,7 +20,7 @@ import (
 // onLoopback allows connections to the hypervisors of the tests.
 func onLoopback() endpoints.Rules { return endpoints.Rules{}.AllowHosts("127.0.0.1") }
 
-// credentials returns credentials for the hypervisor with TLS, and with changes.
+// credentials returns credentials for the TLS port of the hypervisor. The changes replace or remove keys.
 func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Credentials {
 	certificate, key := h.ClientCertificate()
 	data := map[string][]byte{"uri": []byte(h.TLSURI()), "ca.crt": h.CA(), "tls.crt": certificate, "tls.key": key}
@@ -33,15 +33,15 @@ func credentials(h *libvirt.Hypervisor, changes map[string]string) provider.Cred
 	return provider.NewCredentials(data)
 }
 
-// The suite runs against a real libvirtd and QEMU. A proxy simulates the faults that they cannot produce within
-// seconds.
+// The suite runs against a real libvirtd and QEMU. A proxy simulates faults that libvirtd and QEMU cannot produce
+// within seconds.
 func TestTheDriverConforms(t *testing.T) {
 	h := hypervisor(t)
 	runConformance(t, &cloud{h: h, dir: t.TempDir()}, h.TLSURI())
 }
 
 // The suite runs against the hypervisor that libvirt simulates, whose domains and volumes exist only in the memory of
-// libvirtd. It does not support uploads, so the proxy answers them.
+// libvirtd. The simulated hypervisor does not support uploads, so a proxy answers them.
 func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir(), uri: h.SimulatedURI(), faults: faulty.Faults{DropUploads: true}}
@@ -84,8 +84,9 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		Instances:         3,
 		Full:              true,
 		Never: []conformance.FaultKind{
-			// libvirtd answers from its own memory, so its next answer shows a completed change. It limits clients by not
-			// accepting their connections. UUIDs are bytes, and other names are case-sensitive.
+			// libvirtd answers from its own memory, so every change is visible in the next answer. If there are too many
+			// clients, libvirtd does not return errors, but stops accepting connections. UUIDs are binary, and all other names
+			// are case-sensitive.
 			conformance.LateReads, conformance.LateLists, conformance.LateTags, conformance.UnsteadyLists,
 			conformance.StateGoesBack, conformance.Throttled, conformance.OtherCase,
 			// There are no quotas. A domain's resources are allocated when it starts, within the call that creates it.

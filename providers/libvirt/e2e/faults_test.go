@@ -104,7 +104,7 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 			if err := m.h.Launch(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// A file that libvirtd left unfinished requires one more attempt.
+			// If libvirtd left an unfinished file, Create succeeds only at the next call.
 			m.eventually("Create succeeds", func() error {
 				in, err := m.driver.Create(t.Context(), m.request())
 				m.in = in
@@ -118,7 +118,8 @@ func TestCreateIsRepeatedAfterLibvirtdWasKilled(t *testing.T) {
 	}
 }
 
-// A libvirtd that hangs accepts connections and answers nothing. Calls must not wait longer than their context.
+// libvirtd is paused: it still accepts connections, but does not answer calls. Calls must not wait longer than their
+// context.
 func TestCallsEndWhileLibvirtdHangs(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()
@@ -173,7 +174,7 @@ func TestFullPoolIsResourceExhausted(t *testing.T) {
 		}
 	}
 	m.checkCreateFails(provider.ResourceExhausted, "")
-	// The machine must not leave anything in the small pool either.
+	// The failed Create must not leave a volume in the small pool, either.
 	m.deleteAndCheck()
 	if volumes := m.virsh("vol-list", libvirt.SmallPool); strings.Contains(volumes, "machinist_") {
 		t.Errorf("the full pool still contains volumes of the machine: %s", volumes)
@@ -273,7 +274,8 @@ func TestMachineRunsWithoutItsSeed(t *testing.T) {
 	}
 }
 
-// If credentials change to another hypervisor, machines on the first hypervisor must not count as gone.
+// If the credentials are changed so that they name another hypervisor, the driver must not report the machines on the
+// first hypervisor as deleted.
 func TestCredentialsForOtherHypervisorAreRefused(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()
@@ -361,7 +363,7 @@ func TestDomainsOfSimulatedHypervisorAreNotChanged(t *testing.T) {
 	}
 }
 
-// Of the changes in this test, only the zone is updated in place without a drain.
+// In this test, only a change of the zone is possible in place without a drain.
 func TestUpdateOutcomeDependsOnField(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()

@@ -46,7 +46,7 @@ func newTestMachine(t *testing.T, changes ...any) *testMachine {
 	return m
 }
 
-// newDriver returns a driver without state, as after a restart of the process.
+// newDriver returns a driver without state, as if the process had been restarted.
 func (m *testMachine) newDriver() *driver.Driver {
 	m.Helper()
 	d, err := driver.New(driver.Options{Wrap: m.cloud.faults.Wrap, Sockets: []string{m.h.Socket()}, PlainTCP: true,
@@ -81,7 +81,7 @@ func (m *testMachine) newResources() (more []string) {
 	return more
 }
 
-// deleteAndCheck deletes the machine without knowledge of its provider ID, and checks that nothing is left.
+// deleteAndCheck deletes the machine without its provider ID, and checks that no resources are left.
 func (m *testMachine) deleteAndCheck() {
 	m.Helper()
 	m.eventually("the machine is deleted", func() error {
@@ -115,8 +115,8 @@ func (m *testMachine) create() *provider.Instance {
 	return in
 }
 
-// checkCreateFails checks that Create fails with a code, a field and words in the message, and that the error does
-// not contain the user data.
+// checkCreateFails checks that Create returns an error with the given code, field and words. The error must not contain
+// the user data.
 func (m *testMachine) checkCreateFails(code provider.Code, field string, words ...string) {
 	m.Helper()
 	_, err := m.driver.Create(m.Context(), m.request())
@@ -139,7 +139,7 @@ func (m *testMachine) get() (*provider.Instance, error) {
 		ProviderID: m.in.ProviderID, Scope: m.in.Scope})
 }
 
-// awaitState waits until the machine has a state, with words in its message.
+// awaitState waits until the machine is in the given state and its message contains the words.
 func (m *testMachine) awaitState(state provider.InstanceState, words string) {
 	m.Helper()
 	m.eventually(fmt.Sprintf("the machine is %s", state), func() error {

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// shared contains the hypervisor of all tests that do not stop it permanently.
+// shared contains the hypervisor that all tests use, except those that stop the hypervisor permanently.
 var shared struct {
 	once       sync.Once
 	hypervisor *libvirt.Hypervisor
@@ -53,7 +53,8 @@ func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	return shared.hypervisor
 }
 
-// halting is a boot sector that stops the processor (cli, hlt, jmp). Its guest runs without using processor time.
+// halting is a boot sector that stops the processor (cli, hlt, jmp). A guest that boots from it runs, but uses no
+// processor time.
 var halting = append(append([]byte{0xfa, 0xf4, 0xeb, 0xfd}, make([]byte, 506)...), 0x55, 0xaa)
 
 // start starts a hypervisor with an image in its pool.

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// A domain gets other sizes by a restart, after its node was drained. Different processes can perform the steps.
+// The driver changes the sizes of a domain by restarting it after its node was drained. Different processes can perform
+// the steps.
 func TestMachineIsResizedInPlace(t *testing.T) {
 	m := newTestMachine(t, "vcpus", 1, "memoryMiB", 128)
 	before := m.create()

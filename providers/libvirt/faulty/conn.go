@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Rule describes one kind of fault. Fields without a value have no effect.
+// Rule describes one kind of fault. A field that is not set has no effect.
 type Rule struct {
 	// Skip is the number of matching calls that are forwarded first.
 	Skip int
-	// Only reports whether the rule applies to a procedure. Default: all procedures.
+	// Only is a filter that returns true for each procedure to which the rule applies. Default: all procedures.
 	Only func(procedure uint32) bool
 	// Cut closes the connection instead of forwarding the call.
 	Cut bool
@@ -21,10 +21,12 @@ type Rule struct {
 	Lose bool
 	// Hang neither forwards nor answers the call.
 	Hang bool
-	// Refuse answers the call with an error. If Late is set, the call is forwarded after this time.
+	// Refuse answers the call with an error. If Late is also set, the call is nevertheless forwarded to libvirtd after
+	// this time.
 	Refuse *Refusal
 	Late   time.Duration
-	// Answer answers the call with success and this content. It is encoded as in libvirt's protocol.
+	// Answer is the content of a successful answer, which the driver receives instead of libvirtd's answer. It is encoded
+	// as in libvirt's protocol.
 	Answer []byte
 	// AfterEnd limits the rule to calls within this time after a domain was destroyed.
 	AfterEnd time.Duration
@@ -44,7 +46,7 @@ type Faults struct {
 	late      sync.WaitGroup
 }
 
-// Inject adds a rule, which applies until end is called.
+// Inject adds a rule. The function end removes it.
 func (f *Faults) Inject(r Rule) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,9 +78,9 @@ func (f *Faults) ruleFor(procedure uint32) *Rule {
 	return nil
 }
 
-// observe records when a domain is destroyed.
+// observe records the time at which a domain was destroyed.
 func (f *Faults) observe(answer frame) {
-	// Destroying a domain that is already stopped fails, so it does not count.
+	// libvirtd refuses to destroy a stopped domain. Such a call is not recorded.
 	if answer.procedure() != DomainDestroyFlags || answer.status() != statusOK {
 		return
 	}
@@ -153,7 +155,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send forwards a message, or does what a rule requires.
+// send forwards a message of the driver, unless a rule requires a different action.
 func (c *conn) send(f frame) error {
 	if f.kind() != typeCall {
 		c.mu.Lock()
@@ -199,12 +201,12 @@ func (c *conn) send(f frame) error {
 	if r.Late > 0 {
 		c.forwardLate(f, r.Late)
 	}
-	// The library reads in another goroutine, so this does not block.
+	// This write does not block, because the libvirt library reads in another goroutine.
 	_, err := c.answers.Write(r.Refuse.replyTo(f))
 	return err
 }
 
-// call forwards a call, or answers an upload itself.
+// call forwards a call of the driver. If DropUploads is set, it answers uploads itself.
 func (c *conn) call(f frame) error {
 	if f.procedure() != StorageVolUpload || !c.faults.DropUploads {
 		return c.forward(f)
@@ -221,7 +223,7 @@ func (c *conn) forward(f frame) error {
 	return err
 }
 
-// forwardLate forwards a call later, even if the driver has closed the connection by then.
+// forwardLate forwards a call after a delay, even if the driver has closed the connection in the meantime.
 func (c *conn) forwardLate(f frame, after time.Duration) {
 	c.mu.Lock()
 	c.pending++
@@ -267,7 +269,7 @@ func (c *conn) receive() {
 	}
 }
 
-// deliver sends an answer to the driver, as far as the rules allow it.
+// deliver sends an answer of libvirtd to the driver, unless a rule suppresses the answer.
 func (c *conn) deliver(f frame) {
 	c.mu.Lock()
 	unanswered, lost, pad := c.unanswered[f.serial()], c.lost[f.serial()], c.padded[f.serial()]

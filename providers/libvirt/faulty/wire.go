@@ -22,7 +22,8 @@ const (
 	DomainInterfaceAddresses uint32 = 353
 )
 
-// Changes reports whether a procedure changes something and is not a stream.
+// Changes reports whether a procedure changes the state of the hypervisor. It returns false for procedures that open a
+// stream.
 func Changes(procedure uint32) bool {
 	switch procedure {
 	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
@@ -69,15 +70,15 @@ func (f frame) success(kind uint32) frame {
 	return answer
 }
 
-// successWith returns a reply that reports success, with this content.
+// successWith returns an answer that reports success and has the given content.
 func (f frame) successWith(content []byte) frame {
 	answer := append(f.success(typeReply), content...)
 	binary.BigEndian.PutUint32(answer, uint32(len(answer)))
 	return answer
 }
 
-// InterfacesWith returns the content of an answer to DomainInterfaceAddresses: interfaces with these hardware
-// addresses, each of which has the IP address.
+// InterfacesWith returns the content of an answer to DomainInterfaceAddresses. It lists one interface for each hardware
+// address, and each interface has the given IP address.
 func InterfacesWith(address string, macs ...string) []byte {
 	var content []byte
 	number := func(n int) { content = binary.BigEndian.AppendUint32(content, uint32(n)) }

@@ -23,9 +23,9 @@ type Spec struct {
 	VCPUs int32 `json:"vcpus"`
 	// MemoryMiB is the memory of the domain in MiB, 64 to 16777216. Required.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// CPU is the processor that the guest sees. Default: host-passthrough with domainType kvm, and maximum with qemu.
+	// CPU is the processor that the guest sees. Default: host-passthrough if domainType is kvm, and maximum if it is qemu.
 	CPU *CPU `json:"cpu,omitempty"`
-	// DomainType is kvm, or qemu, which emulates the processor and is many times slower. Default: kvm.
+	// DomainType is kvm or qemu. With qemu, the processor is emulated, and the machine is many times slower. Default: kvm.
 	DomainType string `json:"domainType,omitempty"`
 	// Architecture is amd64 or arm64. Default: amd64.
 	Architecture string `json:"architecture,omitempty"`
@@ -33,11 +33,12 @@ type Spec struct {
 	MachineType string `json:"machineType,omitempty"`
 	// Firmware is bios or uefi. Default: bios, for arm64 uefi.
 	Firmware string `json:"firmware,omitempty"`
-	// Kernel is a kernel that is not on the disk. By default the firmware boots the disk.
+	// Kernel is a kernel to boot from instead of the kernel on the disk. By default, the firmware boots from the disk.
 	Kernel *Kernel `json:"kernel,omitempty"`
 	// Volume is the volume from which the domain boots. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are empty volumes that are attached after Volume in this order and deleted with the machine; at most 16.
+	// Disks are additional empty volumes, which are attached in this order after Volume. They are deleted with the
+	// machine. At most 16 are allowed.
 	Disks []Disk `json:"disks,omitempty"`
 	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface.
 	Networks []Network `json:"networks"`
@@ -46,16 +47,16 @@ type Spec struct {
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool of the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
-	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default the image decides, and usually
-	// uses DHCP.
+	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default, the image configures the network,
+	// usually with DHCP.
 	NetworkConfig string `json:"networkConfig,omitempty"`
-	// ConsoleLog writes the serial console to a volume in volume.pool, which is deleted with the machine. The pool must
-	// be a directory. Default: false.
+	// ConsoleLog writes the output of the serial console to a volume in volume.pool. The volume is deleted with the
+	// machine. The pool must be a directory. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
 	// KubeletAgent means that the machines contain an agent that updates their kubelet in place, as docs/updates.md
 	// describes. By default another kubelet version requires another instance.
 	KubeletAgent bool `json:"kubeletAgent,omitempty"`
-	// Zone is the zone of the nodes, for their label. Default: no zone.
+	// Zone is the value of the zone label of the nodes. Default: no zone.
 	Zone string `json:"zone,omitempty"`
 }
 
@@ -83,7 +84,7 @@ type Kernel struct {
 type Volume struct {
 	// Pool is the storage pool in which the volume is created. Required.
 	Pool string `json:"pool"`
-	// Base is the volume of which the new volume is a copy. The new volume stores only the differences, so the base must
+	// Base is the volume from which the new volume is copied. The new volume stores only the differences, so the base must
 	// not change while machines use it. By default the new volume is empty.
 	Base string `json:"base,omitempty"`
 	// BasePool is the storage pool of base. Default: pool.
@@ -103,7 +104,7 @@ type Disk struct {
 	Pool string `json:"pool,omitempty"`
 }
 
-// Network is a network interface. It has exactly one of Network, Bridge and User. Its hardware address is derived
+// Network is a network interface. Exactly one of Network, Bridge and User must be set. Its hardware address is derived
 // from the machine and stays the same.
 type Network struct {
 	// Network is a network of libvirt.
@@ -140,7 +141,8 @@ const (
 // VolumePrefix is the prefix of the names of all volumes that are created for machines.
 const VolumePrefix = "machinist_"
 
-// ParseSpec reads a providerSpec, validates it and sets the defaults. The error is an InvalidArgument with the field.
+// ParseSpec reads a providerSpec, validates it and sets the defaults. Its errors have the code InvalidArgument and name
+// the invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -34,12 +34,12 @@ var (
 // validate checks the fields in order and returns the first error.
 func (s *Spec) validate() error {
 	for _, check := range []func() error{
-		func() error { return between("vcpus", int64(s.VCPUs), 1, maxVCPUs) },
-		func() error { return between("memoryMiB", s.MemoryMiB, minMemoryMiB, maxMemoryMiB) },
+		func() error { return checkRange("vcpus", int64(s.VCPUs), 1, maxVCPUs) },
+		func() error { return checkRange("memoryMiB", s.MemoryMiB, minMemoryMiB, maxMemoryMiB) },
 		s.validateCPU,
 		func() error { return oneOf("domainType", s.DomainType, DomainKVM, DomainQEMU) },
 		func() error { return oneOf("architecture", s.Architecture, ArchitectureAMD64, ArchitectureARM64) },
-		func() error { return word("machineType", s.MachineType, maxNameBytes) },
+		func() error { return checkWord("machineType", s.MachineType, maxNameBytes) },
 		func() error { return oneOf("firmware", s.Firmware, FirmwareBIOS, FirmwareUEFI) },
 		s.validateKernel,
 		s.validateVolume,
@@ -75,7 +75,7 @@ func (s *Spec) validateCPU() error {
 	if (c.Mode == CPUPassthrough || c.Mode == CPUHostModel) && s.DomainType == DomainQEMU {
 		return provider.InvalidField("cpu.mode", "%q requires the domainType %q, not %q", c.Mode, DomainKVM, DomainQEMU)
 	}
-	return word("cpu.model", c.Model, maxNameBytes)
+	return checkWord("cpu.model", c.Model, maxNameBytes)
 }
 
 func (s *Spec) validateKernel() error {
@@ -115,7 +115,7 @@ func (s *Spec) validateVolume() error {
 	if v.BasePool != "" && v.Base == "" {
 		return provider.InvalidField("volume.basePool", "%.64q is only allowed if volume.base is set", v.BasePool)
 	}
-	return between("volume.sizeGiB", v.SizeGiB, 1, maxSizeGiB)
+	return checkRange("volume.sizeGiB", v.SizeGiB, 1, maxSizeGiB)
 }
 
 func (s *Spec) validateDisks() error {
@@ -138,7 +138,7 @@ func (s *Spec) validateDisks() error {
 		if err := optionalName(at+"pool", d.Pool); err != nil {
 			return err
 		}
-		if err := between(at+"sizeGiB", d.SizeGiB, 1, maxSizeGiB); err != nil {
+		if err := checkRange(at+"sizeGiB", d.SizeGiB, 1, maxSizeGiB); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (s *Spec) validateNetworks() error {
 		if err := optionalName(at+".network", n.Network); err != nil {
 			return err
 		}
-		if err := word(at+".bridge", n.Bridge, maxBridgeBytes); err != nil {
+		if err := checkWord(at+".bridge", n.Bridge, maxBridgeBytes); err != nil {
 			return err
 		}
 		if err := oneOf(at+".model", n.Model, "virtio", "e1000", "e1000e", "rtl8139"); err != nil {
@@ -196,8 +196,8 @@ func (s *Spec) validateZone() error {
 	return nil
 }
 
-// between refuses a number outside of the bounds.
-func between(field string, n, least, most int64) error {
+// checkRange returns an error if a number is not between the bounds.
+func checkRange(field string, n, least, most int64) error {
 	if n < least || n > most {
 		return provider.InvalidField(field, "%d is not between %d and %d", n, least, most)
 	}
@@ -212,9 +212,9 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// word refuses a value that does not consist of letters, digits, hyphens, underscores and dots. An empty value is
+// checkWord refuses a value that does not consist of letters, digits, hyphens, underscores and dots. An empty value is
 // accepted.
-func word(field, value string, limit int) error {
+func checkWord(field, value string, limit int) error {
 	if value != "" && (len(value) > limit || !nameFormat.MatchString(value)) {
 		return provider.InvalidField(field, "%.64q is not 1 to %d letters, digits, '-', '_' and '.'", value, limit)
 	}
@@ -243,7 +243,7 @@ func imageName(field, name string) error {
 	return optionalName(field, name)
 }
 
-// printable reports whether the text can be shown and stored. The replacement character stands for invalid bytes.
+// printable reports whether the text can be shown and stored. unicode.ReplacementChar indicates invalid UTF-8.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

@@ -1,5 +1,6 @@
 // Package seed creates the disk from which cloud-init's data source NoCloud reads its data: a small ISO 9660 file
-// system, in memory. User data is secret, so it is not written anywhere else.
+// system, in memory. The package keeps the disk in memory, because user data is secret and must not be written
+// elsewhere.
 package seed
 
 import (
@@ -71,7 +72,8 @@ func image(files []file) []byte {
 	return disk
 }
 
-// rootRecords returns the records of the root directory for itself and for its parent, which is the root too.
+// rootRecords returns the records that the root directory contains for itself and for its parent. The parent of the
+// root directory is the root directory.
 func rootRecords(root int, names ...string) (records []byte) {
 	const isDirectory = 2
 	for _, name := range names {
@@ -99,7 +101,7 @@ func ucs2(text string) (out []byte) {
 	return out
 }
 
-// padded returns the text, filled up to the length.
+// padded returns the text, extended with filler up to the given length.
 func padded(text []byte, length int, filler string) []byte {
 	out := append(bytes.Clone(text), strings.Repeat(filler, length)...)
 	return out[:length]

@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Data is the data for a guest's cloud-init.
 type Data struct {
-	// InstanceID differs between instances. cloud-init runs again when it changes.
+	// InstanceID identifies the instance. If it changes, cloud-init runs again.
 	InstanceID string
 	// HostName is the host name of the guest.
 	HostName string

@@ -87,7 +87,7 @@ func TestImageContainsData(t *testing.T) {
 	}
 }
 
-// A retry of an attempt must write the same bytes.
+// If Create is retried in the same attempt, it must write exactly the same seed.
 func TestImageIsDeterministic(t *testing.T) {
 	data := seed.Data{InstanceID: "one", HostName: "worker", UserData: []byte("#!/bin/sh\n")}
 	if !bytes.Equal(seed.Image(data), seed.Image(data)) {

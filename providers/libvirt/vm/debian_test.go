@@ -22,7 +22,7 @@ import (
 )
 
 // A machine of the profile debian installs the kubelet from a signed package repository, and other packages from
-// Debian. It does so through a proxy, and joins.
+// Debian. It downloads the packages through a proxy and then joins the cluster.
 func TestMachineWithProfileDebianJoins(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -65,8 +65,8 @@ func (v *vm) serveHTTP(handler http.Handler) string {
 	return "http://" + listener.Addr().String()
 }
 
-// servePackages serves a package repository like that of Kubernetes with the kubelet of backend.Version. It returns
-// the URL and the public key of the repository.
+// servePackages serves a package repository with the structure of the Kubernetes repository. It contains the kubelet of
+// backend.Version. It returns the URL and the public key of the repository.
 func (v *vm) servePackages() (url string, key []byte) {
 	v.Helper()
 	kubelet, err := controlplane.Locate("kubelet")

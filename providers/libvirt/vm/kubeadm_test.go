@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/backend"
 )
 
-// A machine joins with an unmodified kubeadm and the user data of the profile kubeadm. When its version changes,
-// another machine joins in the same way before the first is drained and deleted.
+// A machine joins with an unmodified kubeadm and the user data of the profile kubeadm. When the Kubernetes version
+// changes, a new machine joins in the same way. Only then is the old machine drained and deleted.
 //
 // Rule: kubeadm-join-config.
 func TestMachineJoinsWithKubeadmAndIsReplaced(t *testing.T) {
@@ -95,8 +95,8 @@ controlPlaneEndpoint: %s
 	}
 }
 
-// kubeadmUserData returns the template by which machines join with kubeadm. Images for kubeadm contain kubeadm, the
-// kubelet and its unit, but this image does not.
+// kubeadmUserData returns the user data template with which machines join by means of kubeadm. An image for the profile
+// kubeadm usually contains kubeadm, the kubelet and the kubelet's systemd unit. The image of these tests lacks them.
 func kubeadmUserData(url string) ([]byte, error) {
 	join, err := profile.Render(profile.Options{
 		Profile: "kubeadm",

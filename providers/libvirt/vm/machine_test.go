@@ -71,7 +71,7 @@ func TestMachineBootsJoinsRunsPodAndIsDeleted(t *testing.T) {
 	}
 }
 
-// By default, another version requires another machine.
+// By default, a change of the Kubernetes version replaces the machine.
 func TestVersionIsUpgradedByReplacement(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -89,7 +89,7 @@ func TestVersionIsUpgradedByReplacement(t *testing.T) {
 	v.Gone()
 }
 
-// With an agent on the node, the version of the same machine changes after a drain.
+// If the node has an agent, a change of the Kubernetes version drains the machine and updates it in place.
 func TestAgentUpgradesVersionInPlace(t *testing.T) {
 	skipUnlessFull(t)
 	v := start(t, stack.Options{})
@@ -118,7 +118,7 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 	v.Gone()
 }
 
-// A machine whose QEMU was killed is replaced, and nothing of it is left.
+// A machine whose QEMU process was killed is replaced, and none of its resources are left.
 func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	skipUnlessFull(t)
 	// If the only machine of a fleet is unhealthy, the whole fleet is unhealthy. By default, no machine is replaced then.

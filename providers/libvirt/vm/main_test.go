@@ -36,7 +36,7 @@ func skipUnlessFull(t *testing.T) {
 	}
 }
 
-// vm is a complete Machinist with a hypervisor, for one test.
+// vm is a complete installation of Machinist with a hypervisor, for a single test.
 type vm struct {
 	*fleet.Fleet
 	backend *backend.Libvirt
@@ -57,7 +57,8 @@ func start(t *testing.T, o stack.Options) *vm {
 	return v
 }
 
-// requireNewerKubelet fails the test at once if the newer kubelet is missing, because machines would wait for it.
+// requireNewerKubelet fails the test immediately if the newer kubelet is not available. Without this check, the
+// machines would wait for it.
 func (v *vm) requireNewerKubelet() {
 	v.Helper()
 	if !v.backend.Serves(backend.Newer) {
@@ -95,7 +96,8 @@ func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 	}
 }
 
-// runPod runs a pod on a node, with an image that the disk image contains, and returns the pod when it is Ready.
+// runPod runs a pod on a node and returns the pod when it is Ready. The pod uses a container image that is part of the
+// disk image.
 func (v *vm) runPod(name, node string) *corev1.Pod {
 	v.Helper()
 	grace := int64(20)

@@ -16,17 +16,17 @@ import (
 	"machinist.dev/machinist/providers/openstack/hosts"
 )
 
-// OpenStack is a stack.Backend with an OpenStack whose hypervisors are fake, a simulator of its guests, and the
-// provider of its machines.
+// OpenStack is a stack.Backend that consists of an OpenStack with fake hypervisors, a simulator of its guests, and the
+// OpenStack provider.
 type OpenStack struct {
-	// Running is a cloud that is already running, which Stop does not stop. By default Start starts a cloud.
+	// Running is a cloud that is already running and continues to run after Stop. By default Start starts a cloud.
 	Running *openstack.Cloud
-	// Output receives a line for each step of the start. If it is nil, the lines are discarded.
+	// Start writes one line to Output for each of its steps. If it is nil, the lines are discarded.
 	Output io.Writer
 
 	started *openstack.Cloud
 	project *Project
-	// credential allows only the calls in permissions.yaml.
+	// credential permits only the calls that permissions.yaml lists.
 	credential *applicationcredentials.ApplicationCredential
 	guests     *hosts.Simulator
 }

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/driver"
 )
 
-// createRestrictedCredential creates an application credential of a user that allows only the calls in
-// permissions.yaml.
+// createRestrictedCredential creates an application credential for a user. The credential permits only the calls that
+// permissions.yaml lists.
 func (p *Project) createRestrictedCredential(ctx context.Context,
 	user string) (*applicationcredentials.ApplicationCredential, error) {
 	required, err := permissions.Of(driver.Name)

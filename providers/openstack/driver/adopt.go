@@ -14,7 +14,8 @@ import (
 
 // Adopt implements provider.Adopter. It adopts a server only if the server's metadata have machinist-adoptable=true.
 // The credentials may reach every server of a project, and a user who may create Machines must not be able to delete
-// any of them. The tags of a former cluster take the place of that mark for servers that List covers for the class.
+// any of them. If a server has the tags of a former cluster and is in the scope of List for the class, it does not need
+// this metadata entry.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -44,8 +45,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	updated := own.identity()
-	// Record the server as created from the class as it is now. If the machine later gets a class that requires another
-	// server, Update can then detect this.
+	// Record that the server was created from the current class. If the Machine later gets a class that requires a
+	// different server, Update detects the difference.
 	updated[metaSpec] = specHash(spec)
 	replaces := req.Replaces(in)
 	if !replaces {
@@ -74,8 +75,9 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return c.convert(s)
 }
 
-// outsideOf returns why List does not cover the server for the specification, and "" if List covers it. The credentials
-// of an administrator reach the servers of other projects, and a provider ID can name another region.
+// outsideOf returns the reason why List for this specification does not return the server. If List returns the server,
+// the result is empty. The credentials of an administrator reach the servers of other projects, and a provider ID can
+// name another region.
 func (c *clients) outsideOf(s *servers.Server, spec machine.Spec) string {
 	region := cmp.Or(spec.Region, c.defaultRegion)
 	switch {

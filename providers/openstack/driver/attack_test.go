@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-// A user who writes a Secret names an identity service on the provider's host, or its metadata service. Nothing is sent
-// there, unless a flag allows the address.
+// A user who can write Secrets enters the URL of a service on the provider's own host, or of the metadata service of
+// that host. The driver must not send anything there, unless a flag allows the address.
 //
 // Rule: endpoints-by-flag.
 func TestAttackSecretNamesServiceOnLoopback(t *testing.T) {
@@ -54,7 +54,8 @@ func TestAttackSecretNamesServiceOnLoopback(t *testing.T) {
 	}
 }
 
-// An identity service that may be called names other services, to which the provider would send a token.
+// An allowed identity service returns a catalog with URLs of other services. The driver would send its token to these
+// URLs.
 //
 // Rule: endpoints-by-flag.
 func TestAttackCatalogNamesMetadataService(t *testing.T) {
@@ -70,7 +71,8 @@ func TestAttackCatalogNamesMetadataService(t *testing.T) {
 	}
 }
 
-// listFlavors lets the driver list all flavors, whose pages have these links to the next one.
+// listFlavors makes the driver list all flavors. Each page of the list contains the link that the function next
+// returns.
 func listFlavors(t *testing.T, s *fakeAPI, next func(s *fakeAPI) string) error {
 	t.Helper()
 	s.other = func(w http.ResponseWriter, _ *http.Request) {
@@ -86,7 +88,8 @@ func listFlavors(t *testing.T, s *fakeAPI, next func(s *fakeAPI) string) error {
 	return err
 }
 
-// A cloud, or an attacker in its place, continues a list on another host, to receive the access token there.
+// OpenStack, or an attacker who impersonates it, returns a link to the next page that points to another host. The
+// attacker wants to receive the access token.
 //
 // Rule: next-page-on-own-host.
 func TestAttackListContinuesElsewhere(t *testing.T) {
@@ -112,7 +115,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 			t.Errorf("%s: got %v, want Internal", u, err)
 		}
 	}
-	// A list on the service's own host continues to its end.
+	// If the links point to the host of the service, the driver reads the list to its end.
 	own := func(s *fakeAPI) string {
 		if strings.Count(fmt.Sprint(s.calls), "/flavors/detail") == 3 {
 			return ""
@@ -136,7 +139,7 @@ func TestAttackListNeverEnds(t *testing.T) {
 	}
 }
 
-// A service redirects a call to another host, to receive the access token there.
+// A service redirects a call to another host. The attacker wants to receive the access token there.
 //
 // Rule: endpoints-by-flag.
 func TestAttackServiceRedirects(t *testing.T) {
@@ -153,9 +156,9 @@ func TestAttackServiceRedirects(t *testing.T) {
 	}
 }
 
-// A user who may write classes permits their Machines to adopt the instances of another cluster, and names a server in
-// another project or region that the credentials reach. The permission does not reach beyond the class. A mark on the
-// server still allows the adoption.
+// A user who can edit a class permits its Machines to adopt the instances of another cluster. The user then names a
+// server in another project or region that the credentials can reach. The permission is limited to the project and the
+// region of the class. A server elsewhere can still be adopted if its metadata explicitly allow the adoption.
 //
 // Rule: former-identity-in-scope.
 func TestAttackClassAdoptsFromClusterElsewhere(t *testing.T) {

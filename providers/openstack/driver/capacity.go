@@ -55,8 +55,9 @@ func (d *Driver) Capacity(ctx context.Context, req provider.CapacityRequest) (pr
 	}, nil
 }
 
-// resources returns the resources that the kubelet of such a server reports as allocatable by default: it reserves
-// 100 MiB of memory and a tenth of the disk. The usage of the server's operating system is unknown.
+// resources returns the resources that a kubelet with default settings reports as allocatable on a server of this
+// flavor. The kubelet reserves 100 MiB of memory and a tenth of the disk. The memory that the operating system uses is
+// not known and not subtracted.
 func resources(f *flavors.Flavor, specs map[string]string, root *machine.RootVolume) corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),

@@ -28,7 +28,8 @@ const (
 	cinderMicroversion = "3.44"
 )
 
-// session contains what the calls of one account share: connections, a token and the catalog that came with it.
+// session contains the data that all calls of one account share: connections, a token, and the service catalog that
+// Keystone returned together with the token.
 type session struct {
 	account account
 	options *Options
@@ -39,7 +40,7 @@ type session struct {
 	since    time.Time
 }
 
-// signedIn is the result of signing in.
+// signedIn contains the results of a sign-in to Keystone.
 type signedIn struct {
 	client  *gophercloud.ProviderClient
 	catalog *tokens.ServiceCatalog
@@ -55,7 +56,8 @@ type clients struct {
 	// region is empty if neither the specification nor the credentials name one.
 	region   string
 	regional bool
-	// defaultRegion is the region of the credentials, and project the ID of their project. Each is empty if it is unknown.
+	// defaultRegion is the region that the credentials name, and project is the ID of the project to which they belong. If
+	// a value is unknown, the field is empty.
 	defaultRegion, project string
 
 	compute *gophercloud.ServiceClient
@@ -117,7 +119,8 @@ func (d *Driver) clients(ctx context.Context, c provider.Credentials, region str
 	return out, nil
 }
 
-// signIn returns a client with a token, and the catalog. Only one call at a time requests them.
+// signIn returns a client with a token, and the catalog. It locks the session, so that parallel calls do not request
+// several tokens.
 func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +135,7 @@ func (s *session) signIn(ctx context.Context) (*signedIn, error) {
 	client.UserAgent.Prepend("machinist")
 	client.UseTokenLock()
 	options := s.account.auth
-	// The version of the identity service is known, so no call has to find it.
+	// Add the version to the endpoint. Otherwise, the library would send a call to discover the version.
 	endpoint := strings.TrimRight(options.IdentityEndpoint, "/")
 	if !strings.HasSuffix(endpoint, "/v3") {
 		endpoint += "/v3"
@@ -221,7 +224,7 @@ func (c *clients) requireVolumeService(field string) error {
 	return nil
 }
 
-// notOffered returns an error for a valid field that this OpenStack cannot serve now.
+// notOffered returns an error for a field that is valid, but that this OpenStack does not support at the moment.
 func notOffered(field, format string, args ...any) error {
 	e := provider.Errorf(provider.FailedPrecondition, format, args...)
 	e.Field = field

@@ -39,8 +39,8 @@ const (
 // account is the validated content of a Secret.
 type account struct {
 	auth gophercloud.AuthOptions
-	// region is the default for a providerSpec without a region. If it is empty too, the catalog must have only one
-	// region.
+	// region is the default for a providerSpec without a region. If region is also empty, the catalog must contain only
+	// one region.
 	region string
 	// endpointInterface selects the endpoints of a service: public, internal or admin.
 	endpointInterface string
@@ -89,7 +89,7 @@ func malformed(format string, args ...any) error {
 }
 
 // parse reads a Secret. It ignores white space around values, because Secrets that are created from files end with a
-// newline. Errors contain the key and never a value.
+// newline. Errors name the invalid key, but never contain its value.
 func (o *Options) parse(c provider.Credentials) (account, error) {
 	if c.Empty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
@@ -140,8 +140,8 @@ func (o *Options) parse(c provider.Credentials) (account, error) {
 	return a, nil
 }
 
-// findEntry returns an entry of a clouds.yaml: the entry with the name or, if the name is empty, the only entry or
-// the entry "openstack".
+// findEntry returns an entry of a clouds.yaml. If the name is empty, it returns the only entry, or the entry
+// "openstack".
 func findEntry(raw []byte, name string) (cloudEntry, error) {
 	var file cloudsFile
 	// The parser's error may contain secrets.
@@ -252,10 +252,10 @@ func authOptions(e cloudEntry, where string) (gophercloud.AuthOptions, error) {
 	return o, nil
 }
 
-// allowAddress is what to do about an address to which the driver does not connect.
+// allowAddress is a text for error messages. It explains how to allow an address.
 const allowAddress = "to allow connections to it, set --openstack-allow-address"
 
-// checkURL refuses a text that is not the URL of a service, or whose host is an address that the rules deny.
+// checkURL returns an error if the text is not the URL of a service, or if the rules do not allow its host.
 func (o *Options) checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {

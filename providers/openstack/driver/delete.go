@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Delete implements provider.Driver. It deletes the server first. Its ports, and possibly its volumes, still exist
-// when the server is gone, and are deleted then.
+// Delete implements provider.Driver. It deletes the server first. The ports, and in some cases the volumes, remain when
+// the server is gone. Delete deletes them afterwards.
 func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -38,8 +38,8 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
 }
 
-// deleteByProviderID deletes one server and its parts, and returns what is left. If the owner has no other server,
-// all parts of the owner are deleted. Otherwise only the parts with the name of this server are.
+// deleteByProviderID deletes one server and its parts, and returns what is left. If the owner has no other server, all
+// parts of the owner are deleted. Otherwise, only the parts that were created for this server are deleted.
 func (c *clients) deleteByProviderID(ctx context.Context, id, scope string, own owner) (left []string, err error) {
 	s, err := c.get(ctx, id)
 	switch {
@@ -83,7 +83,7 @@ func (c *clients) deleteByOwner(ctx context.Context, own owner) (left []string, 
 	return c.deleteParts(ctx, own, "")
 }
 
-// terminate requests the deletion of a server that belongs to the owner, unless that was done before.
+// terminate deletes a server of the owner, unless its deletion has already been requested.
 func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) error {
 	in, err := c.convert(s)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 	}
 	attempted := "delete server " + s.ID
 	if s.Status == "SOFT_DELETED" {
-		// Nova would keep the server and its ports for days.
+		// Without this call, Nova would keep the server and its ports for several days.
 		err = servers.ForceDelete(ctx, c.compute, s.ID).ExtractErr()
 	} else if in.State != provider.StateTerminating {
 		err = servers.Delete(ctx, c.compute, s.ID).ExtractErr()

@@ -20,8 +20,8 @@ const Name = "openstack"
 
 // Options configures a Driver.
 type Options struct {
-	// AuthURLs are the identity services that credentials may name, in the form in which credentials write them.
-	// Default: all.
+	// AuthURLs are the URLs of the identity services that credentials may use. Each URL must be spelled exactly as in the
+	// credentials. Default: all.
 	AuthURLs []string
 	// PlainHTTP allows identity services and endpoints without TLS. By default they are refused, because tokens and user
 	// data would be readable on the network.
@@ -29,14 +29,14 @@ type Options struct {
 	// RegionalProviderIDs writes provider IDs as "openstack://REGION/UUID", like a cloud controller manager with
 	// OS_CCM_REGIONAL. Default: "openstack:///UUID".
 	RegionalProviderIDs bool
-	// CreateSettle is how long a creation can still take effect after its answer was lost or was an error. Default: 1
-	// minute.
+	// CreateSettle is the time after which a creation whose response was lost or was an error can no longer take effect.
+	// Default: 1 minute.
 	CreateSettle time.Duration
 	// Endpoints restrict the addresses of the identity service and of the endpoints in its catalog. Addresses in AuthURLs
 	// are always allowed.
 	Endpoints endpoints.Rules
-	// Transport sends all calls with credentials that contain no certificate authorities. Default: a transport that obeys
-	// Endpoints and keeps connections for many simultaneous calls.
+	// Transport sends all calls, unless the credentials contain their own certificate authorities. Default: a transport
+	// that obeys Endpoints and keeps connections for many parallel calls.
 	Transport http.RoundTripper
 }
 
@@ -45,8 +45,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// creating contains the names of the servers that calls of Create are creating. Nova would create a server for each
-	// call.
+	// The keys are the names of the servers that running calls of Create are creating. Two parallel calls for the same
+	// server would otherwise create two servers.
 	creating sync.Map
 }
 

@@ -21,13 +21,13 @@ type answer struct {
 	status int
 	// kind is Neutron's name of the error, such as OverQuota. It is empty for the other services.
 	kind string
-	// message is the text of the error. The driver searches it for words, because the services have no error codes. It
-	// may repeat what was sent, so the driver shows it for deletions only.
+	// message is the text of the error. The driver searches it for words, because the services have no error codes. The
+	// driver shows it only for deletions, because other messages may repeat secrets from the request.
 	message string
 	header  http.Header
 }
 
-// answerOf returns OpenStack's answer in an error. ok is false if there is none.
+// answerOf returns OpenStack's answer if the error contains one. Otherwise, ok is false.
 func answerOf(err error) (answer, bool) {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		if a, ok := answerOf(again.ErrReauth); ok {
@@ -58,8 +58,8 @@ func answerOf(err error) (answer, bool) {
 	return a, true
 }
 
-// answerText returns OpenStack's answer to a deletion, to append to the name of the resource. It is empty if the
-// answer has no message. The answer contains no secrets, because a deletion sends only an ID.
+// answerText returns OpenStack's message for a failed deletion, as a text that follows the name of the resource. It is
+// empty if the answer has no message. The answer contains no secrets, because a deletion sends only an ID.
 func answerText(err error) string {
 	a, _ := answerOf(err)
 	words := strings.FieldsFunc(a.message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
@@ -80,8 +80,8 @@ func (a answer) messageContains(words ...string) bool {
 	return false
 }
 
-// translate converts an error to one with a canonical code. The message is the driver's own, except for Neutron's
-// name of the error.
+// translate converts an error to one with a canonical code. The driver writes the message itself. From OpenStack, the
+// message contains only Neutron's name of the error.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -137,7 +137,7 @@ func (a answer) classify() (provider.Code, string) {
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
 		return provider.Unavailable, "OpenStack does not serve at the moment"
 	case a.status >= 400:
-		// The cause may be in OpenStack and not in the specification, so this is not an InvalidArgument.
+		// The code is not InvalidArgument, because the cause may be in OpenStack instead of the specification.
 		return provider.FailedPrecondition, "OpenStack refuses the request" + a.kindSuffix()
 	}
 	return provider.Internal, "OpenStack's answer does not follow its API"
@@ -175,8 +175,8 @@ func isConflict(err error) bool {
 	return ok && a.status == http.StatusConflict && !a.overQuota()
 }
 
-// createError converts an error of a creation. NotFound means here that an object to which the request refers does
-// not exist, and never that the instance does not.
+// createError converts an error of a creation. If OpenStack answers with NotFound, an object to which the request
+// refers does not exist. The answer never means that the instance does not exist.
 func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	e, ok := errors.AsType[*provider.Error](out)

@@ -22,7 +22,7 @@ func refused(status int, body string, header ...string) error {
 	return e
 }
 
-// The bodies are those of Nova 26, Neutron 21 and Cinder 21.
+// The response bodies were recorded from Nova 26, Neutron 21 and Cinder 21.
 func TestErrorAnswersHaveCodes(t *testing.T) {
 	for body, test := range map[string]struct {
 		status int

@@ -26,13 +26,13 @@ type fakeAPI struct {
 	tokens int
 	// tokenStatus is the error status with which Keystone answers. If it is 0, Keystone returns a token.
 	tokenStatus int
-	// catalogURL is the beginning of all URLs in the catalog. If it is empty, it is the URL of this server.
+	// catalogURL is the prefix of all URLs in the catalog. If it is empty, the catalog contains the URL of this server.
 	catalogURL string
-	// anyRegion serves the servers in all regions.
+	// If anyRegion is set, the servers exist in every region.
 	anyRegion bool
-	// project is the ID of the project of the token. If it is empty, the token has no project.
+	// project is the ID of the project to which the token belongs. If it is empty, the token belongs to no project.
 	project string
-	// other answers all calls that are not about servers. If it is nil, there is nothing else.
+	// other handles all calls that do not concern servers. If it is nil, such calls return an error status.
 	other http.HandlerFunc
 	calls []string
 }

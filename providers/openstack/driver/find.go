@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// Get implements provider.Driver. By provider ID, it returns the server regardless of its owner, because an adoption
-// must see the metadata.
+// Get implements provider.Driver. If the request contains a provider ID, Get returns the server even if it has another
+// owner, because the caller needs its metadata for an adoption.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
 	if err != nil {
@@ -55,9 +55,9 @@ func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	return s, nil
 }
 
-// serversOf returns the servers of an owner. It looks for servers with the owner's names and, if there is none, for
-// all servers with the owner's metadata, such as an adopted one. Nova ignores searches by metadata from users who are
-// not administrators. Each server is read again, because lists sometimes contain deleted servers.
+// serversOf returns the servers of an owner. It looks for servers that have the owner's names. If none exist, it looks
+// for servers with the owner's metadata, such as an adopted server. Nova ignores searches by metadata from users who
+// are not administrators. Each server is read again, because lists sometimes contain deleted servers.
 func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, error) {
 	found, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err == nil && len(found) == 0 {
@@ -102,8 +102,9 @@ func (o owner) mayOwn(s *servers.Server) bool {
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred returns the server that represents a machine with several servers. It avoids servers that are being
-// deleted, then failed servers, and then stopped ones. The result is nil if there is no server.
+// preferred returns the server that represents a machine with several servers. It prefers servers that are neither
+// being deleted nor failed nor stopped. Among the others, it prefers stopped servers, and then failed ones. The result
+// is nil if there is no server.
 func preferred(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {

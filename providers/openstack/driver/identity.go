@@ -56,8 +56,8 @@ func (o owner) owns(metadata map[string]string) bool {
 // maxMetadataBytes is the maximum length of a metadata value.
 const maxMetadataBytes = 255
 
-// identity returns the three tags that a server and a volume carry as metadata. The name of the Machine is
-// informational.
+// identity returns the three tags that identify the owner in the metadata of a server or volume. The name of the
+// Machine is informational.
 func (o owner) identity() map[string]string {
 	key := o.machine.Namespace + "/" + o.machine.Name
 	return map[string]string{
@@ -66,8 +66,8 @@ func (o owner) identity() map[string]string {
 	}
 }
 
-// A port's description identifies its owner. Neutron writes the description when it creates the port, but ignores
-// tags in that call. The description also contains the Machine's name for information, as far as there is room.
+// A port's description identifies its owner. Neutron writes the description when it creates the port, but ignores tags
+// in that call. The Machine's name at the end of the description is informational and may be truncated.
 const (
 	descriptionPrefix   = "machinist"
 	maxDescriptionBytes = 255
@@ -81,7 +81,8 @@ func (o owner) description() string {
 	return text[:min(len(text), maxDescriptionBytes)]
 }
 
-// parseDescription returns the owner in a description. ok is false if the description contains none.
+// parseDescription parses the description of a port and returns the owner. If the description names no owner, ok is
+// false.
 func parseDescription(text string) (cluster string, uid types.UID, key string, ok bool) {
 	fields := strings.Split(text, " ")
 	if len(fields) != 4 || fields[0] != descriptionPrefix {
@@ -148,8 +149,8 @@ func parseScope(scope string) (region, server string, ok bool) {
 	return strings.Cut(rest, scopeSeparator)
 }
 
-// regionFor returns the region for a call about an instance, from the provider ID, the scope or the specification. It
-// also returns the ID of the server.
+// regionFor returns the region in which an instance is located. It reads the region from the provider ID, the scope or
+// the specification. It also returns the ID of the server.
 func regionFor(providerID, scope string, spec []byte) (region, server string, err error) {
 	if providerID != "" {
 		if region, server, err = parseProviderID(providerID); err != nil || region != "" {

@@ -41,8 +41,8 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	return in, nil
 }
 
-// nodeName returns the name under which the kubelet of a server registers. The metadata service turns the server's
-// name into a host name. nodeName is empty if that changes the name in other ways than to lower case.
+// nodeName returns the name under which the kubelet of a server registers. If the service changes more than the case of
+// the name, nodeName returns an empty name.
 func nodeName(server string) string {
 	name := strings.ToLower(server)
 	if strings.ContainsFunc(name, func(r rune) bool {
@@ -74,8 +74,8 @@ func stateOf(s *servers.Server) (provider.InstanceState, string) {
 		}
 		return provider.StateStopped, s.Status
 	}
-	// In the other states, such as REBOOT, RESIZE, MIGRATING, REBUILD and RESCUE, and in UNKNOWN, in which the host does
-	// not respond, only the node shows whether the server works.
+	// In all other states, such as REBOOT, RESIZE or RESCUE, only the node shows whether the server works. This includes
+	// UNKNOWN, which means that the host does not respond.
 	return provider.StateRunning, s.Status
 }
 
@@ -92,7 +92,8 @@ func errorState(s *servers.Server) (provider.InstanceState, string) {
 	return provider.StateStopped, fault
 }
 
-// faultOf returns why a server is in ERROR. It does not return Nova's own text, which may repeat what was sent.
+// faultOf returns why a server is in ERROR. It does not return Nova's own message, because that message may repeat
+// secrets from the request.
 func faultOf(s *servers.Server) string {
 	text := strings.ToLower(s.Fault.Message)
 	switch {

@@ -79,8 +79,8 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return in, nil
 }
 
-// maxMetadataDelay is how long a server may be shown without its metadata after its creation. It includes the
-// difference of two clocks, which may be minutes.
+// maxMetadataDelay is how long a server may be shown without its metadata after its creation. The limit is generous,
+// because the time is computed from two clocks that may differ by minutes.
 const maxMetadataDelay = 10 * time.Minute
 
 // checkOwner returns nil if the server has the owner's metadata. A new server with the owner's name and without
@@ -94,8 +94,8 @@ func (c *clients) checkOwner(s *servers.Server, in *provider.Instance, own owner
 	return provider.Errorf(provider.Aborted, "server %s is new and shows no metadata yet", s.ID)
 }
 
-// findExisting finds the server of an earlier try. It finds a server of the same attempt by its name, and a server of
-// another attempt by its metadata.
+// findExisting finds the server that an earlier call of Create has created. It finds a server of the same attempt by
+// its name, and a server of another attempt by its metadata.
 func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool) (*servers.Server, error) {
 	same, err := c.findByName(ctx, r)
 	if err != nil || same != nil {
@@ -115,7 +115,7 @@ func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool
 	return nil, provider.Errorf(provider.NotFound, "no server belongs to machine %s", r.own.machine.UID)
 }
 
-// findByName returns the server with the requested name. It is nil if there is none.
+// findByName returns the server with the requested name, or nil if there is none.
 func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	listed, err := allPages(ctx, c.compute, servers.List(c.compute, servers.ListOpts{Name: "^" + regexp.QuoteMeta(r.name) + "$"}),
 		servers.ExtractServers)
@@ -145,7 +145,7 @@ func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Se
 }
 
 // launch creates all parts and then the server. If the server is refused permanently, launch deletes its parts.
-// Otherwise unused parts would count against a quota, and a refused creation would leave its volumes reserved.
+// Otherwise, the unused parts would count against the quota, and the volumes of a refused server would stay reserved.
 func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	if err := c.resolve(ctx, r); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server
 	s, err := c.createAll(ctx, r)
 	switch provider.CodeOf(err) {
 	case provider.ResourceExhausted, provider.FailedPrecondition, provider.InvalidArgument, provider.PermissionDenied:
-		// The next try or Delete deletes what cannot be deleted now.
+		// If some parts cannot be deleted now, the next call of Create or Delete deletes them.
 		_, _ = c.deleteParts(ctx, r.own, r.name)
 	case provider.Aborted:
 		// Another call with the same token may have created the server.
@@ -181,8 +181,8 @@ func (c *clients) createAll(ctx context.Context, r *serverRequest) (*servers.Ser
 	return s, err
 }
 
-// partsDeleted reports whether a port or a volume of the server no longer exists. Either the same machine is being
-// deleted, or leftovers are.
+// partsDeleted reports whether a port or a volume of the server no longer exists. The cause is either the deletion of
+// the same machine, or the deletion of leftovers.
 func (c *clients) partsDeleted(ctx context.Context, portIDs, volumeIDs []string) bool {
 	for _, id := range portIDs {
 		if _, err := ports.Get(ctx, c.network, id).Extract(); isAbsent(err) {
@@ -215,14 +215,14 @@ func (c *clients) resolve(ctx context.Context, r *serverRequest) error {
 	return err
 }
 
-// lookupTries is how often, at intervals of a second, createPorts looks for a server that an earlier try may have
-// requested.
+// lookupTries is the number of times that createPorts looks for a server that an earlier call may have requested. The
+// interval is one second.
 const lookupTries = 4
 
-// createPorts creates the server's ports and returns their IDs. It does not use ports of an earlier try again,
-// because the request for a server with these ports may still be in transit, and must not find them. Before
-// createPorts deletes the ports, it waits some seconds for that request. If the server exists by then, createPorts
-// returns it.
+// createPorts creates the server's ports and returns their IDs. It never reuses the ports of an earlier call. The
+// request for a server with these ports may still be in transit, and must fail when it arrives. Before createPorts
+// deletes the ports, it waits some seconds for that request. If the server appears during this time, createPorts
+// returns the server.
 func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
 		s, unused, err := c.earlierPorts(ctx, r)
@@ -317,7 +317,7 @@ func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, vol
 	options := servers.CreateOpts{
 		Name: r.name, FlavorRef: r.flavor, ImageRef: r.image, AvailabilityZone: r.spec.AvailabilityZone,
 		Networks: networks, Metadata: r.metadata(), Tags: r.spec.SortedTags(), BlockDevice: r.blockDevices(volumes),
-		// The library does not encode text that looks like base64.
+		// Encode the user data here, because the library does not encode a text that looks like base64.
 		UserData: []byte(base64.StdEncoding.EncodeToString(r.userData)),
 	}
 	if r.spec.RootVolume != nil {
@@ -344,8 +344,8 @@ func (c *clients) createServer(ctx context.Context, r *serverRequest, ports, vol
 		AvailabilityZone: r.spec.AvailabilityZone, Flavor: map[string]any{"original_name": r.flavorName}}, nil
 }
 
-// blockDevices returns the server's disks. If there are volumes, Nova requires the disk from the image in the list,
-// too.
+// blockDevices returns the server's disks. If the server has volumes, Nova requires that the list also contains the
+// disk with the image.
 func (r *serverRequest) blockDevices(volumes []string) []servers.BlockDevice {
 	var all []servers.BlockDevice
 	if r.spec.RootVolume == nil && len(volumes) > 0 {

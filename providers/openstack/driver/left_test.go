@@ -22,7 +22,8 @@ func newServiceClient(t *testing.T, status int, body string) *gophercloud.Servic
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method != http.MethodDelete {
-			// Like OpenStack, return a single list. From several lists, gophercloud would take any.
+			// Like OpenStack, return a single list. If a response contained several lists, gophercloud would use an arbitrary
+			// one.
 			list := path.Base(r.URL.Path)
 			if list == "detail" {
 				list = path.Base(path.Dir(r.URL.Path))

@@ -69,8 +69,9 @@ func (d *Driver) ListScope(class provider.Class) (string, error) {
 	return "region " + region, nil
 }
 
-// Account implements provider.Accounter. The account is the identity service with the ID or the name of the project,
-// as in the credentials. It is empty for an application credential, which does not contain its project.
+// Account implements provider.Accounter. The result consists of the URL of the identity service and the ID or name of
+// the project, as they are in the credentials. It is empty for an application credential, which does not contain its
+// project.
 func (d *Driver) Account(class provider.Class) (string, error) {
 	a, err := d.options.parse(class.Credentials)
 	if err != nil || a.auth.Scope == nil {
@@ -83,8 +84,8 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return service + " project " + cmp.Or(scope.DomainID, scope.DomainName) + "/" + scope.ProjectName, nil
 }
 
-// continueToken returns the position after a page: after the page's last entry if the kind has more pages, otherwise
-// at the next kind. It is empty at the end.
+// continueToken returns the token for the next page. If the kind has more pages, the token contains the last entry of
+// this page. Otherwise, it names the next kind. It is empty at the end.
 func continueToken(kind, last string, more bool) string {
 	switch {
 	case more && last != "":

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// portsOf returns all ports whose description contains the owner, for any attempt.
+// portsOf returns the owner's ports from all attempts. It finds them by their descriptions.
 func (c *clients) portsOf(ctx context.Context, own owner) ([]ports.Port, error) {
 	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{Description: own.description()}),
 		ports.ExtractPorts)
@@ -75,7 +75,7 @@ func (c *clients) createPort(ctx context.Context, r *serverRequest, i int) (stri
 // unfiltered reports whether port security is disabled for a port. Such a port has no security groups.
 func unfiltered(p machine.Port) bool { return p.PortSecurity != nil && !*p.PortSecurity }
 
-// groupsField returns the field from which a port's security groups come.
+// groupsField returns the name of the field that determines the security groups of a port.
 func groupsField(p machine.Port, i int) string {
 	if p.SecurityGroups != nil {
 		return fmt.Sprintf("ports[%d].securityGroups", i)
@@ -97,7 +97,7 @@ func (c *clients) createTrunk(ctx context.Context, r *serverRequest, i int, port
 	return nil
 }
 
-// trunksOf returns the trunks of a port. It returns none if Neutron does not support trunks.
+// trunksOf returns the trunks of a port. If Neutron does not support trunks, the result is empty.
 func (c *clients) trunksOf(ctx context.Context, port string) ([]trunks.Trunk, error) {
 	all, err := allPages(ctx, c.network, trunks.List(c.network, trunks.ListOpts{PortID: port}), trunks.ExtractTrunks)
 	if isAbsent(err) {

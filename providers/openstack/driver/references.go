@@ -45,8 +45,8 @@ func selectID(field, kind, ref string, all []candidate) (string, error) {
 		len(found), kind)
 }
 
-// allPages returns the entries of all pages of a list of a service. A link to the next page must not lead to another
-// host, because gophercloud sends the access token there.
+// allPages reads all pages of a list and returns their entries. A link to the next page must not lead to another host,
+// because gophercloud sends the access token there.
 func allPages[T any](ctx context.Context, service *gophercloud.ServiceClient, pager pagination.Pager,
 	extract func(pagination.Page) ([]T, error)) (all []T, err error) {
 	err = pager.EachPage(httpapi.List(ctx), func(_ context.Context, page pagination.Page) (bool, error) {
@@ -162,8 +162,8 @@ func (c *clients) existingPortID(ctx context.Context, field, ref string) (string
 	return selectID(field, "port", ref, all)
 }
 
-// securityGroupIDs returns the IDs of security groups, sorted. If the account also sees groups of other projects, a
-// name may not be unique.
+// securityGroupIDs returns the IDs of security groups, sorted. If the account can see security groups of other
+// projects, several groups may have the same name.
 func (c *clients) securityGroupIDs(ctx context.Context, field string, refs []string) ([]string, error) {
 	if len(refs) == 0 {
 		return nil, nil
@@ -195,7 +195,7 @@ func (c *clients) serverGroupID(ctx context.Context, ref string) (string, error)
 	return selectID("serverGroup", "server group", ref, all)
 }
 
-// sleep waits, unless the context ends before.
+// sleep waits for a duration, but returns earlier if the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -65,7 +65,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: in}, nil
 }
 
-// replacementReason returns why the change requires another server. It is empty if the server can stay.
+// replacementReason returns the reason why the change requires a new server. If the server can be kept, the result is
+// empty.
 func replacementReason(s *servers.Server, spec machine.Spec, req provider.UpdateRequest) string {
 	hash, version := s.Metadata[metaSpec], s.Metadata[metaVersion]
 	switch {
@@ -77,8 +78,8 @@ func replacementReason(s *servers.Server, spec machine.Spec, req provider.Update
 	return ""
 }
 
-// updateMetadata sets the specification's metadata on the server, and removes those from an earlier specification. It
-// does not change other metadata.
+// updateMetadata sets the metadata of the specification on the server. It removes metadata that only an earlier
+// specification contains. It does not change other metadata.
 func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	wanted := maps.Clone(spec.Metadata)
 	if wanted == nil {
@@ -117,7 +118,8 @@ func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec ma
 	return nil
 }
 
-// updateTags sets the specification's tags on the server, and removes those from an earlier specification.
+// updateTags sets the tags of the specification on the server. It removes tags that only an earlier specification
+// contains.
 func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	var current []string
 	if s.Tags != nil {
@@ -143,8 +145,8 @@ func (c *clients) updateTags(ctx context.Context, s *servers.Server, spec machin
 	return nil
 }
 
-// updateGroups sets the security groups of the ports that were created for the server. It does not change existing
-// ports and the ports of an adopted server.
+// updateGroups sets the security groups of the ports that were created for the server. It changes neither existing
+// ports nor the ports of an adopted server.
 func (c *clients) updateGroups(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	all, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 	if err != nil {

@@ -41,7 +41,7 @@ func (r *serverRequest) wantedVolumes() []wantedVolume {
 	return all
 }
 
-// volumesOf returns all volumes of an owner, for any attempt. It returns none if the catalog does not contain Cinder.
+// volumesOf returns the owner's volumes from all attempts. If the catalog does not contain Cinder, the result is empty.
 func (c *clients) volumesOf(ctx context.Context, own owner) ([]volumes.Volume, error) {
 	if c.volume == nil {
 		return nil, nil
@@ -183,8 +183,8 @@ func (c *clients) deleteVolume(ctx context.Context, v *volumes.Volume) (refused 
 	return "", translate(ctx, err, "delete volume "+v.ID)
 }
 
-// isBusy reports whether Cinder answered that the state of a volume does not allow the call now. The status is 400,
-// or 409 since 2023.
+// isBusy reports whether Cinder answered that the state of a volume does not allow the call now. Older versions of
+// Cinder return the status 400, and versions since 2023 return 409.
 func isBusy(err error) bool {
 	a, ok := answerOf(err)
 	return ok && (a.status == 400 || a.status == 409)

@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
-// The suite runs against the real services. The transport simulates the faults that they cannot produce within
+// The suite runs against the real services. The transport simulates faults that the services cannot produce within
 // seconds.
 func TestTheDriverConforms(t *testing.T) {
 	if !fullRun() && os.Getenv(configFile) == "" {
@@ -91,7 +91,7 @@ func TestTheDriverConforms(t *testing.T) {
 	transport.Wait()
 }
 
-// inject adds a fault of the conformance suite. It returns a function that removes the fault.
+// inject activates a fault that the conformance suite requests. It returns a function that removes the fault.
 func inject(ctx context.Context, transport *faulty.Transport, member, admin project,
 	f conformance.Fault) (func(), error) {
 	every := func(response func() *http.Response) func(faulty.Call) *http.Response {
@@ -151,7 +151,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 			return unavailable()
 		}
 	case conformance.QuotaFreesLate:
-		// The parts of a server take longer to disappear.
+		// Add some seconds, because the parts of a server are deleted after the server.
 		r.QuotaFreesLate = f.For + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20

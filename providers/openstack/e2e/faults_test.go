@@ -41,7 +41,7 @@ func minutes(n int) *metav1.Duration {
 	return &metav1.Duration{Duration: time.Duration(n) * time.Minute}
 }
 
-// awaitReason waits until a condition of a machine is not true and has the words in its reason or message.
+// awaitReason waits until a condition of a machine is not True and its reason or message contains the words.
 func (o *openStack) awaitReason(what, condition string, words ...string) {
 	o.Helper()
 	o.Await(what, func(all []v1beta1.Machine) bool {
@@ -96,8 +96,8 @@ func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
 	o.Gone()
 }
 
-// Nova accepts a flavor for which no host has room, and the server fails later. The fleet keeps its machines, and
-// recovers when the class is changed back.
+// Nova accepts a flavor for which no host has room, and the server fails later. The fleet keeps its existing machines.
+// When the class is changed back, the fleet recovers.
 func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 	o := startFull(t)
 	before := o.Running(examples.SmallClass)
@@ -122,8 +122,8 @@ func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 	o.Gone()
 }
 
-// An image is deleted while volumes are created from it. The machines wait and name the image, until another class is
-// used.
+// An image is deleted while volumes are created from it. The machines wait, and their conditions name the image. They
+// recover when the fleet uses another class.
 func TestMachinesWaitForDeletedImage(t *testing.T) {
 	o := startFull(t)
 	hidden := images.ImageVisibilityPrivate
@@ -170,7 +170,8 @@ func TestMachinesWaitForDeletedImage(t *testing.T) {
 	o.Gone()
 }
 
-// A server in ERROR whose guest keeps running is kept. A server that an administrator deletes is replaced.
+// If a server is in ERROR but its guest is still running, Machinist keeps the server. A server that an administrator
+// deletes is replaced.
 func TestOnlyDeletedServerIsReplaced(t *testing.T) {
 	o := startFull(t)
 	before := o.Running(examples.SmallClass)
@@ -257,8 +258,8 @@ func (o *openStack) clusterID() string {
 	return all[0].Metadata["machinist-cluster"]
 }
 
-// The provider requests another token after Keystone revoked the old one. If the credential is invalid, machines
-// report this, and a valid credential fixes it.
+// The provider requests another token after Keystone revoked the old one. While the application credential is invalid,
+// the machines report this error. When the Secret contains a valid credential again, they recover.
 func TestFleetRecoversFromRevokedTokensAndCredentials(t *testing.T) {
 	o := startFull(t)
 	if err := o.cloud.RevokeTokens(t.Context()); err != nil {

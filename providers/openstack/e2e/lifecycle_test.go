@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// openStack is a complete Machinist on the shared cloud, for one test.
+// openStack is a complete installation of Machinist that uses the shared cloud, for a single test.
 type openStack struct {
 	*fleet.Fleet
 	cloud *openstack.Cloud
@@ -31,7 +31,8 @@ type openStack struct {
 	member, admin project
 }
 
-// start starts a stack. At the end of the test, it checks that the project has the same resources as before.
+// start starts a stack. At the end of the test, it checks that the project contains the same resources as before the
+// test.
 func start(t *testing.T, o stack.Options) *openStack {
 	t.Helper()
 	running := cloud(t)
@@ -146,7 +147,8 @@ func (o *openStack) portsOf(server string) []ports.Port {
 	return list
 }
 
-// checkParts checks that OpenStack has exactly the parts of the machines, with the names of their nodes.
+// checkParts checks that OpenStack contains exactly the parts of the machines, and that the servers have the names of
+// the nodes.
 func (o *openStack) checkParts(all []v1beta1.Machine, flavor string, volumes int) {
 	o.Helper()
 	for i := range all {

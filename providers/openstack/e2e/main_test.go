@@ -52,10 +52,12 @@ func cloud(t *testing.T) *openstack.Cloud {
 	return shared.cloud
 }
 
-// configFile is the environment variable with the path of a clouds.yaml, as for OpenStack's own client.
+// configFile is the environment variable that contains the path of a clouds.yaml. OpenStack's own client uses the same
+// variable.
 const configFile = "OS_CLIENT_CONFIG_FILE"
 
-// cloudsYAML returns the path of a clouds.yaml for the cloud under test: the cloud in configFile, or the shared one.
+// cloudsYAML returns the path of a clouds.yaml for the tested cloud. If configFile is set, it is the path in this
+// variable. Otherwise, it is the path for the shared cloud.
 func cloudsYAML(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv(configFile); path != "" {

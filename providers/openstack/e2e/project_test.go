@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/providers/openstack/backend"
 )
 
-// project is a project as other users see it, independently of the driver.
+// project gives access to a project without the driver, as another user would have it.
 type project struct{ *backend.Project }
 
 func open(t *testing.T, cloudsYAML, cloud string) project {
@@ -138,7 +138,7 @@ func (p project) tags(ctx context.Context, providerID string) (map[string]string
 	return out, nil
 }
 
-// dropParts deletes the ports of servers whose metadata have a key.
+// dropParts deletes the ports of all servers whose metadata contain the key.
 func (p project) dropParts(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	if err != nil {
@@ -161,8 +161,8 @@ func (p project) dropParts(ctx context.Context, key string) error {
 	return nil
 }
 
-// failOperations sets servers whose metadata have a key to ERROR, as after a failed operation. Their guests keep
-// running. It requires an administrator.
+// failOperations sets all servers whose metadata contain the key to ERROR, as if an operation had failed. Their guests
+// keep running. It requires an administrator.
 func (p project) failOperations(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
 	if err != nil {
@@ -179,8 +179,8 @@ func (p project) failOperations(ctx context.Context, key string) error {
 	return nil
 }
 
-// removeQuota sets the server quota of a project to zero until end is called. Nova then refuses servers after it has
-// reserved their volumes. It requires an administrator.
+// removeQuota sets the server quota of a project to zero. As a result, Nova refuses new servers after it has reserved
+// their volumes. The function end restores the quota. It requires an administrator.
 func (p project) removeQuota(ctx context.Context, id string) (end func(), err error) {
 	limit := func(n int) error {
 		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()

@@ -63,7 +63,8 @@ func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o.Gone()
 }
 
-// awaitMachines waits until the fleet has a number of machines that are not being deleted, in any state.
+// awaitMachines waits until the fleet has n machines, not counting those that are being deleted. The machines can be in
+// any state.
 func (o *openStack) awaitMachines(n int32) {
 	o.Helper()
 	o.Await(fmt.Sprintf("%d machines", n), func(all []v1beta1.Machine) bool {
@@ -89,8 +90,8 @@ func TestFleetSurvivesOutageOfNeutron(t *testing.T) {
 	o.Gone()
 }
 
-// RabbitMQ loses the pending messages in the middle of 20 creations. A server that Nova has accepted and forgotten
-// stays in BUILD, and its machine is replaced after the creation timeout.
+// RabbitMQ loses the pending messages in the middle of 20 creations. Nova has accepted a server, but the message that
+// should start it is lost. The server stays in BUILD, and its machine is replaced after the creation timeout.
 func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o := startFull(t)
 	o.Change(func(d *v1beta1.MachineDeployment) {
@@ -119,8 +120,9 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Gone()
 }
 
-// A host that is down keeps its servers. A server whose deletion Nova has accepted disappears when the host is back.
-// Until then, its machine waits, and a replacement is created on another host.
+// A host that is down keeps its servers. If Nova has accepted the deletion of a server on this host, the server
+// disappears when the host is running again. Until then, the machine waits for the deletion of its server. The
+// replacement is created on another host.
 func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 	o := startFull(t)
 	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.

@@ -14,7 +14,7 @@ import (
 // resource is a server, port or volume that a call has created, shown or deleted.
 type resource struct {
 	created, deleted time.Time
-	// entry is the last representation of the resource.
+	// entry is the state of the resource when it was last read.
 	entry map[string]any
 }
 
@@ -76,8 +76,8 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// change records an answer, and returns its body as the rules require it. The result is nil if the body does not
-// change.
+// change records a response of OpenStack, and returns the body that the rules require. If the body is not changed, the
+// result is nil.
 func (t *Transport) change(query url.Values, call Call, late Rule, response *http.Response, raw []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *Transport) change(query url.Values, call Call, late Rule, response *htt
 	return out
 }
 
-// keepDeleted returns a deleted server as it was, for the time that the rules require.
+// keepDeleted returns the last state of a deleted server, as long as the rules delay the deletion in reads.
 func (t *Transport) keepDeleted(id string, late Rule, response *http.Response) []byte {
 	state := t.resource(id)
 	if state.deleted.IsZero() {
@@ -145,15 +145,16 @@ func (t *Transport) server(id string, late Rule, response *http.Response, body m
 			"message": "Instance could not be found."}})
 		return out
 	}
-	out, err := json.Marshal(map[string]any{"server": t.outdated(entry, state, late)})
+	out, err := json.Marshal(map[string]any{"server": t.outdatedEntry(entry, state, late)})
 	if err != nil {
 		return nil
 	}
 	return out
 }
 
-// outdated returns an entry without its metadata if it is new, or in an earlier state.
-func (t *Transport) outdated(entry map[string]any, state *resource, late Rule) map[string]any {
+// outdatedEntry returns the entry of a server as the rules require. The entry of a new server may lack its metadata,
+// and an entry may show an earlier state.
+func (t *Transport) outdatedEntry(entry map[string]any, state *resource, late Rule) map[string]any {
 	out := make(map[string]any, len(entry))
 	for key, value := range entry {
 		out[key] = value
@@ -172,7 +173,7 @@ func (t *Transport) outdated(entry map[string]any, state *resource, late Rule) m
 	return out
 }
 
-// entries returns the entries of a list as the rules require them.
+// entries applies the rules to the entries of a list.
 func (t *Transport) entries(query url.Values, kind string, late Rule, all []any) []any {
 	out := []any{} // An empty list must not be encoded as null.
 	listed := map[string]bool{}
@@ -185,7 +186,7 @@ func (t *Transport) entries(query url.Values, kind string, late Rule, all []any)
 			continue
 		}
 		if kind == "servers" {
-			entry = t.outdated(entry, state, late)
+			entry = t.outdatedEntry(entry, state, late)
 		}
 		out = append(out, entry)
 	}

@@ -11,7 +11,7 @@ import (
 func modifyRequest(r *http.Request, call Call, rules []*rule) (*http.Request, error) {
 	for _, rule := range rules {
 		if rule.NoFilters && call.list() != "" {
-			r = unfiltered(r)
+			r = withoutFilters(r)
 		}
 		if rule.Flavor != "" && call.CreatesServer() {
 			var err error
@@ -23,8 +23,8 @@ func modifyRequest(r *http.Request, call Call, rules []*rule) (*http.Request, er
 	return r, nil
 }
 
-// unfiltered returns a request for all entries of a list.
-func unfiltered(r *http.Request) *http.Request {
+// withoutFilters returns the request without its filters, so that the list contains all entries.
+func withoutFilters(r *http.Request) *http.Request {
 	out, query := r.Clone(r.Context()), r.URL.Query()
 	for key := range query {
 		if key != "limit" && key != "marker" {

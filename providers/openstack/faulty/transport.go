@@ -19,25 +19,26 @@ import (
 
 // Rule describes one kind of fault or lag.
 type Rule struct {
-	// Answer, if it is not nil, returns the answer to a call instead of OpenStack's answer. It returns nil for calls to
-	// which the rule does not apply.
+	// Answer returns an answer that replaces OpenStack's answer to a call. It returns nil for calls to which the rule does
+	// not apply.
 	Answer func(Call) *http.Response
 	// Skip is the number of calls that are forwarded first although Answer applies to them.
 	Skip int
-	// Lose reports whether the answer of an executed call is lost.
+	// Lose selects the executed calls whose answers are lost.
 	Lose func(Call) bool
-	// Late is the time after which calls that Answer has answered are executed. If it is zero, they are never executed.
+	// Late is the time after which a call is executed although Answer has already answered it. If it is zero, they are
+	// never executed.
 	Late time.Duration
 	// Hang never answers a call.
 	Hang bool
-	// Pad is the number of bytes of white space before every answer. They come first, because readers stop at the end of
-	// the JSON value.
+	// Pad is the number of bytes of white space before every answer. The white space is at the beginning, because JSON
+	// decoders do not read beyond the end of the value.
 	Pad int64
 
-	// LateReads and LateLists are how far reads by ID, and lists, lag behind. LateMetadata is how long a new server is
-	// shown without metadata.
+	// LateReads and LateLists are the delays after which reads by ID and lists show a change. LateMetadata is how long a
+	// new server is shown without metadata.
 	LateReads, LateLists, LateMetadata time.Duration
-	// Unsteady makes lists repeat an entry, in another order each time.
+	// If Unsteady is set, each list has another order than the previous list and contains one entry twice.
 	Unsteady bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
@@ -45,9 +46,10 @@ type Rule struct {
 	Flavor string
 	// NoFilters makes lists ignore their filters.
 	NoFilters bool
-	// PartsInUse is how long after the deletion of a server the deletion of ports and volumes is refused.
+	// PartsInUse is the time after the deletion of a server during which ports and volumes cannot be deleted.
 	PartsInUse time.Duration
-	// QuotaFreesLate limits the servers to the existing number. A deleted server counts for this time.
+	// QuotaFreesLate limits the number of servers to the number that exists when the rule is added. After its deletion, a
+	// server counts against this limit for the given time.
 	QuotaFreesLate time.Duration
 }
 
@@ -87,7 +89,8 @@ func (c Call) server() string {
 	return ""
 }
 
-// list returns the key of the list in the answer. It is empty for calls that do not list servers, volumes or ports.
+// list returns the key under which the answer contains the list of resources. It is empty for calls that do not list
+// servers, volumes or ports.
 func (c Call) list() string {
 	if c.Method != http.MethodGet {
 		return ""
@@ -127,7 +130,7 @@ type rule struct {
 	created int
 }
 
-// Inject adds a rule, which applies until end is called.
+// Inject adds a rule. The function end removes it.
 func (t *Transport) Inject(r Rule) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,7 +203,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.modifyResponse(r, call, rules, response)
 }
 
-// answerFor returns the answer of a rule to a call. It is nil if the call is forwarded.
+// answerFor returns the answer that a rule gives to a call. If the call must be forwarded, the result is nil.
 func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +224,8 @@ func (t *Transport) answerFor(r *rule, call Call) *http.Response {
 	return response
 }
 
-// quota refuses a server if the quota is used up. A deleted server frees its quota after the time in the rule.
+// quota refuses a server if the quota is used up. A deleted server counts against the quota for the time that the rule
+// specifies.
 func (t *Transport) quota(r *rule, call Call) *http.Response {
 	if !call.CreatesServer() {
 		return nil
@@ -239,7 +243,7 @@ func (t *Transport) quota(r *rule, call Call) *http.Response {
 	return nil
 }
 
-// executeLate executes a call later, even if its caller has canceled it by then.
+// executeLate executes a call after a delay, even if the caller has canceled the call in the meantime.
 func (t *Transport) executeLate(r *http.Request, after time.Duration) error {
 	var body []byte
 	if r.Body != nil {

@@ -1,5 +1,5 @@
-// Package hosts simulates the guests of an OpenStack whose hypervisors are fake. For each running server, it reads
-// the user data from the metadata service, as the server's guest would. It then joins the cluster in the user data.
+// Package hosts simulates the guests of an OpenStack whose hypervisors are fake. For each running server, it reads the
+// user data from the metadata service, as the server's guest would. Then it joins the cluster that the user data name.
 package hosts
 
 import (
@@ -28,14 +28,14 @@ import (
 type Options struct {
 	// Compute is a client of Nova for an administrator.
 	Compute *gophercloud.ServiceClient
-	// Region is the region of the nodes, for their label.
+	// Region is the value of the region label of the nodes.
 	Region string
 	// MetadataURL is the URL of Nova's metadata service. MetadataSecret is the secret with which a proxy in front of the
 	// service signs the IDs of servers.
 	MetadataURL, MetadataSecret string
 }
 
-// poll is the interval between lists of the servers, because Nova does not announce changes.
+// poll is the interval at which the simulator lists all servers. Nova does not notify clients of changes.
 const poll = 500 * time.Millisecond
 
 // maxAnswerBytes limits how much of an answer of the metadata service is read.
@@ -77,7 +77,7 @@ func (p *Simulator) Close() {
 	p.fleet.Close()
 }
 
-// Booted returns how many servers have had a guest.
+// Booted returns the number of servers that have booted a guest so far.
 func (p *Simulator) Booted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *Simulator) run(ctx context.Context) {
 	}
 }
 
-// reconcile starts the guests of running servers, and stops all others.
+// reconcile starts a guest for each running server, and stops the guests of all other servers.
 func (p *Simulator) reconcile(ctx context.Context) error {
 	page, err := servers.List(p.options.Compute, servers.ListOpts{AllTenants: true}).AllPages(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *Simulator) boot(ctx context.Context, s *servers.Server) error {
 	return nil
 }
 
-// metadata reads a document from the metadata service as the server's guest. A server without user data has no such
+// metadata reads a document from the metadata service on behalf of a server. A server without user data has no such
 // document.
 // https://docs.openstack.org/nova/latest/user/metadata.html
 func (p *Simulator) metadata(ctx context.Context, s *servers.Server, document string) ([]byte, error) {

@@ -16,8 +16,8 @@ const (
 	maxValueCharacters = 255
 	maxTags            = 40 // a server can have 50
 	maxTagCharacters   = 60
-	// maxRecordBytes is the maximum total length of the metadata names, and of the tags. Each list is stored in one
-	// value of the server's metadata, so that Machinist can later remove what it has set.
+	// maxRecordBytes is the maximum total length of all metadata names. The same limit applies to the tags. Each list is
+	// stored in one value of the server's metadata, so that Machinist can later remove what it has set.
 	maxRecordBytes = 255
 )
 

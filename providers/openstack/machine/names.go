@@ -19,7 +19,7 @@ var (
 	labelFormat = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// requiredName refuses a value that is empty, or neither the name nor the ID of an object.
+// requiredName returns an error if the value is empty or is not a valid name or ID.
 func requiredName(field, name, what string) error {
 	if name == "" {
 		return provider.InvalidField(field, "is required: set %s", what)
@@ -27,12 +27,12 @@ func requiredName(field, name, what string) error {
 	return optionalName(field, name)
 }
 
-// optionalName refuses a value that is neither the name nor the ID of an object. An empty value is accepted.
+// optionalName returns an error if the value is not a valid name or ID. An empty value is accepted.
 func optionalName(field, name string) error {
 	switch {
 	case utf8.RuneCountInString(name) > maxNameCharacters || !printable(name):
 		return provider.InvalidField(field, "%.64q is longer than %d characters or not printable", name, maxNameCharacters)
-	// Nova and Neutron refuse or trim such names.
+	// Nova and Neutron reject such names or remove the spaces.
 	case strings.TrimSpace(name) != name:
 		return provider.InvalidField(field, "%.64q begins or ends with a space", name)
 	}
@@ -67,7 +67,7 @@ func oneOf(field, value string, all ...string) error {
 	return nil
 }
 
-// printable reports whether the text can be shown and stored. The replacement character stands for invalid bytes.
+// printable reports whether the text can be shown and stored. unicode.ReplacementChar indicates invalid UTF-8.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

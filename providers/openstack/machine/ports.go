@@ -62,7 +62,7 @@ func (p *Port) validate(at string) error {
 	return nil
 }
 
-// validateExisting refuses all other fields, because Machinist does not change an existing port.
+// validateExisting returns an error if any other field is set, because Machinist does not change an existing port.
 func (p *Port) validateExisting(at string) error {
 	if err := optionalName(at+".existing", p.Existing); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (p *Port) validateAddressPairs(at string) error {
 	return nil
 }
 
-// addressOrNetwork reads a network, or an address as a network with only this address.
+// addressOrNetwork parses an address or a network. It converts an address to a network that contains only this address.
 func addressOrNetwork(field, text string) (netip.Prefix, error) {
 	if text == "" {
 		return netip.Prefix{}, provider.InvalidField(field,

@@ -36,15 +36,15 @@ type Spec struct {
 	Volumes []Volume `json:"volumes,omitempty"`
 	// Ports are the server's ports, 1 to 8. The first one is the primary port.
 	Ports []Port `json:"ports"`
-	// SecurityGroups are the security groups of ports that do not name their own. Default: the project's group
-	// "default".
+	// SecurityGroups are the security groups of all ports that do not specify security groups themselves. Default: the
+	// project's group "default".
 	SecurityGroups []string `json:"securityGroups,omitempty"`
 	// ServerGroup is the server group that the server joins. Default: none.
 	ServerGroup string `json:"serverGroup,omitempty"`
-	// KeyPair is the name of the key pair whose public key may log in. Default: none.
+	// KeyPair is the name of a key pair. The owner of its private key can log in to the server. Default: none.
 	KeyPair string `json:"keyPair,omitempty"`
-	// ConfigDrive also provides user data and metadata on a disk. By default they are only available through the
-	// network.
+	// ConfigDrive makes user data and metadata available on an additional disk. By default they are only available through
+	// the network.
 	ConfigDrive bool `json:"configDrive,omitempty"`
 	// Metadata are metadata of the server in addition to Machinist's; at most 40.
 	Metadata map[string]string `json:"metadata,omitempty"`
@@ -52,7 +52,7 @@ type Spec struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// Image selects an image. It has exactly one of ID, Name and Tags.
+// Image selects an image. Exactly one of ID, Name and Tags must be set.
 type Image struct {
 	// ID is the ID of the image.
 	ID string `json:"id,omitempty"`
@@ -95,7 +95,7 @@ type Port struct {
 	FixedAddresses []FixedAddress `json:"fixedAddresses,omitempty"`
 	// SecurityGroups are the security groups of the port. An empty list is refused. Default: Spec.SecurityGroups.
 	SecurityGroups []string `json:"securityGroups,omitempty"`
-	// AllowedAddressPairs are further addresses from which the port may send, such as those of pods; at most 32.
+	// AllowedAddressPairs are additional source addresses that the port may use, such as those of pods; at most 32.
 	AllowedAddressPairs []AddressPair `json:"allowedAddressPairs,omitempty"`
 	// PortSecurity specifies whether Neutron filters the port's traffic. If it is false, the port has neither security
 	// groups nor allowed address pairs. Default: the setting of the network.
@@ -125,10 +125,10 @@ type AddressPair struct {
 	MACAddress string `json:"macAddress,omitempty"`
 }
 
-// RootVolumeName is the name of the root volume among the names of Spec.Volumes.
+// RootVolumeName is the name that identifies the root volume. No entry of Spec.Volumes may have this name.
 const RootVolumeName = "root"
 
-// ParseSpec reads a providerSpec and validates it. The error is an InvalidArgument with the field.
+// ParseSpec reads a providerSpec and validates it. Its errors have the code InvalidArgument and name the invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -299,7 +299,8 @@ func TestMetadataNamesAndTagsAreSorted(t *testing.T) {
 	}
 }
 
-// An accepted specification must stay the same when it is written and read again. A refused one must have a code.
+// An accepted specification must stay the same when it is written and read again. If a specification is refused, the
+// error must have a code.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(sample.Spec())
 	f.Add(fullSpec())

@@ -93,7 +93,8 @@ func (s *Spec) validateVolumes() error {
 	return nil
 }
 
-// validateVolume validates the fields that all volumes have. path is the path of the volume with a dot at the end.
+// validateVolume validates the fields that all kinds of volumes have. The parameter path is the path of the volume,
+// followed by a dot.
 func validateVolume(path string, sizeGiB int32, volumeType, zone string) error {
 	if sizeGiB < 1 || sizeGiB > maxSizeGiB {
 		return provider.InvalidField(path+"sizeGiB", "%d is not between 1 and %d", sizeGiB, maxSizeGiB)
@@ -115,7 +116,8 @@ func regionName(field, region string) error {
 	return nil
 }
 
-// zoneName refuses a value that Nova would treat as more than a zone. An empty value is accepted.
+// zoneName returns an error for a value that Nova would interpret as a zone together with a host. An empty value is
+// accepted.
 func zoneName(field, zone string) error {
 	if err := optionalName(field, zone); err != nil {
 		return err

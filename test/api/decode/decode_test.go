@@ -26,7 +26,7 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(i)))
 			admitted := 0
 			for n := range casesPerKind {
-				// A hostile value in 0 to 2% of the places. An object has about a hundred.
+				// Between 0 and 2% of the values are hostile. An object has about a hundred.
 				level := n % 10
 				g := generator{t: t, r: r, hostility: level * level / 4}
 				if check(t, k, g.object(k)) {
@@ -37,7 +37,8 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 				}
 			}
 			t.Logf("admitted %d of %d", admitted, casesPerKind)
-			// The test needs both: objects to decode, and hostile values.
+			// The test is useful only if enough objects are admitted, so that they are decoded, and enough have hostile values,
+			// so that they are rejected.
 			if admitted < casesPerKind/20 || admitted > casesPerKind*9/10 {
 				t.Errorf("admitted %d of %d objects, want between 5%% and 90%%", admitted, casesPerKind)
 			}
@@ -141,14 +142,15 @@ func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	}
 }
 
-// hasQuantities reports whether an object has quantities, which Go may write with more digits or another unit than it
-// read. This is harmless, because no controller writes the quantities of a class.
+// hasQuantities reports whether an object has quantities. When Go writes a quantity, it may use more digits or another
+// unit than the original. This is harmless, because no controller writes the quantities of a class.
 func hasQuantities(object runtime.Object) bool {
 	class, ok := object.(*machinistv1.MachineClass)
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)
 }
 
-// eachPosition calls try with body changed in one place at a time, for each place and each hostile value.
+// For each value in body and each hostile value, eachPosition calls try with a body in which only this value is
+// replaced.
 func eachPosition(t *testing.T, body []byte, try func([]byte)) {
 	t.Helper()
 	var root any

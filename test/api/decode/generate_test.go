@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// hostile are JSON values that one parser accepts and another one rejects.
+// hostile contains JSON values that some parsers accept and others reject.
 var hostile = []string{
 	`null`, `true`, `""`, `"0"`, `0`, `-1`, `-0`, `-0.0`, `1.0`, `1.5`, `1e2`, `1e21`, `1E400`,
 	`2147483647`, `2147483648`, `4294967296`, `9007199254740993`, `9223372036854775807`, `9223372036854775808`,
@@ -36,7 +36,7 @@ type generator struct {
 
 func (g generator) chance(perThousand int) bool { return g.r.IntN(1000) < perThousand }
 
-// object returns a random object of a kind. Most objects obey the rules that span several fields.
+// object returns a random object of a kind. Most objects satisfy the rules about several fields.
 func (g generator) object(k kind) []byte {
 	object := map[string]any{}
 	for _, name := range []string{"spec", "status"} {
@@ -52,7 +52,7 @@ func (g generator) object(k kind) []byte {
 	return body
 }
 
-// reconcile changes a spec so that it obeys the rules that span several fields.
+// reconcile changes a spec so that it satisfies the rules about several fields.
 func (g generator) reconcile(value any) {
 	spec, ok := value.(map[string]any)
 	if !ok {
@@ -115,7 +115,7 @@ func (g generator) value(s apiextensionsv1.JSONSchemaProps) any {
 	}
 }
 
-// withoutDuplicates removes items with the same keys as an earlier item.
+// withoutDuplicates removes each item whose keys equal those of an earlier item.
 func withoutDuplicates(list []any, keys []string) []any {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(item any) bool {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// sampleUnbounded is the maximum number of repetitions for * and, in addition to the first one, for +.
+// sampleUnbounded is the maximum number of repetitions for the operator *. The operator + has one more.
 const sampleUnbounded = 3
 
 // samplePattern returns a string that matches a pattern.

@@ -34,8 +34,8 @@ func TestAPIServerAcceptsCRDs(t *testing.T) {
 	}
 }
 
-// A Go type with its own parser does not accept every string. Its fields need a pattern that admits only what the
-// parser accepts.
+// If a Go type has its own parser, this parser rejects some strings. The schema of each field of such a type needs a
+// pattern that admits only strings that the parser accepts.
 func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	found := map[reflect.Type]int{}
 	for _, k := range loadKinds(t) {
@@ -72,7 +72,8 @@ func TestFieldsWithAParserHaveAPattern(t *testing.T) {
 	}
 }
 
-// patternOf returns the pattern of a string. The pattern may be in a rule, whose message explains it.
+// patternOf returns the pattern of a string. The pattern may be part of a rule with a message that explains the
+// pattern.
 func patternOf(s apiextensionsv1.JSONSchemaProps) string {
 	for _, rule := range s.XValidations {
 		if inner, isPattern := strings.CutPrefix(rule.Rule, "self.matches(r'"); isPattern {

@@ -16,18 +16,18 @@ type admission struct {
 	// path is the path to the current value.
 	path []string
 	errs field.ErrorList
-	// changed are the changed values that have rules. The rules run only if the schema accepts the object.
+	// changed contains the changed values whose schema has rules. The rules run only if the schema accepts the object.
 	changed []changedValue
 }
 
-// changedValue is a changed value whose schema has rules.
+// changedValue is a value that was changed and whose schema has rules.
 type changedValue struct {
 	node       *node
 	path       string
 	value, old any
 }
 
-// value returns the admitted value. It does not check parts that it shares with old, because they were valid before.
+// value returns the admitted value. It skips parts that value shares with old, because these were validated before.
 func (a *admission) value(n *node, value, old any) any {
 	if identical(value, old) {
 		return value
@@ -108,7 +108,7 @@ func (a *admission) object(n *node, content map[string]any, old any) map[string]
 		}
 	}
 	if n.maxProperties != nil && int64(len(content)) > *n.maxProperties {
-		a.errs = append(a.errs, field.TooMany(a.at(), len(content), int(*n.maxProperties)))
+		a.errs = append(a.errs, field.TooMany(a.fieldPath(), len(content), int(*n.maxProperties)))
 	}
 	if n.minProperties != nil && int64(len(content)) < *n.minProperties {
 		a.invalid(content, fmt.Sprintf("should have at least %d properties", *n.minProperties))
@@ -132,7 +132,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 		}
 	}
 	if n.maxItems != nil && int64(len(items)) > *n.maxItems {
-		a.errs = append(a.errs, field.TooMany(a.at(), len(items), int(*n.maxItems)))
+		a.errs = append(a.errs, field.TooMany(a.fieldPath(), len(items), int(*n.maxItems)))
 	}
 	if n.minItems != nil && int64(len(items)) < *n.minItems {
 		a.invalid(items, fmt.Sprintf("should have at least %d items", *n.minItems))
@@ -141,7 +141,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 		for i := range items {
 			for j := range i {
 				if n.duplicates(items[i], items[j]) {
-					a.errs = append(a.errs, field.Duplicate(a.at().Index(i), items[i]))
+					a.errs = append(a.errs, field.Duplicate(a.fieldPath().Index(i), items[i]))
 				}
 			}
 		}
@@ -149,7 +149,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 	return items
 }
 
-// counterpart returns the old item with the keys of an item, or nil if there is none.
+// counterpart returns the item in before that has the same keys as the given item, or nil if there is none.
 func (n *node) counterpart(item any, before []any) any {
 	if n.mapKeys == nil {
 		return nil
@@ -162,7 +162,7 @@ func (n *node) counterpart(item any, before []any) any {
 	return nil
 }
 
-// duplicates reports whether two items cannot be in the same list, because they or their keys are equal.
+// duplicates reports whether two items are equal or have equal keys, so that a list cannot contain both.
 func (n *node) duplicates(a, b any) bool {
 	if n.mapKeys == nil {
 		return a == b
@@ -188,7 +188,7 @@ func (a *admission) scalar(n *node, value any) {
 			return
 		}
 		if n.maxLength != nil && int64(len(v)) > *n.maxLength && int64(utf8.RuneCountInString(v)) > *n.maxLength {
-			a.errs = append(a.errs, field.TooLong(a.at(), v, int(*n.maxLength)))
+			a.errs = append(a.errs, field.TooLong(a.fieldPath(), v, int(*n.maxLength)))
 		}
 		if n.minLength != nil && int64(utf8.RuneCountInString(v)) < *n.minLength {
 			a.invalid(v, fmt.Sprintf("should be at least %d chars long", *n.minLength))
@@ -219,7 +219,7 @@ func (a *admission) scalar(n *node, value any) {
 		}
 	}
 	if n.enum != nil && !slices.Contains(n.enum, value) {
-		a.errs = append(a.errs, field.NotSupported(a.at(), value, n.enumNames()))
+		a.errs = append(a.errs, field.NotSupported(a.fieldPath(), value, n.enumNames()))
 	}
 }
 
@@ -248,8 +248,8 @@ func isComposite(v any) bool {
 	return false
 }
 
-// at returns the path to the current value.
-func (a *admission) at() *field.Path { return pathOf(a.path) }
+// fieldPath returns the path of the current value.
+func (a *admission) fieldPath() *field.Path { return pathOf(a.path) }
 
 func pathOf(names []string) *field.Path {
 	var p *field.Path
@@ -272,7 +272,7 @@ func pathAt(path string) *field.Path {
 }
 
 func (a *admission) invalid(value any, detail string) {
-	a.errs = append(a.errs, field.Invalid(a.at(), value, detail))
+	a.errs = append(a.errs, field.Invalid(a.fieldPath(), value, detail))
 }
 
 func (a *admission) add(newError func(*field.Path, string) *field.Error, name, detail string) {
@@ -280,5 +280,5 @@ func (a *admission) add(newError func(*field.Path, string) *field.Error, name, d
 }
 
 func (a *admission) wrongType(n *node, value any) {
-	a.errs = append(a.errs, field.TypeInvalid(a.at(), value, fmt.Sprintf("must be of type %s", n.kind)))
+	a.errs = append(a.errs, field.TypeInvalid(a.fieldPath(), value, fmt.Sprintf("must be of type %s", n.kind)))
 }

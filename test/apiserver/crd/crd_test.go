@@ -33,7 +33,7 @@ func visitRules(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps,
 	}
 }
 
-// For each of these values, a rule must return the same result with and without a cache.
+// For each of these values, a cached rule must return the same result as the rule without a cache.
 func TestCachedRulesEqualUncachedRules(t *testing.T) {
 	var values []any
 	for _, text := range []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 )
 
-// readField is a field of self or oldSelf that a rule reads.
+// readField is a field that a rule reads. It belongs to self or to oldSelf.
 type readField struct {
 	old  bool
 	path []string
@@ -19,7 +19,8 @@ type readField struct {
 	presence bool
 }
 
-// rulesSyntax parses rules. It needs no types and functions, because the syntax of a rule shows which fields it reads.
+// rulesSyntax parses rules. The parser needs no types and functions, because the syntax of a rule alone shows which
+// fields the rule reads.
 var rulesSyntax = mustEnv(celgo.NewEnv(celgo.OptionalTypes()))
 
 func mustEnv(env *celgo.Env, err error) *celgo.Env {
@@ -81,7 +82,7 @@ func asField(e ast.Expr) (readField, bool) {
 	return readField{}, false
 }
 
-// child returns a field of a field. It panics for a name that rules have to escape.
+// child returns a field inside of the field f. It panics if the name must be escaped in a rule.
 func (f readField) child(name string, presence bool) readField {
 	if strings.Contains(name, "__") {
 		panic("a rule contains the escaped name " + name)
@@ -89,14 +90,15 @@ func (f readField) child(name string, presence bool) readField {
 	return readField{old: f.old, path: append(slices.Clone(f.path), name), presence: presence}
 }
 
-// keyOf returns a key of the fields in two values. The keys of values with different fields differ.
+// keyOf returns a cache key for the values that the fields have in value and old. If a field differs, the keys differ
+// too.
 func keyOf(fields []readField, value, old any) string {
 	read := make([]any, len(fields), len(fields)+1)
 	for i, f := range fields {
 		if f.old {
-			read[i] = f.in(old)
+			read[i] = f.keyPart(old)
 		} else {
-			read[i] = f.in(value)
+			read[i] = f.keyPart(value)
 		}
 	}
 	key, err := json.Marshal(append(read, old == nil))
@@ -106,10 +108,10 @@ func keyOf(fields []readField, value, old any) string {
 	return string(key)
 }
 
-// in returns the part of the key for a field in a value. For an existing field, it contains the value, or nothing if
-// the rule checks only whether the field exists. For a missing field, it contains the depth at which the path ends,
-// because a rule fails if it reads a field of a missing field.
-func (f readField) in(value any) []any {
+// keyPart returns the part of a cache key that represents the field f of a value. If the field exists, the part
+// contains the field's value, or nothing if the rule checks only whether the field exists. If the field does not exist,
+// the part contains the depth at which the path ends, because a rule fails if it reads a field of a missing object.
+func (f readField) keyPart(value any) []any {
 	for depth, name := range f.path {
 		object, isObject := value.(map[string]any)
 		var ok bool

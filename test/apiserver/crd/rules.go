@@ -13,7 +13,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// rule validates a value with rules of its schema. old is the previous value, or nil if there was none.
+// rule validates a value with the rules of the value's schema.
 type rule func(path *field.Path, value, old any) field.ErrorList
 
 // compileRules compiles the rules of a schema, without the rules of its properties and items.
@@ -29,7 +29,8 @@ func compileRules(schema *apiextensionsv1.JSONSchemaProps, root bool) []rule {
 
 // compileRule compiles a schema with a single rule.
 func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
-	// Compile a rule on its first use, because the compilation is slow and most programs use few of the rules.
+	// Compile the rule when it is first used, because the compilation is slow and most programs use only some of the
+	// rules.
 	validator := sync.OnceValue(func() *cel.Validator {
 		var internal apiextensions.JSONSchemaProps
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &internal,
@@ -51,8 +52,8 @@ func compileRule(schema *apiextensionsv1.JSONSchemaProps, root bool) rule {
 // maxCached is the maximum number of values in the cache of a rule.
 const maxCached = 10000
 
-// cached returns a rule that caches which values are valid. The key contains only the fields that the rule reads. The
-// evaluation takes a hundred times as long as a lookup.
+// cached returns a rule that stores valid values in a cache. The cache key contains only the fields that the rule
+// reads. The evaluation of a rule takes a hundred times as long as a lookup in the cache.
 func cached(fields []readField, evaluate rule) rule {
 	var mu sync.Mutex
 	valid := map[string]bool{}
@@ -77,7 +78,7 @@ func cached(fields []readField, evaluate rule) rule {
 	}
 }
 
-// onlyOwnRules removes the rules of all schemas inside a schema.
+// onlyOwnRules returns a schema with its own rules, but without the rules of the schemas inside of it.
 func onlyOwnRules(s *structuralschema.Structural) *structuralschema.Structural {
 	own := s.XValidations
 	(&structuralschema.Visitor{Structural: func(s *structuralschema.Structural) bool {

@@ -24,8 +24,8 @@ type Schema struct {
 // node is the schema of one value.
 type node struct {
 	kind string // object, array, string, integer, number, boolean, or int-or-string
-	// properties are the declared properties, and additional is the schema of others. Without it, unknown properties are
-	// pruned unless preserveUnknown is set.
+	// properties contains the schemas of the declared properties. additional is the schema of all other properties.
+	// If additional is nil, unknown properties are pruned unless preserveUnknown is set.
 	properties      map[string]*node
 	additional      *node
 	preserveUnknown bool
@@ -42,7 +42,8 @@ type node struct {
 	pattern                      *regexp.Regexp
 	format                       string
 	enum                         []any
-	// unique is set if the items of a list must be unique. They are compared by mapKeys, if there are any.
+	// unique is set if the items of a list must be unique. The items are compared by mapKeys if there are any, and
+	// otherwise by their values.
 	unique  bool
 	mapKeys []string
 	rules   []rule
@@ -118,9 +119,9 @@ func mustDecode(raw json.RawMessage) any {
 	return value
 }
 
-// Admit returns the content of an object for storage, and the errors in it. Content does not include apiVersion, kind
-// and metadata. old is the previous content, or nil for a new object. Admit does not check maps and lists that content
-// shares with old. It does not change its arguments.
+// Admit returns the content that the API server would store for an object, and the errors in the object. Content does
+// not include apiVersion, kind and metadata. old is the previous content, or nil for a new object. Admit does not check
+// a map or list if content and old share it. It does not change its arguments.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any
@@ -148,7 +149,7 @@ func (a *admission) runRules(name string) {
 	}
 }
 
-// withName returns the content of an object with the metadata that rules can access.
+// withName returns the content of an object, with metadata that contains the name, because rules can read the name.
 func withName(content any, name string) any {
 	object, ok := content.(map[string]any)
 	if !ok {

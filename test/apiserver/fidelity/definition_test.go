@@ -53,8 +53,8 @@ func TestDefinitionDeletion(t *testing.T) {
 	}
 }
 
-// deleteDefinition creates and deletes a definition with objects, and returns the outcome of each request. wait waits
-// until done returns true, or runs all background steps.
+// deleteDefinition creates a definition with objects, deletes it, and returns the outcome of each request. wait must
+// either poll until done returns true, or run all background steps.
 func deleteDefinition(t *testing.T, c client.Client, namespace string,
 	wait func(done func() (bool, error))) (outcomes []string) {
 	ctx := t.Context()

@@ -23,10 +23,11 @@ import (
 type sample struct {
 	name   string
 	weight int
-	// create returns a new object. It may contain values that a creation ignores or refuses.
+	// create returns a new object. The object may contain values that the server ignores or refuses when an object is
+	// created.
 	create func(r *rand.Rand) client.Object
 	list   func() client.ObjectList
-	// change changes an object, and status changes its status.
+	// change changes the spec or the metadata of an object. status changes its status.
 	change func(r *rand.Rand, o client.Object)
 	status func(r *rand.Rand, o client.Object)
 	// raw contains unusual merge patches.

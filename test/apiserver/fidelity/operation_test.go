@@ -50,7 +50,8 @@ func (o *operation) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: o.namespace, Name: o.slot}
 }
 
-// lastRead returns a copy of the object as the actor last read it. If it never read the object, it returns a new one.
+// lastRead returns a copy of the object in the state in which the actor last read it. If the actor has never read the
+// object, lastRead returns a new one.
 func (o *operation) lastRead() client.Object {
 	if known, ok := o.read[o.actor][o.slot]; ok {
 		return known.DeepCopyObject().(client.Object)
@@ -182,8 +183,8 @@ func (o *operation) listed(options ...client.ListOption) string {
 		strings.Join(parts, "\n"))
 }
 
-// from returns a merge patch, sometimes with an optimistic lock.
-func (o *operation) from(before client.Object) client.Patch {
+// mergeFrom returns a merge patch, with an optimistic lock in half of the calls.
+func (o *operation) mergeFrom(before client.Object) client.Patch {
 	if o.IntN(2) == 0 {
 		o.name += " with lock"
 		return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -205,7 +206,7 @@ func (o *operation) patch() string {
 	default:
 		o.sample.change(o.Rand, object)
 	}
-	patch := o.from(before)
+	patch := o.mergeFrom(before)
 	return o.done(object, o.Patch(background, object, patch))
 }
 
@@ -219,7 +220,7 @@ func (o *operation) patchStatus() string {
 	if o.IntN(4) == 0 && !o.sample.cluster {
 		object.SetLabels(map[string]string{"l": fmt.Sprint(o.IntN(2))})
 	}
-	patch := o.from(before)
+	patch := o.mergeFrom(before)
 	return o.done(object, o.Status().Patch(background, object, patch))
 }
 
@@ -297,7 +298,7 @@ func (o *operation) finalizers() string {
 	default:
 		object.SetFinalizers(nil)
 	}
-	patch := o.from(before)
+	patch := o.mergeFrom(before)
 	return o.done(object, o.Patch(background, object, patch))
 }
 
@@ -321,11 +322,12 @@ func (o *operation) owner() string {
 		owner.BlockOwnerDeletion = ptr.To(o.IntN(2) == 0)
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})
 	}
-	patch := o.from(before)
+	patch := o.mergeFrom(before)
 	return o.done(object, o.Patch(background, object, patch))
 }
 
-// applyEntries applies labels and annotations, which other operations write too, as one of two managers.
+// applyEntries uses server-side apply as one of two managers, to set labels and annotations that other operations write
+// too.
 func (o *operation) applyEntries() string {
 	object := o.lastRead()
 	if object.GetUID() == "" {
@@ -344,7 +346,7 @@ func (o *operation) applyEntries() string {
 	applied.UID = object.GetUID()
 	applied.Labels, applied.Annotations = entries("l"), entries("a", "b", "c")
 	metadata := map[string]any{"name": applied.Name, "namespace": applied.Namespace, "uid": applied.UID}
-	// Omit empty maps, because an empty map would be a field with an owner.
+	// Omit an empty map, because the manager would own it as a field.
 	if len(applied.Labels) > 0 {
 		metadata["labels"] = applied.Labels
 	}
@@ -404,7 +406,7 @@ func (o *operation) rescale() string {
 		return o.reread()
 	}
 	scale := &autoscalingv1.Scale{}
-	// Change the replicas in any case: without a change, the real server would write managedFields.
+	// Always change the replicas: if nothing changed, the real server would write managedFields.
 	choice, replicas := o.IntN(3), int32(o.IntN(4))-1
 	if err := o.Get(background, o.key(), object); err == nil && choice > 0 {
 		if current := o.replicas(object); current != nil && *current == replicas {

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A watch sends each change once, in the order of the resource versions. The event of a deletion contains the last
-// state with a new resource version. A write without a change sends no event.
+// A watch sends one event for each change, in the order of the resource versions. The event of a deletion contains the
+// last state with a new resource version. A write without a change sends no event.
 func TestWatchesMatchRealServer(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

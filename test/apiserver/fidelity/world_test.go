@@ -18,13 +18,13 @@ import (
 
 const actors = 2
 
-// world is a client of one of the two servers, and the state of one trace.
+// world is a client for one of the two servers, with the state of one trace.
 type world struct {
 	client.Client
 	namespace string
-	// read contains the object that each actor last read, by slot. It may be stale.
+	// read contains for each actor and slot the object that the actor last read. It may be stale.
 	read [actors]map[string]client.Object
-	// versions contains the last resource version of each object, and newest is the highest of them.
+	// versions contains the last known resource version of each object. newest is the highest of these versions.
 	versions map[string]int64
 	newest   int64
 	// owners contains the slots of objects by UID.
@@ -39,7 +39,8 @@ func newWorld(c client.Client, namespace string) *world {
 	return w
 }
 
-// outcome describes the result of a request, without values that differ between any two servers.
+// outcome describes the result of a request. The description does not contain values that always differ between two
+// servers.
 func (w *world) outcome(err error, objects ...client.Object) string {
 	if err != nil {
 		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
@@ -68,7 +69,8 @@ func (w *world) outcome(err error, objects ...client.Object) string {
 	return strings.Join(parts, "\n")
 }
 
-// version describes how the resource version of an object compares with earlier ones.
+// version describes whether the resource version of an object is newer or older than the versions that were read
+// before.
 func (w *world) version(o client.Object) string {
 	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -148,7 +150,7 @@ func (w *world) normalize(metadata map[string]any) {
 	}
 }
 
-// keep stores the object that an actor read.
+// keep stores the object that an actor has read.
 func (w *world) keep(actor int, slot string, o client.Object) {
 	w.read[actor][slot] = o
 	if o.GetUID() != "" {

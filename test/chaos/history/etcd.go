@@ -20,14 +20,16 @@ const retryInterval = 100 * time.Millisecond
 type Change struct {
 	Key      string
 	Revision int64
-	// Read is when this program received the change, shortly after the change unless etcd was unreachable.
+	// Read is the time at which this program received the change. This is shortly after the change, unless etcd was
+	// unreachable.
 	Read time.Time
 	// Value is the new value, or nil if the key was deleted. Old is the old value, or nil if the key is new.
 	Value, Old []byte
 }
 
-// Follow reports every change of the keys with a prefix, in order, from a revision on. It ends when the context ends,
-// and fails if etcd has compacted a revision that was not read yet. The etcd that listens on the socket may restart.
+// Follow reports every change of the keys with the prefix, in order, starting with a revision. It ends when ctx is
+// done. It returns an error if etcd has compacted a revision that was not read yet. If the etcd that listens on the
+// socket restarts, Follow continues.
 func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
 	c := &http.Client{Transport: &http.Transport{
@@ -79,7 +81,7 @@ type watchResponse struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// watch reports changes until the connection breaks.
+// watch reports changes until the connection fails.
 func (f *follower) watch(ctx context.Context) error {
 	end := []byte(f.prefix)
 	end[len(end)-1]++

@@ -32,9 +32,9 @@ type entry struct {
 	More bool `json:"more"`
 }
 
-// Read reports each state of each instance that was committed since the last call. If the cloud has replaced the file
-// since then, Read reads the rest of the old file, and the new file from its beginning: it has the last state of each
-// instance.
+// Read reports each state of each instance that has been committed since the last call. If the cloud has replaced the
+// file since the last call, Read first reads the rest of the old file. It then reads the new file from the beginning.
+// The new file begins with the last state of each instance.
 func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
 		if err := j.read(report); err != nil {
@@ -82,7 +82,7 @@ func (j *Journal) read(report func(simcloud.Instance)) (err error) {
 			return err
 		}
 		var e entry
-		// Values of other keys have other types.
+		// The values of other keys have other types, so decode only the key first.
 		if key := struct {
 			Key  string `json:"k"`
 			More bool   `json:"more"`

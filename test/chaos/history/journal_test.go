@@ -53,7 +53,7 @@ func TestJournalReadsEachCommittedStateOnce(t *testing.T) {
 	commit(journal.Op{Key: "instance/b"})
 	requireRead("a running", "a terminated")
 
-	// An incomplete commit is not read before it is complete.
+	// While a commit is incomplete, Read must not report it.
 	file, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

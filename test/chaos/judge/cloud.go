@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Instance receives each state of each instance, in order.
+// Instance must be called with each state of each instance, in order.
 func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 	uid := types.UID(in.Tags[provider.TagMachineUID])
 	known := j.instances[in.ID]
@@ -42,7 +42,7 @@ func terminating(s simcloud.InstanceState) bool {
 	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
 }
 
-// NodeGone receives each Node that is removed.
+// NodeGone must be called for each Node that is removed.
 func (j *Judge) NodeGone(at time.Time, name string) {
 	for id, in := range j.instances {
 		if in.hostname == name && in.live() {
@@ -51,7 +51,8 @@ func (j *Judge) NodeGone(at time.Time, name string) {
 	}
 }
 
-// liveInstance returns the ID of an instance of a Machine that is not terminated, and whether there is one.
+// liveInstance returns the ID of an instance that belongs to the Machine and is not terminated. If there is no such
+// instance, it returns false.
 func (j *Judge) liveInstance(uid types.UID) (string, bool) {
 	for id, in := range j.instances {
 		if in.uid == uid && in.live() {

@@ -17,18 +17,18 @@ type machine struct {
 	name string
 	set  types.UID
 	gone bool
-	// unwantedSince is when the deletion of the Machine was requested, or when the Machine was gone. It is zero while the
-	// Machine is wanted.
+	// unwantedSince is the time at which the deletion of the Machine was requested, or at which the Machine was removed
+	// without such a request. It is zero as long as the Machine is wanted.
 	unwantedSince time.Time
 	versions      []version
 }
 
-// version is the state of a Machine from a time until the next version.
+// version is the state of a Machine from the time at until the time of the next version.
 type version struct {
 	at        time.Time
 	available bool
 	deleting  bool
-	// external means that something other than the processes requested the deletion.
+	// external reports whether something other than the processes requested the deletion.
 	external bool
 }
 
@@ -41,10 +41,10 @@ type owner struct {
 	deleted bool // or being deleted
 }
 
-// bounds returns the widest bounds of the versions that were in force at any time since then.
+// bounds returns the widest bounds of all versions that were in force at any time after since.
 func (o *owner) bounds(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
 
-// Object receives each version of each object, in order.
+// Object must be called with each version of each object, in order.
 func (j *Judge) Object(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
@@ -56,13 +56,13 @@ func (j *Judge) Object(at time.Time, object client.Object) {
 	}
 }
 
-// ObjectGone receives each object that is removed, in its last version.
+// ObjectGone must be called with the last version of each object that is removed.
 func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
 		delete(j.deployments, o.UID)
 	case *v1beta1.MachineSet:
-		// The set's machines may outlive it, and still belong to its deployment.
+		// The set's machines may continue to exist after the set, and still belong to the set's deployment.
 		if set := j.sets[o.UID]; set != nil {
 			set.deleted = true
 		}
@@ -172,8 +172,8 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	}
 }
 
-// availableSince reports whether a Machine is available, or was available at any time since then and ceased to be for
-// another reason than a deletion by the processes.
+// availableSince reports whether a Machine was available at any time after since. It ignores a time of availability
+// that the processes ended by deleting the Machine.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
@@ -182,7 +182,7 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records a surplus Machine, which the end of a process may excuse.
+// excess records that there is one Machine too many. The end of a process may excuse this.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)

@@ -5,9 +5,10 @@
 //   - I3: No Machine is created beyond the bounds of its set and its deployment. No available Machine is deleted if too
 //     few available ones would be left.
 //
-// A process may have decided on an older state than the one that its write met. The judge therefore uses the widest
-// bounds, and counts the Machines that were available, within Judge.Window before the write. What the processes
-// themselves did in this time does not excuse them, because they know it.
+// A process may have based a write on a state that was older than the state at the time of the write. The judge
+// therefore considers the time Judge.Window before the write. It uses the widest bounds in this time, and counts each
+// Machine that was available at some point in this time. The processes' own actions in this time are no excuse, because
+// the processes know of these actions.
 package judge
 
 import (
@@ -19,8 +20,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// excuseWindow is the maximum time between the end of a process and a surplus Machine that the end excuses. The process
-// had sent the creation before it ended.
+// excuseWindow is the maximum time between the end of a process and the creation of a surplus Machine that the end
+// excuses. In this case, the process had sent the request before it ended.
 const excuseWindow = 15 * time.Second
 
 // Breach is a breach of an invariant.
@@ -36,25 +37,25 @@ func (b Breach) String() string {
 
 // Judge receives all changes. Only one goroutine may use it at a time.
 type Judge struct {
-	// Window is the maximum age of the data on which a process decides.
+	// Window is the maximum age of the data on which a process bases a decision.
 	Window time.Duration
 
 	machines    map[types.UID]*machine
 	sets        map[types.UID]*owner
 	deployments map[types.UID]*owner
 	instances   map[string]*instance
-	// expected are the Machines and instances that something other than the processes deletes.
+	// expected contains the Machines and instances whose deletion by something other than the processes was announced.
 	expected    map[string]bool
 	processEnds []time.Time
 	breaches    []Breach
-	// excesses are breaches unless the end of a process excuses them.
+	// excesses are the surplus Machines that were found. Each is a breach unless the end of a process excuses it.
 	excesses []Breach
-	// deletions are judged in the end, when the judge knows the whole life of the Machines.
+	// deletions are judged at the end, when the judge knows the whole life of the Machines.
 	deletions []deletion
 
-	// Machines and Instances count all that ever existed.
+	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
 	Machines, Instances int
-	// Late counts the instances that were created after their Machine was gone.
+	// Late is the number of instances that were created after their Machine had been removed.
 	Late int
 }
 
@@ -81,7 +82,8 @@ func (j *Judge) ExpectDeletion(id string) { j.expected[id] = true }
 // ProcessEnded records the end of a process that creates and deletes Machines.
 func (j *Judge) ProcessEnded(at time.Time) { j.processEnds = append(j.processEnds, at) }
 
-// Breaches returns the breaches so far, and the surplus Machines that the end of a process excuses.
+// Breaches returns the breaches that were found so far. It also returns the surplus Machines that the end of a process
+// excuses.
 func (j *Judge) Breaches() (breaches, excused []Breach) {
 	breaches = append(breaches, j.breaches...)
 	for _, d := range j.deletions {
@@ -102,7 +104,7 @@ func (j *Judge) Breaches() (breaches, excused []Breach) {
 	return breaches, excused
 }
 
-// Certain returns the breaches so far that no later change can excuse.
+// Certain returns those breaches found so far that no later change can excuse.
 func (j *Judge) Certain() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {

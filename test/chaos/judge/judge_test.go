@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// history passes the changes of a deployment "pool" with sets and machines to a judge.
+// history sends a judge the changes of a deployment named "pool", of its sets and of its machines.
 type history struct {
 	*Judge
 	at       time.Time
@@ -23,7 +23,7 @@ type history struct {
 }
 
 // newHistory returns the history of a pool of n replicas with one set "old", which has the running machines m0, m1 and
-// so on. The pool has a surge of 1 and may have 1 unavailable machine.
+// so on. The pool has a surge of 1 and a maximum of 1 unavailable machine.
 func newHistory(n int32) *history {
 	s := &history{Judge: New(time.Minute), at: time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC),
 		machines: map[string]*v1beta1.Machine{}}
@@ -258,7 +258,8 @@ func TestJudgeFindsBreaches(t *testing.T) {
 	}
 }
 
-// A process may have sent one more creation before it ended.
+// The end of a process excuses one surplus Machine, because the process may have sent one more request for a creation
+// before it ended.
 func TestEndOfProcessExcusesSurplusMachine(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration

@@ -29,14 +29,14 @@ import (
 )
 
 const (
-	// gracePeriod is how long the real controllers consider a silent kubelet alive.
+	// gracePeriod is the time after which the real controllers consider a silent kubelet dead.
 	gracePeriod = 6 * time.Second
-	// leaseInterval is how often a kubelet renews its Lease.
+	// leaseInterval is the interval at which a kubelet renews its Lease.
 	leaseInterval = time.Second
 )
 
 func TestMain(m *testing.M) {
-	// The tests wait for the real controllers most of the time.
+	// Most of the time, the tests only wait for the real controllers, so run many tests in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
@@ -46,9 +46,10 @@ func TestMain(m *testing.M) {
 		ExtraControllerManagerArgs: []string{
 			fmt.Sprint("--node-monitor-grace-period=", gracePeriod), fmt.Sprint("--node-startup-grace-period=", gracePeriod),
 			"--node-monitor-period=500ms", "--node-eviction-rate=100", "--secondary-node-eviction-rate=100",
-			// Otherwise the controller would suspect a network failure, because there are few nodes, and evict no pods.
+			// Without this flag, the controller would suspect a network failure, because there are few nodes, and would evict no
+			// pods.
 			"--unhealthy-zone-threshold=1",
-			// The approver would approve requests of an administrator.
+			// The controller csrapproving is turned off, because it would approve an administrator's requests.
 			"--controllers=*,bootstrapsigner,tokencleaner,-csrapproving",
 		},
 	}))
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 type cluster struct {
 	client.Client
 	namespace string
-	// double is nil in the real cluster, and kubelets is nil in the other one.
+	// double is nil in the real cluster. kubelets is nil in the cluster with the double.
 	double   *double
 	kubelets *kubelets
 }
@@ -79,7 +80,7 @@ func (d *double) manager() controllermanager.Manager {
 		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
-// choices returns the actions that the controllers may take now.
+// choices returns the actions that the controllers can take next.
 func (d *double) choices() []controllermanager.Choice {
 	out := d.manager().Choices()
 	for _, w := range d.workloads {
@@ -92,8 +93,8 @@ func (d *double) choices() []controllermanager.Choice {
 	return out
 }
 
-// runControllers runs the controllers in random order until there is nothing to do. It advances the clock for actions
-// that become due within the given time or a minute.
+// runControllers runs the controllers in random order until there is nothing to do. It advances the clock if an action
+// becomes due within the given time, or within a minute if no time is given.
 func (d *double) runControllers(wait time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
@@ -122,7 +123,7 @@ type kubelets struct {
 	stops map[string]context.CancelFunc
 }
 
-// setAlive starts or silences the kubelet of a Node.
+// setAlive starts or stops the heartbeats of a Node's kubelet.
 func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	if s.double != nil {
 		s.double.silent[node] = !alive
@@ -165,8 +166,8 @@ func (s *cluster) setAlive(ctx context.Context, node string, alive bool) error {
 	return nil
 }
 
-// createExtraNode creates a ready node that belongs to no scenario. As long as one node is ready, the real controller
-// does not suspect a network failure.
+// createExtraNode creates a ready node that belongs to no scenario. While at least one node is ready, the real
+// controller does not suspect a network failure.
 var createExtraNode = sync.OnceValue(func() error {
 	c, err := client.New(env.Config(), client.Options{Scheme: env.Scheme()})
 	if err != nil {
@@ -185,7 +186,7 @@ type step struct {
 	do   func(context.Context, *cluster) error
 	// refused is set if the API server must refuse the request.
 	refused bool
-	// wait is how long the step waits for actions that become due. The default is a minute.
+	// wait is the maximum time that the step waits for actions to become due. The default is a minute.
 	wait time.Duration
 }
 
@@ -227,7 +228,7 @@ func compare(t *testing.T, scenario ...step) {
 	}
 }
 
-// summary returns the parts of an error that clients use.
+// summary returns only those parts of an error that clients use.
 func summary(err error) string {
 	if err == nil {
 		return "done"
@@ -268,5 +269,5 @@ func (s *cluster) awaitState(t *testing.T, after step, want []string) {
 	}
 }
 
-// patience is the timeout of a failing test.
+// patience is the time after which a test fails if the expected state is not reached.
 const patience = 150 * time.Second

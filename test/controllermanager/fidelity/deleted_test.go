@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The pod collector fails and removes the pods of a deleted node, regardless of their tolerations. The real collector
-// waits almost two minutes after the deletion.
+// The pod collector sets the pods of a deleted node to Failed and deletes them, regardless of their tolerations. The
+// real collector does this almost two minutes after the node was deleted.
 func TestPodsOfDeletedNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}
@@ -23,8 +23,8 @@ func TestPodsOfDeletedNode(t *testing.T) {
 }
 
 // If no pod needs a volume and its node is deleted or not ready, the controller detaches it by force after six minutes.
-// It never detaches a volume by force that a ready node uses. The test needs FULL=1, because no flag shortens the six
-// minutes.
+// If a ready node uses a volume, the controller never detaches the volume by force. The test needs FULL=1, because no
+// flag shortens the six minutes.
 func TestVolumesAreDetachedByForce(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("the test takes more than six minutes: set FULL=1")

@@ -22,7 +22,7 @@ func registerNode(name string) step {
 	}}
 }
 
-// setAlive starts or silences the kubelet of a node.
+// setAlive starts or stops the heartbeats of a node's kubelet.
 func setAlive(name string, alive bool) step {
 	description := "the kubelet of " + name + " becomes silent"
 	if alive {
@@ -92,8 +92,8 @@ func TestSilentNode(t *testing.T) {
 		changeStatus(pod("daemon"), setReady))
 }
 
-// A node that reports that it is not ready, for example after a restart of its kubelet, loses pods too. The kubelet
-// reports the status of the other pods until it becomes silent.
+// If a node reports that it is not ready, for example after a restart of its kubelet, pods are evicted from the node
+// too. As long as the kubelet is not silent, it reports the status of the other pods.
 func TestNotReadyNode(t *testing.T) {
 	compare(t, registerNode("n"), changeStatus(node("n"), setNodeReady(corev1.ConditionTrue)),
 		create(tolerantPod("impatient", 0)), create(pod("patient")), changeStatus(pod("patient"), setReady),
@@ -113,7 +113,7 @@ func TestOutOfServiceNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// On a ready node, the taint only evicts pods, and the kubelet ends them.
+// If a node is ready, the out-of-service taint only evicts its pods, and the kubelet ends them.
 func TestReadyOutOfServiceNode(t *testing.T) {
 	compare(t, joinNode("n"), create(pod("web")), create(staticPod("static")), changeStatus(pod("web"), setReady),
 		change(node("n"), addTaint(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)),

@@ -61,7 +61,7 @@ func remove(o client.Object, options ...client.DeleteOption) step {
 // change changes an object.
 func change[O client.Object](o O, how func(O)) step { return patch(o, false, how) }
 
-// changeStatus changes the status of an object.
+// changeStatus returns a step that changes the status of an object.
 func changeStatus[O client.Object](o O, how func(O)) step { return patch(o, true, how) }
 
 func patch[O client.Object](o O, status bool, how func(O)) step {
@@ -102,7 +102,7 @@ func TestDependentsAreDeletedWithOwner(t *testing.T) {
 	}
 }
 
-// Dependents exist until their owner is removed.
+// Dependents are deleted only after their owner is removed.
 func TestOwnerWithFinalizerKeepsDependents(t *testing.T) {
 	compare(t, create(configMap("owner", finalizer)), create(configMap("child"), "owner"), remove(configMap("owner")),
 		create(configMap("sibling"), "owner"), change(configMap("owner"), removeFinalizers))
@@ -184,7 +184,7 @@ func TestDisruptionBudgetsCountPods(t *testing.T) {
 	}
 }
 
-// refused expects that the API server refuses a step.
+// refused marks a step whose request the API server must refuse.
 func refused(s step) step {
 	s.refused = true
 	return s
@@ -201,8 +201,8 @@ func TestEvictions(t *testing.T) {
 	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) step {
 		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
 	}
-	// If a pod has two budgets, the real controller updates only one of them, which may be either. Therefore the scenario
-	// creates the second budget at the end.
+	// If a pod has two budgets, the real controller updates only one of them, and it can be either of the two. Therefore
+	// the second budget is created in the last step.
 	compare(t, joinNode("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
 		changeStatus(pod("ready"), setReady), changeStatus(pod("unready"), unready), changeStatus(pod("done"), setSucceeded),
 		create(budget(spec)), refused(evict("ready")), evict("pending"),

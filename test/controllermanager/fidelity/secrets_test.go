@@ -76,7 +76,7 @@ func TestCertificatesAreSigned(t *testing.T) {
 	compare(t, scenario...)
 }
 
-// Tokens without an expiration and other Secrets are kept.
+// The token cleaner must not delete tokens without an expiration, or other Secrets.
 func TestExpiredTokensAreDeleted(t *testing.T) {
 	token := func(id string, kind corev1.SecretType, in time.Duration) step {
 		return step{name: "create the token " + id, do: func(ctx context.Context, s *cluster) error {

@@ -27,7 +27,7 @@ func comparedKinds() []client.ObjectList {
 		&storagev1.VolumeAttachmentList{}}
 }
 
-// owns reports whether an object belongs to the scenario. It ignores objects that exist in each namespace.
+// owns reports whether an object belongs to the scenario. It returns false for objects that exist in every namespace.
 func (s *cluster) owns(o client.Object) bool {
 	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		return strings.HasPrefix(va.Spec.NodeName, s.namespace)
@@ -36,7 +36,8 @@ func (s *cluster) owns(o client.Object) bool {
 		strings.HasSuffix(o.GetName(), s.namespace)) && o.GetName() != "kube-root-ca.crt"
 }
 
-// state describes the objects of the scenario, without values that differ between any two clusters.
+// state describes the objects of the scenario. The description does not contain values that always differ between two
+// clusters.
 func (s *cluster) state(ctx context.Context) (all []string, err error) {
 	owners := map[string]string{}
 	var objects []client.Object

@@ -69,7 +69,7 @@ func addOutOfServiceTaint(n *corev1.Node) {
 		Effect: corev1.TaintEffectNoExecute})
 }
 
-// setRunning sets the status of a pod whose container runs.
+// setRunning sets the status of a pod whose container is running.
 func setRunning(p *corev1.Pod) {
 	setReady(p)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c",
@@ -83,7 +83,7 @@ func setStopped(p *corev1.Pod) {
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}}}
 }
 
-// reportInUse lets a kubelet report the volumes that it may have mounted.
+// reportInUse returns a step in which a kubelet reports the volumes that it may have mounted.
 func reportInUse(name string, claims ...string) step {
 	return step{name: fmt.Sprint("the kubelet of ", name, " reports volumes in use: ", claims),
 		do: func(ctx context.Context, s *cluster) error {
@@ -142,7 +142,7 @@ func detachVolume(claim, node string) step {
 	}}
 }
 
-// runPodWithVolume creates a pod with a volume and lets it run.
+// runPodWithVolume creates a pod with a volume and sets the pod to running.
 func runPodWithVolume(p *corev1.Pod, node, claim string) []step {
 	return []step{createVolume(claim), create(p), reportInUse(node, claim), attachVolume(claim, node), changeStatus(p,
 		setRunning)}
@@ -166,22 +166,23 @@ func steps(parts ...any) (scenario []step) {
 	return scenario
 }
 
-// The controller attaches a volume when its pod is bound. When the pod has ended and the kubelet no longer uses the
-// volume, the controller removes it from the status of the Node and deletes the attachment. The driver may take longer.
+// The controller attaches a volume when a pod that uses it is bound to a node. When the pod has ended and the kubelet
+// no longer uses the volume, the controller removes it from the status of the Node and deletes the attachment. The
+// driver may take longer.
 func TestVolumeFollowsPod(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), remove(p), changeStatus(p, setStopped),
 		remove(p, client.GracePeriodSeconds(0)), reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A pod that was deleted before its containers started needs no volume.
+// If a pod is deleted before its containers start, its volume is no longer needed.
 func TestVolumeOfPodThatNeverRan(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), createVolume("data"), create(p), remove(p), attachVolume("data", "n"),
 		reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A second node has to wait until the driver has detached the volume from the first one.
+// A volume is attached to a second node only after the driver has detached it from the first node.
 func TestVolumeIsAttachedToOneNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "data"), podWithVolume("second", "m", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"),
@@ -191,14 +192,15 @@ func TestVolumeIsAttachedToOneNode(t *testing.T) {
 		detachVolume("data", "n"), attachVolume("data", "m"), changeStatus(second, setRunning))...)
 }
 
-// The controller attaches volumes only to nodes with the annotation for it.
+// If a node does not have the annotation for attached volumes, the controller does not attach volumes to the node.
 func TestVolumesOfUnmanagedNode(t *testing.T) {
 	p, other := podWithVolume("db", "n", "one"), podWithVolume("other", "m", "two")
 	compare(t, steps(joinNode("n"), createVolume("one"), create(p), changeStatus(p, setRunning), joinNodeWithVolumes("m"),
 		runPodWithVolume(other, "m", "two"))...)
 }
 
-// Volumes remain attached to a silent node after the deletion of their pods, until it gets the out-of-service taint.
+// After the pods of a silent node are deleted, their volumes remain attached until the node has the out-of-service
+// taint.
 func TestVolumesOfOutOfServiceNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "one"), podWithVolume("second", "n", "two")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(first, "n", "one"), runPodWithVolume(second, "n", "two"),
@@ -206,14 +208,14 @@ func TestVolumesOfOutOfServiceNode(t *testing.T) {
 		change(node("n"), addOutOfServiceTaint), detachVolume("one", "n"), detachVolume("two", "n"))...)
 }
 
-// With the taint, volumes are detached even from a ready node after the deletion of their pods.
+// If a node has the taint, volumes are detached after the deletion of their pods, even if the node is ready.
 func TestVolumesOfReadyOutOfServiceNode(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), change(node("n"), addOutOfServiceTaint),
 		remove(p, client.GracePeriodSeconds(0)), detachVolume("data", "n"))...)
 }
 
-// When a Node is deleted, a volume that its kubelet used remains attached, and an unused one is detached.
+// When a Node is deleted, a volume that the kubelet reported as in use remains attached. Other volumes are detached.
 func TestVolumesOfDeletedNode(t *testing.T) {
 	used, unused := podWithVolume("used", "n", "one"), podWithVolume("unused", "m", "two")
 	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(used, "n", "one"),

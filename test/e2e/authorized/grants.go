@@ -1,9 +1,9 @@
 // Package authorized compares the roles in config/rbac with the requests of the processes in the audit logs of real API
-// servers. No request may be refused, the roles alone must allow every request, and some request must use each verb of
-// a role.
+// servers. No request may be refused, the roles alone must allow every request, and each verb of a role must be used by
+// at least one request.
 //
-// Each test that runs the processes records the grants that they used. After the whole suite, Unused finds the grants
-// that no test used.
+// Each test that runs the processes records the grants that the processes used. After all tests, Unused finds the
+// grants that no test used.
 package authorized
 
 import (
@@ -56,13 +56,13 @@ func (g Grant) allows(r auditlog.Request) bool {
 		(g.Namespace == "" || g.Namespace == r.Namespace) && (g.boundIn == "" || g.boundIn == r.Namespace) && g.matchesName(r)
 }
 
-// matchesName reports whether the grant is for the object of the request. If a process serves one namespace, the name
-// of its Lease ends with that namespace, and the role names the Lease with this ending.
+// matchesName reports whether the grant is for the object of the request. If a process serves only one namespace, the
+// name of its Lease ends with the name of this namespace, but the role names the Lease without this suffix.
 func (g Grant) matchesName(r auditlog.Request) bool {
 	return g.Name == "" || g.Name == r.Name || g.Resource == "leases" && strings.HasPrefix(r.Name, g.Name+"-")
 }
 
-// specificity is greater for a grant that allows less.
+// specificity returns a larger number for a grant that allows less.
 func (g Grant) specificity() int {
 	n := 0
 	if g.Namespace != "" {
@@ -74,7 +74,8 @@ func (g Grant) specificity() int {
 	return n
 }
 
-// grantsOf returns the grants of a role. If namespace is not empty, the cluster-wide grants are bound only in it.
+// grantsOf returns the grants of a role. If namespace is not empty, the cluster-wide grants are bound only in this
+// namespace.
 func grantsOf(role manifests.Role, namespace string) ([]Grant, error) {
 	var grants []Grant
 	for _, object := range role.For("sim", namespace) {

@@ -8,16 +8,16 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// checkRequests returns which of the grants were used by the requests of one user to one cluster, and what was wrong
-// with the requests.
+// checkRequests checks the requests of one user to one cluster. It returns the grants that the requests used, and a
+// description of each wrong request.
 func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wrong []string) {
 	used = map[Grant]bool{}
 	for _, r := range requests {
 		grant, ok := find(grants, r)
 		switch {
 		case r.Denied && (ok || allowedForAll(r)):
-			// An API server that has just started denies everything until it has read its roles. If it did so for longer,
-			// the test would fail, because the fleet would not become as expected.
+			// An API server that has just started denies everything until it has read its roles. If the API server denied
+			// requests for longer, the test would fail, because the fleet would not reach the expected state.
 		case r.NamespaceEnds && ok:
 			// The roles allow the request. A process cannot know in advance that the namespace is being deleted.
 		case r.Code == http.StatusForbidden:
@@ -34,15 +34,16 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 }
 
 // allowedForAll reports whether every authenticated user may send the request. Such requests ask whether the API server
-// is ready, what it serves, who the user is and what the user may do. The processes send the last two after a denial.
+// is ready, what it serves, who the user is and what the user may do. The processes ask who the user is and what the
+// user may do after one of their requests was denied.
 func allowedForAll(r auditlog.Request) bool {
 	return r.Path != "" || r.Verb == "create" &&
 		(r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews" ||
 			r.Group == "authentication.k8s.io" && r.Resource == "selfsubjectreviews")
 }
 
-// find returns the grant that allows the request. If one cluster is both control and target cluster, several grants may
-// allow it, and find returns the most specific one.
+// find returns the grant that allows the request. If one cluster is both the control and the target cluster, several
+// grants may allow the request. find then returns the most specific one.
 func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	for _, g := range grants {
 		if g.allows(r) && (!ok || g.specificity() > found.specificity()) {
@@ -52,7 +53,8 @@ func find(grants []Grant, r auditlog.Request) (found Grant, ok bool) {
 	return found, ok
 }
 
-// describe describes a request without the name of its object, so that many requests of a kind have one description.
+// describe returns a description of a request. It omits the name of the object, so that all requests of the same kind
+// have the same description.
 func describe(r auditlog.Request) string {
 	if r.Path != "" {
 		return fmt.Sprintf("%s %s by %s", r.Verb, r.Path, r.User)

@@ -26,9 +26,9 @@ func processes() []process {
 	}
 }
 
-// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same. Target is "" if there
-// is no target cluster. Namespace is the only namespace in which the cluster-wide roles of the control cluster are
-// bound, or "" if they are bound for all namespaces.
+// Control and Target are the audit logs of a control cluster and of a target cluster. They may be the same. If there is
+// no target cluster, Target is "". If Namespace is set, the cluster-wide roles of the control cluster are bound only in
+// this namespace.
 type Clusters struct{ Control, Target, Namespace string }
 
 // Record writes the used grants into the folder. It returns an error that names each request that was refused or that
@@ -94,8 +94,8 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// Unused returns an error that names each grant of the roles that is in no record in the folder, and that is not known
-// to be needed without a request.
+// Unused returns an error that names each unused grant: no record in the folder contains it, and it is not one of the
+// grants that are needed without a request.
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
@@ -132,7 +132,8 @@ func read(folder string) (map[string]bool, error) {
 	return used, nil
 }
 
-// compare returns an error if a grant has neither a use nor a reason, or if a reason has no grant.
+// compare returns an error if a grant is neither used nor has a reason, or if there is a reason for a grant that does
+// not exist.
 func compare(grants []Grant, used map[string]bool, reasons map[string]string) error {
 	var errs []error
 	granted := map[string]bool{}

@@ -1,6 +1,7 @@
 package authorized
 
-// neededWithoutRequest returns the grants that are needed although no request may use them, each with the reason.
+// neededWithoutRequest returns the grants that are needed even if no request in the audit logs uses them, each with the
+// reason.
 func neededWithoutRequest() map[string]string {
 	const (
 		blocking = "no request uses it: the admission plugin OwnerReferencesPermissionEnforcement, which every test enables, " +

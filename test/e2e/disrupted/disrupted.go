@@ -17,27 +17,27 @@ import (
 	"machinist.dev/machinist/test/chaos/history"
 )
 
-// Machines is the prefix of the keys of Machines in etcd, and Ours is the prefix of the keys of all Machinist's
-// objects.
+// Machines is the prefix of the etcd keys of Machines. Ours is the prefix of the etcd keys of all Machinist objects.
 const (
 	Ours     = "/registry/" + v1beta1.GroupName + "/"
 	Machines = Ours + "machines/"
 )
 
-// Begin is a write that began a disruption: it took a machine with a Node out of service, or began to change its
-// instance.
+// Begin is a write that begins a disruption: it takes a machine with a Node out of service, or begins to change the
+// machine's instance.
 type Begin struct {
-	// Machine is the machine as it was written. At is the time of the write, in whole seconds.
+	// Machine is the machine in the state that was written. At is the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
 	At       time.Time
 	Revision int64
-	// All are the machines that existed then, including this one.
+	// All contains all machines that existed after the write, including Machine.
 	All []*v1beta1.Machine
 }
 
-// History receives the changes in etcd, in order. The zero History has received none.
+// History finds the disruptions in the changes in etcd, which it must receive in order. The zero History has received
+// no changes.
 type History struct {
-	// Begins are the writes that began a disruption so far.
+	// Begins are the writes so far that began a disruption.
 	Begins []Begin
 
 	machines map[string]*v1beta1.Machine
@@ -68,19 +68,21 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// Is reports whether a machine is disrupted: it is out of service, or about to be, although it has a Node.
+// Is reports whether a machine is disrupted: it has a Node, but it is out of service or is about to be.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
 
-// changing reports whether the machine's instance has another class than its specification, or is not up to date.
+// changing reports whether the machine's instance has another class than its specification, or is not up to date with
+// its class.
 func changing(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Spec.ClassRef != nil && (m.Status.Applied.ClassName != m.Spec.ClassRef.Name ||
 		meta.IsStatusConditionFalse(m.Status.Conditions, v1beta1.ConditionUpToDate))
 }
 
-// writtenAt returns when the disruption of a machine was written, according to its metadata. If its metadata contain no
-// time, which is possible for a machine of a set, it returns the time of the read.
+// writtenAt returns the time at which the disruption of a machine was written, as far as the machine's metadata contain
+// it. If the metadata do not contain the time, writtenAt returns the time of the read. This is possible for a machine
+// of a set.
 func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time
@@ -100,7 +102,8 @@ func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 // Budget is a budget for disruptions that a test checks.
 type Budget struct {
 	Name string
-	// Selects reports whether the budget selects a machine with these labels. Nil means that it selects all machines.
+	// Selects reports whether the budget selects a machine with these labels. If Selects is nil, the budget selects all
+	// machines.
 	Selects func(map[string]string) bool
 	// Allowed returns how many of the selected machines may be disrupted at the same time.
 	Allowed func(selected int) int
@@ -108,7 +111,8 @@ type Budget struct {
 	InForce func(Begin) bool
 }
 
-// Use returns how many machines the budget selected right after a write, and how many of them were disrupted.
+// Use returns the number of machines that the budget selected immediately after a write, and how many of these machines
+// were disrupted.
 func (b Budget) Use(at Begin) (selected, disrupted int) {
 	for _, m := range at.All {
 		if b.Selects != nil && !b.Selects(m.Labels) {
@@ -127,7 +131,7 @@ func (b Budget) Applies(at Begin) bool {
 	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.InForce == nil || b.InForce(at))
 }
 
-// Check returns an error if a write disrupted more machines than the budget allowed.
+// Check returns an error if more machines were disrupted after a write than the budget allowed.
 func (b Budget) Check(at Begin) error {
 	if !b.Applies(at) {
 		return nil

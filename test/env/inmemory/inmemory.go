@@ -1,5 +1,5 @@
-// Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost
-// 10 to 20 seconds of processor time. The functions of test/env work with both:
+// Package inmemory starts the API server of test/apiserver for the tests of a binary. This saves the 10 to 20 seconds
+// of processor time that a real control plane would cost. The functions of test/env work with both:
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //
@@ -68,7 +68,7 @@ func newFront() *apiserver.Front {
 	return apiserver.NewFront(server)
 }
 
-// Another returns a client of an administrator for another, empty cluster.
+// Another returns an administrator's client for another, empty cluster.
 func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
 // WithoutMachinist starts a cluster without the kinds of Machinist, and stops it when the test ends. It returns the
@@ -87,5 +87,5 @@ func WithoutMachinist(t testing.TB) string {
 	return file
 }
 
-// Client returns a client of an administrator that calls the server without HTTP.
+// Client returns an administrator's client that calls the server without HTTP.
 func Client() client.WithWatch { return front.Client(apiserver.Administrator) }

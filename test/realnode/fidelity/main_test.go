@@ -63,7 +63,7 @@ var running = sync.OnceValues(func() (*cluster, error) {
 	c := &cluster{record: record{changed: make(chan struct{})}}
 	cp := controlplane.Options{ApproveNodeClientCSRs: true, Audit: true,
 		Prepare: func(_ context.Context, config *rest.Config) error {
-			return c.record.follow(context.Background(), config)
+			return c.record.startRecording(context.Background(), config)
 		}}
 	real, err := realnode.Start(context.Background(), realnode.Options{ControlPlane: cp, BootstrapToken: token,
 		KubeletConfig: settings, KubeletFlags: []string{"--node-labels=" + labels}, Output: os.Stdout})

@@ -27,8 +27,8 @@ type record struct {
 	changed chan struct{}
 }
 
-// follow starts to record events. It must be called before the first node joins.
-func (r *record) follow(ctx context.Context, config *rest.Config) error {
+// startRecording starts to record events. It must be called before the first node joins.
+func (r *record) startRecording(ctx context.Context, config *rest.Config) error {
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func (r *record) add(event watch.Event) {
 	r.changed = make(chan struct{})
 }
 
-// since returns the events after the first n, and a channel that is closed at the next event.
-func (r *record) since(n int) ([]watch.Event, <-chan struct{}) {
+// eventsAfter returns the events after the first n, and a channel that is closed at the next event.
+func (r *record) eventsAfter(n int) ([]watch.Event, <-chan struct{}) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return slices.Clone(r.events[n:]), r.changed
@@ -92,7 +92,7 @@ func (r *record) until(t *testing.T, from int, describe func(client.Object) stri
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
-		events, changed := r.since(from)
+		events, changed := r.eventsAfter(from)
 		all = nil
 		for _, e := range events {
 			o, ok := e.Object.(client.Object)

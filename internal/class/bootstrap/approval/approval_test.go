@@ -19,11 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/platform/nodemark"
+	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -41,6 +44,45 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w.status(m, func(s *v1beta1.MachineStatus) {
 		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstancePending, Provider: w.ns, NodeName: w.node("m")}
 	})
+	w.wantSigned(name, ReasonMachineJoins)
+}
+
+// A kubelet that joins never sends another request. So the request is approved when the provider reports the name, no
+// matter how late.
+//
+// Rule: certificate-name-from-provider.
+func TestJoinWaitsForProvider(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	w.cloud.answer(errUnreachable)
+	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
+		func(context.Context) (bool, error) { return w.cloud.calls() > 0, nil }); err != nil {
+		t.Fatalf("wait until the provider was asked: %v", err)
+	}
+	w.wantQuiet(name)
+	later := func(d time.Duration) reconcile.Result {
+		t.Helper()
+		w.clock.SetTime(w.clock.Now().Add(d))
+		live := *w.approver
+		live.Cache = w.WithWatch
+		result, err := live.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	if got := later(2 * kubeletWait).RequeueAfter; got != answerRetry {
+		t.Errorf("while the provider is unreachable: requeued after %s, want %s", got, answerRetry)
+	}
+	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.rename(func(provider.Machine) string { return "" })
+	if got := later(answerRetry).RequeueAfter; got != answerRetry {
+		t.Errorf("while the provider reports no name: requeued after %s, want %s", got, answerRetry)
+	}
+	w.wantReported(name, ReasonNameUnknown)
+	w.cloud.rename(func(m provider.Machine) string { return w.node(m.Name) })
+	later(answerRetry)
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
@@ -193,6 +235,30 @@ func TestApprovesRenewalByNode(t *testing.T) {
 	w.pair(m)
 	w.wantSigned(early, ReasonNodeRenews)
 	w.wantQuiet(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
+}
+
+// The class defines the provider ID of the Node, so only the mark proves that the Node is the machine's. The mark may show
+// later than the pairing.
+//
+// Rule: certificate-name-from-provider.
+func TestRenewalWaitsForMarkOfNode(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
+		Spec: corev1.NodeSpec{ProviderID: "k3s://" + w.node("m")}}
+	w.create(node)
+	w.status(m, func(s *v1beta1.MachineStatus) {
+		s.Instance.NodeProviderID = node.Spec.ProviderID
+		s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+	})
+	name := w.post(w.asNode(node.Name), csrtest.ForClient(node.Name))
+	w.wantQuiet(name)
+	before := node.DeepCopy()
+	node.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Of(m, "c", w.ns).String()}
+	if err := w.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSigned(name, ReasonNodeRenews)
 }
 
 // Rule: serving-certificate-for-known-addresses.

@@ -30,7 +30,8 @@ const (
 	// reportAfter is how long a request must be pending before it is reported. Another approver may approve it in the
 	// meantime.
 	reportAfter = 10 * time.Second
-	// kubeletWait is how long a kubelet waits for a serving certificate before it sends a new request.
+	// kubeletWait is how long a kubelet waits for a serving certificate before it sends a new request. A kubelet that
+	// joins sends the same request again and again, until its bootstrap token expires.
 	kubeletWait = 15 * time.Minute
 )
 
@@ -178,7 +179,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 }
 
 // leavePending leaves the request pending, and reports that if the decision requires it. retryAfter is when the
-// provider can be asked for addresses again.
+// provider can be asked about the instance again.
 func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
 	facts Facts, v Decision, retryAfter time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -186,7 +187,7 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	now := r.Clock.Now()
 	age := now.Sub(csr.CreationTimestamp.Time)
 	result := reconcile.Result{}
-	if retryAfter > 0 && age < kubeletWait {
+	if retryAfter > 0 && (age < kubeletWait || request.Kind == kubeletcsr.Join) {
 		result.RequeueAfter = retryAfter
 	}
 	if !v.Report {
@@ -250,8 +251,10 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
 			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
 				"machine", client.ObjectKeyFromObject(m))
-		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses):
-			// The kubelet has an IP address, because it sent the request. The cloud does not report it yet.
+		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
+			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
+			// The kubelet has an IP address, because it sent the request, and the cloud reported a name earlier. A cloud may
+			// report them again later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)

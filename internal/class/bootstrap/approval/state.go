@@ -14,7 +14,7 @@ const (
 	// answerValid is how long the provider's answer about an instance can be used for approvals. It also limits how often
 	// the provider is asked, however many requests a node sends.
 	answerValid = 5 * time.Minute
-	// answerRetry is how soon the provider is asked again after an error or an answer without IP addresses.
+	// answerRetry is how soon the provider is asked again after an error, or an answer without a name or an IP address.
 	answerRetry = 30 * time.Second
 	// reportInterval is how often the same reason is reported on the same machine. Kubernetes deletes a pending request
 	// after a day.

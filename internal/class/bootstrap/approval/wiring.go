@@ -104,12 +104,14 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged selects Nodes that are created, deleted, or replaced, or get a provider ID.
+// nodeChanged selects Nodes that are created, deleted or replaced, or whose provider ID or instance mark changes. These
+// two prove which Machine a Node belongs to (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)
 		n, okNew := e.ObjectNew.(*corev1.Node)
-		return okOld && okNew && (o.UID != n.UID || o.Spec.ProviderID != n.Spec.ProviderID)
+		return okOld && okNew && (o.UID != n.UID || o.Spec.ProviderID != n.Spec.ProviderID ||
+			o.Annotations[v1beta1.NodeAnnotationInstance] != n.Annotations[v1beta1.NodeAnnotationInstance])
 	}}
 }
 

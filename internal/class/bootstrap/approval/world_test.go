@@ -100,8 +100,8 @@ func newWorld(t *testing.T) *world {
 
 // cloud is a provider whose instances all have the same addresses.
 type cloud struct {
-	nodeName func(provider.Machine) string
 	mu       sync.Mutex
+	nodeName func(provider.Machine) string
 	// addresses are the addresses that the cloud reports, and guest those that only the guest reports.
 	addresses, guest []corev1.NodeAddress
 	err              error
@@ -130,6 +130,13 @@ func (c *cloud) answerFromGuest(ips ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.addresses, c.guest = nil, nil, internal(ips)
+}
+
+// rename changes the names under which the instances register, as the cloud reports them.
+func (c *cloud) rename(nodeName func(provider.Machine) string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodeName = nodeName
 }
 
 func internal(ips []string) (all []corev1.NodeAddress) {

@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined describes a client certificate that was issued to the bearer of a bootstrap token, regardless of its approver.
+// Joined describes a client certificate that was requested with a bootstrap token and issued. The certificate may have
+// been approved by any user.
 type Joined struct {
 	// TokenID is the id of the token.
 	TokenID string
-	// At is when the certificate was requested, by the clock of the API server.
+	// At is the time at which the certificate was requested, according to the clock of the API server.
 	At time.Time
 }
 
@@ -43,21 +44,20 @@ const (
 	Refused
 )
 
-// Joins finds the requests with which nodes joined, or tried to join. It lists them from the API server. Kubernetes
-// deletes a request about an hour after its approval, so older requests are unknown. Calls that arrive during a list
-// wait for the next list, and share it.
+// Joins finds the certificate requests of nodes that joined the cluster, or tried to join it. It lists the requests
+// from the API server. Kubernetes deletes a request about an hour after its approval, so older requests are unknown.
+// All calls that arrive while a list is in progress wait for the next list and share its result.
 type Joins struct {
 	requests client.Reader
 	// started counts the lists that were started.
 	started atomic.Int64
-	// lock guards byNode, and serializes lists. It is a channel, so that waiting for it ends with the caller's context.
+	// lock guards byNode, and serializes lists. It is a channel and not a mutex, so that a caller stops waiting when its
+	// context ends.
 	lock   chan struct{}
 	byNode map[string][]JoinRequest
 }
 
 // pageSize is the number of requests in one page of a list.
-
-// pageSize is how many requests are read at once.
 const pageSize = 500
 
 // NewJoins returns a Joins. The reader must not cache.
@@ -65,9 +65,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the certificates issued for the node name. They come from a list that started after the call. A kubelet
-// registers its Node only after it has its certificate. So if a caller has seen the Node before the call, the result is
-// complete.
+// Of returns the client certificates that were issued for the node name. The result comes from a list that started
+// after the call. A kubelet registers its Node only after it has its certificate. The result is therefore complete if
+// the Node already existed before the call.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined
@@ -120,8 +120,8 @@ func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
 	}
 }
 
-// joinOf returns the node name of a request and its description. ok is false if the request is not for a node that
-// joins.
+// joinOf returns the node name in a request, and a description of the request. ok is false if the request is not for a
+// node that joins.
 func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request JoinRequest, ok bool) {
 	r := Read(csr)
 	if r.Kind != Join || r.Fault != "" {
@@ -131,7 +131,7 @@ func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request
 		Joined: Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}}, true
 }
 
-// outcome returns the state of a request, regardless of who decided about it.
+// outcome returns the state of a request. It does not consider which user approved or denied the request.
 func outcome(csr *certificatesv1.CertificateSigningRequest) Outcome {
 	state := Undecided
 	for _, c := range csr.Status.Conditions {

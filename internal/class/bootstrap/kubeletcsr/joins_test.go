@@ -81,17 +81,18 @@ func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Ce
 	return csr
 }
 
-// pages lists certificate requests in pages of one.
-type pages struct {
+// pagedReader returns certificate requests in pages with one request each.
+type pagedReader struct {
 	client.Reader
 	requests []certificatesv1.CertificateSigningRequest
-	// lists counts the lists that started. If hold is set, each list waits for it.
+	// lists counts the lists that started. If the channel hold is set, each list waits until a value can be received from
+	// the channel.
 	lists atomic.Int32
 	hold  chan struct{}
 	err   error
 }
 
-func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
 	n := len(o.Continue)
@@ -112,11 +113,11 @@ func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return nil
 }
 
-// A thousand machines that join at once do not cause a thousand lists. But no call gets the result of a list that
-// started before the call.
+// If a thousand machines join at the same time, the certificate requests are not listed a thousand times. However, no
+// call gets the result of a list that started before the call.
 func TestJoinsShareLists(t *testing.T) {
 	t.Parallel()
-	server := &pages{}
+	server := &pagedReader{}
 	for _, name := range []string{"a", "b"} {
 		csr := csrtest.ForClient(name).ByToken(t)
 		csr.Status.Certificate = []byte("signed")

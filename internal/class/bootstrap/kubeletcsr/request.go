@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// Names and groups with which kubelets and joining instances authenticate.
+// These are the user names and groups of kubelets and of joining instances.
 const (
 	nodeUserPrefix     = "system:node:"
 	nodesGroup         = "system:nodes"
@@ -69,12 +69,12 @@ type Request struct {
 	TokenID string
 	// Requester is the name of the requesting node. It is set if Kind is Renewal or Serving.
 	Requester string
-	// Wanted is the name of the node that the certificate is requested for. It is empty if the subject is not a node.
+	// Wanted is the name of the node for which the certificate is requested. It is empty if the subject is not a node.
 	Wanted string
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault describes how the request differs from those of kubelets. It is empty if a kubelet may have sent the request.
+	// Fault describes why no kubelet sends a request like this one. It is empty if a kubelet may have sent the request.
 	Fault string
 }
 
@@ -104,8 +104,8 @@ func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	return r
 }
 
-// identify finds out from the requester's name and groups which kind of certificate is requested, and by which token or
-// node.
+// identify derives the kind of the requested certificate from the requester's name and groups. It also finds the
+// bootstrap token or the node that requests the certificate.
 func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	in := func(group string) bool { return slices.Contains(csr.Spec.Groups, group) }
 	node, isNode := nodeOf(csr.Spec.Username)
@@ -140,12 +140,12 @@ var (
 )
 
 // MaxRequest limits the size of a request in bytes. It is many times the size of a kubelet's request. The API server
-// accepts a megabyte, and the verification of a signature with a key of that size would keep a processor busy for
-// hours.
+// accepts requests of up to a megabyte. A request of this size could contain a key so large that the verification of
+// the signature would take hours.
 const MaxRequest = 16 << 10
 
-// readCertificateRequest parses the PEM data of a request. It returns an error for everything that kubelets never
-// request, even if the current signer would not copy it into the certificate.
+// readCertificateRequest parses the PEM data of a request. It returns an error if the request contains something that
+// kubelets never request, even if the current signer would not copy it into the certificate.
 func (r *Request) readCertificateRequest(data []byte) error {
 	if len(data) > MaxRequest {
 		return fmt.Errorf("the request is larger than %d bytes, and requests of kubelets are much smaller", MaxRequest)
@@ -158,7 +158,8 @@ func (r *Request) readCertificateRequest(data []byte) error {
 	if err != nil {
 		return errors.New("the request's PEM block cannot be parsed")
 	}
-	// Count the common names: if there are several, parsers disagree about which one counts.
+	// Count the common names. If there are several common names, parsers disagree about which of them is the name of the
+	// requester.
 	var commonNames, organizations int
 	for _, a := range parsed.Subject.Names {
 		switch {
@@ -190,7 +191,8 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 		if !e.Id.Equal(extensionAlternative) {
 			return fmt.Errorf("the request has the extension %s, which kubelets do not request", e.Id)
 		}
-		// Count the names: the parser drops names of other forms, but a signer could copy them into the certificate.
+		// Count the alternative names. The parser drops names of unknown forms, but a signer could copy these names into the
+		// certificate.
 		var names []asn1.RawValue
 		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
 			return errors.New("the request's alternative names cannot be parsed")
@@ -211,8 +213,8 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 	return nil
 }
 
-// hasKubeletUsages reports whether the usages are those that kubelets request. Kubelets request key encipherment only
-// with keys that support it, such as RSA keys.
+// hasKubeletUsages reports whether kubelets request certificates of this kind with these key usages. Kubelets request
+// key encipherment only with keys that support it, such as RSA keys.
 func hasKubeletUsages(usages []certificatesv1.KeyUsage, k Kind) bool {
 	purpose := certificatesv1.UsageClientAuth
 	if k == Serving {

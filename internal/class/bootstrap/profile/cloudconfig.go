@@ -34,8 +34,8 @@ func cloudConfig(m *machine) ([]byte, error) {
 		writeFile(&out, f)
 	}
 	commands := slices.Clone(m.before)
-	// Restart units, because they may already run with the configuration of the image or its packages. Do not wait for
-	// them, because a start may take minutes.
+	// A unit may already run with the configuration of the image or of a package, so restart it. Do not wait until the
+	// unit has started, because this may take minutes.
 	for _, u := range m.units {
 		if !u.enabled {
 			continue
@@ -59,7 +59,7 @@ func cloudConfig(m *machine) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// allFiles returns the machine's files and those of its units.
+// allFiles returns the files of the machine and the files of its units.
 func (m *machine) allFiles() []file {
 	files := slices.Clone(m.files)
 	for _, u := range m.units {
@@ -68,7 +68,7 @@ func (m *machine) allFiles() []file {
 	return files
 }
 
-// files returns the files of a unit.
+// files returns the unit file and the drop-in of a unit.
 func (u unit) files() []file {
 	var files []file
 	if u.text != "" {

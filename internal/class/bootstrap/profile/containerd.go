@@ -24,7 +24,8 @@ config_path = "/etc/containerd/certs.d"
 `
 
 // installRuntime installs containerd and its configuration. A preinstalled containerd keeps the image's configuration,
-// except on Flatcar. For mirrors, that configuration must set config_path to the directory of the mirrors.
+// except on Flatcar. If mirrors are used, the image's configuration must set config_path to the directory of the
+// mirrors.
 func (m *machine) installRuntime(o Options, d distribution) {
 	if o.Runtime == RuntimePackage {
 		m.packages = append(m.packages, d.runtimePackage)
@@ -33,7 +34,7 @@ func (m *machine) installRuntime(o Options, d distribution) {
 		m.files = append(m.files, file{path: "/etc/containerd/config.toml", mode: 0o644, text: containerdConfig})
 	}
 	m.files = append(m.files, mirrorFiles(o.Mirrors)...)
-	// A preinstalled containerd whose configuration and proxies do not change need not be restarted.
+	// A preinstalled containerd need not be restarted if neither its configuration nor its proxies change.
 	containerd := unit{name: "containerd.service", enabled: true,
 		keepRunning: o.Runtime == RuntimePreinstalled && !d.configuresRuntime && !o.hasProxy()}
 	if d.configuresRuntime {

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// FuzzOptionValues checks that the value of an option is refused or changes only the content of files. The config must
-// have the same keys, files, commands and units as with a harmless value.
+// FuzzOptionValues checks that an option value is either refused or changes nothing except the content of files. The
+// generated config must have the same keys, files, commands and units as with a harmless value.
 func FuzzOptionValues(f *testing.F) {
 	for i := range Names() {
 		for _, value := range []string{"", "https://a.example", "a\nruncmd: [reboot]", "\"]}", "<<MACHINE_NAME>>", "%3C%3CX%3E%3E",

@@ -32,7 +32,7 @@ func TestKubeadmProfileJoins(t *testing.T) {
 				t.Errorf("the profile writes %s, which kubeadm or the image writes", path)
 			}
 		}
-		// containerd has restarted with its proxies before kubeadm join needs it.
+		// containerd must have restarted with the configured proxies before kubeadm join runs.
 		last := config.RunCmd[len(config.RunCmd)-2:]
 		if !reflect.DeepEqual(last, [][]string{{"systemctl", "start", "containerd.service"},
 			{"kubeadm", "join", "--config", joinConfigPath}}) {

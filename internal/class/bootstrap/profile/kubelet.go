@@ -50,8 +50,8 @@ var (
 	}}
 )
 
-// kubeletUnit is the kubelet's unit. A drop-in contains everything that differs between machines and images. Its name
-// sorts after those of the drop-ins in the kubeadm package.
+// kubeletUnit is the kubelet's unit. All settings that differ between machines or images are in a drop-in. systemd
+// reads this drop-in after the drop-ins of the kubeadm package, because its name sorts after their names.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target
@@ -66,8 +66,8 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
-// linkResolvConf makes resolvConfPath a link to the file with name servers that pods can reach. It is for distributions
-// of which only some images use systemd-resolved.
+// linkResolvConf links resolvConfPath to the file that lists name servers that pods can reach. It is needed for
+// distributions in which some images use systemd-resolved and others do not.
 const linkResolvConf = `ExecStartPre=/bin/sh -c 'file=/etc/resolv.conf; ` +
 	`if grep -qs "^nameserver 127.0.0.53" $$file; then file=` + resolvedPath + `; fi; ln -sfn $$file ` + resolvConfPath + `'
 `
@@ -82,8 +82,8 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: d.packaging.keyPath, mode: 0o644, text: string(o.PackageRepositoryKey)},
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
-		// Install the package before the unit starts. The package itself may start the kubelet, so the unit cannot run the
-		// script.
+		// Install the package before the unit starts. The package itself may start the kubelet, so the kubelet's unit cannot
+		// run the installation script.
 		m.before = append(m.before, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
@@ -93,7 +93,7 @@ func (m *machine) installKubelet(o Options, d distribution) {
 		}
 		m.packages = append(m.packages, d.tools...)
 		m.files = append(m.files,
-			// An agent that updates the kubelet also needs the URL for other versions.
+			// An agent that updates the kubelet needs the download URLs of other versions too.
 			file{path: "/etc/machinist/kubelet-url", mode: 0o644,
 				text: strings.ReplaceAll(o.KubeletURL, versionPlaceholder, "{version}") + "\n"},
 			file{path: "/etc/machinist/kubelet-sha256", mode: 0o644, text: sums.String()},

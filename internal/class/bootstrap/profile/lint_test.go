@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// cloudInit has only the documented keys of cloud-init's modules that profiles use.
+// cloudInit has a field for each documented cloud-init key that profiles use.
 type cloudInit struct {
 	PreferFQDN        *bool             `json:"prefer_fqdn_over_hostname"`
 	Hostname          string            `json:"hostname"`
@@ -192,7 +192,8 @@ func TestHostNameAndSSHKeys(t *testing.T) {
 	}
 }
 
-// CLOUD_INIT_SCHEMA is the path of cloud-init's own schema. hack/cloudinit.sh fetches it on systems with apt.
+// The environment variable CLOUD_INIT_SCHEMA contains the path of the schema that cloud-init publishes.
+// hack/cloudinit.sh downloads the schema on systems with apt.
 func TestCloudConfigsMatchSchemaOfCloudInit(t *testing.T) {
 	path := os.Getenv("CLOUD_INIT_SCHEMA")
 	if path == "" {

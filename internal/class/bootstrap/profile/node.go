@@ -54,7 +54,7 @@ func (m *machine) joinByKubelet(o Options, d distribution) error {
 	return nil
 }
 
-// addCredentials adds the files with which the kubelet and the API server authenticate each other.
+// addCredentials adds the files that the kubelet and the API server need to authenticate each other.
 func (m *machine) addCredentials(o Options) {
 	m.files = append(m.files,
 		file{path: kubeconfigPath, mode: 0o600, text: bootstrapKubeconfig},

@@ -16,9 +16,9 @@ import (
 type Runtime string
 
 const (
-	// RuntimePackage installs the package of the distribution.
+	// RuntimePackage means that containerd is installed from a package of the distribution.
 	RuntimePackage Runtime = "package"
-	// RuntimePreinstalled uses the containerd of the image.
+	// RuntimePreinstalled means that the containerd of the image is used.
 	RuntimePreinstalled Runtime = "preinstalled"
 )
 
@@ -26,11 +26,11 @@ const (
 type KubeletSource string
 
 const (
-	// KubeletPackages installs the package of the machine's version from a package repository.
+	// KubeletPackages means that the kubelet is installed from a package repository, in the version of the machine.
 	KubeletPackages KubeletSource = "packages"
-	// KubeletURL downloads the program of the machine's version and verifies its checksum.
+	// KubeletURL means that the kubelet is downloaded in the version of the machine, and that its checksum is verified.
 	KubeletURL KubeletSource = "url"
-	// KubeletPreinstalled uses the kubelet of the image, regardless of its version.
+	// KubeletPreinstalled means that the kubelet of the image is used, whatever its version is.
 	KubeletPreinstalled KubeletSource = "preinstalled"
 )
 
@@ -41,14 +41,15 @@ type Options struct {
 	Profile string
 
 	Runtime Runtime
-	// Mirrors are used for images in place of their registry, in this order.
+	// Mirrors are the registries from which images are pulled instead of the original registry. They are tried in this
+	// order.
 	Mirrors []Mirror
 
 	// HTTPProxy and HTTPSProxy are the URLs of the proxies for containerd, the kubelet and the installation of packages.
 	// NoProxy lists the hosts, domains and networks that are reached without a proxy, separated by commas.
 	HTTPProxy, HTTPSProxy, NoProxy string
 
-	// SSHKeys are the public keys that may log in as the image's default user. Each is a line of authorized_keys.
+	// SSHKeys are the public keys of users that may log in as the image's default user. Each is a line of authorized_keys.
 	SSHKeys []string
 	// SetHostname sets the host name to the name of the Machine. Otherwise the cloud sets the host name.
 	SetHostname bool
@@ -59,7 +60,7 @@ type Options struct {
 	// Kubelet is the source of the kubelet. Each of the following fields belongs to one source.
 	Kubelet KubeletSource
 	// PackageRepository is the URL of a package repository. {minor} in it stands for the machine's minor version, such as
-	// v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs its packages.
+	// v1.36. PackageRepositoryKey is the ASCII-armored OpenPGP key that signs the packages in the repository.
 	PackageRepository    string
 	PackageRepositoryKey []byte
 	// KubeletURL contains the placeholder KUBELET_VERSION. KubeletSHA256 maps versions, such as v1.36.3, to hexadecimal
@@ -69,13 +70,13 @@ type Options struct {
 	// KubeletBinary is the path of a preinstalled kubelet. The default is /usr/bin/kubelet.
 	KubeletBinary string
 
-	// KubeletConfig is a KubeletConfiguration in YAML. It is merged into that of the profile.
+	// KubeletConfig is a KubeletConfiguration in YAML. It is merged into the KubeletConfiguration of the profile.
 	KubeletConfig []byte
 	FeatureGates  map[string]bool
 	// ClusterDNS are the addresses of the cluster's DNS servers.
 	ClusterDNS []string
-	// ClientCA is the PEM bundle of the CAs whose clients may call the kubelet. The default is the bundle that verifies
-	// the API server.
+	// ClientCA is the PEM bundle of the CAs that sign the certificates of the kubelet's clients. The default is the bundle
+	// that verifies the API server.
 	ClientCA []byte
 
 	Files []File
@@ -115,8 +116,8 @@ func (o *Options) setDefaults(d distribution) {
 
 func (o *Options) hasProxy() bool { return o.HTTPProxy != "" || o.HTTPSProxy != "" }
 
-// file returns the file in the form in which the template contains it. Only text may contain placeholders, because
-// Machinist does not decode files within a template.
+// file returns the file as the template contains it: as text if possible, otherwise in base64. Only text may contain
+// placeholders, because Machinist does not decode base64 in a template.
 func (f File) file() (file, error) {
 	out := file{path: f.Path, mode: 0o644, text: string(f.Content)}
 	if f.Executable {
@@ -141,7 +142,7 @@ func hasPlaceholder(value string) bool {
 	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0
 }
 
-// isText reports whether all formats can contain the content without an encoding.
+// isText reports whether templates of all formats can contain the content without an encoding such as base64.
 func isText(content []byte) bool {
 	return len(bytes.TrimSpace(content)) > 0 && utf8.Valid(content) &&
 		!strings.ContainsFunc(string(content), func(r rune) bool {

@@ -1,6 +1,7 @@
-// Package profile generates user-data templates. A template turns a plain machine of a Linux distribution into a node.
-// A profile is a set of files, units, packages and commands. One of two writers turns the set into a cloud-config or an
-// Ignition config. The package reads no files and calls no servers: its output depends only on the options.
+// Package profile generates user-data templates. A template turns a machine with an unmodified image of a Linux
+// distribution into a node. A profile is a set of files, units, packages and commands. The package writes this set as a
+// cloud-config or as an Ignition config. The package reads no files and calls no servers: its output depends only on
+// the options.
 //
 // The templates contain placeholders of package bootstrap, which Machinist replaces for each machine.
 package profile
@@ -26,12 +27,12 @@ type distribution struct {
 	tools []string
 	// packaging describes the package manager. It is nil if packages cannot be installed.
 	packaging *packaging
-	// configuresRuntime is true if the profile must configure the image's containerd, because by default that does not
-	// read a configuration from /etc.
+	// configuresRuntime is true if the image's containerd does not read a configuration from /etc by default, so that the
+	// profile must configure it.
 	configuresRuntime bool
 	// join adds the files and units with which the machine joins. It is set in profiles that do not configure the kubelet.
 	join func(*machine, Options, distribution)
-	// settingsSource explains where the kubelet gets its settings from in such a profile.
+	// settingsSource explains where the kubelet gets its settings if the profile does not configure it.
 	settingsSource string
 	// agent is the program that joins a cluster of k3s or RKE2. It is nil for other profiles.
 	agent *agent
@@ -39,8 +40,8 @@ type distribution struct {
 	settings map[string]any
 }
 
-// resolvedSettings point to the file with the name servers of systemd-resolved. On such a machine /etc/resolv.conf
-// contains only the address of the local resolver, which pods cannot reach.
+// resolvedSettings make the kubelet read the name servers from the file of systemd-resolved. On a machine with
+// systemd-resolved, /etc/resolv.conf contains only the address of the local resolver, which pods cannot reach.
 var resolvedSettings = map[string]any{"resolvConf": resolvedPath}
 
 const resolvedPath = "/run/systemd/resolve/resolv.conf"
@@ -68,7 +69,7 @@ var distributions = map[string]distribution{
 		settingsSource: "the RKE2 agent runs its own kubelet, with the settings in /etc/rancher/rke2"},
 }
 
-// Names returns the names of all profiles, in the order in which they are shown.
+// Names returns the names of all profiles, in the order for lists of profiles.
 func Names() []string {
 	return []string{"debian", "ubuntu", "flatcar", "rhel", "preinstalled", "kubeadm", "k3s", "rke2"}
 }
@@ -89,11 +90,11 @@ type unit struct {
 	name string
 	// text is the whole unit. It is empty if only dropIn is set.
 	text string
-	// dropIn is the text of a drop-in for the unit, and dropInName is the drop-in's file name.
+	// dropIn is the content of a drop-in for the unit, and dropInName is the name of the drop-in file.
 	dropIn, dropInName string
-	// enabled starts the unit now and at each boot.
+	// enabled means that the unit is started now and at each boot.
 	enabled bool
-	// keepRunning does not restart a unit that already runs, because its configuration has not changed.
+	// keepRunning means that the unit is not restarted if it already runs, because its configuration has not changed.
 	keepRunning bool
 }
 
@@ -104,8 +105,8 @@ type machine struct {
 	packages []string
 	// aptProxy are the proxies for apt, which the cloud-config sets.
 	aptProxy map[string]string
-	// before and after are commands that run before and after units are started. Only a cloud-config supports them,
-	// because Ignition runs before systemd.
+	// before contains commands that run before the units are started, and after contains commands that run afterwards.
+	// Only a cloud-config supports commands, because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool

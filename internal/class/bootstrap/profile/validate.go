@@ -253,8 +253,9 @@ func (o *Options) validateUserFiles(distribution) error {
 	return nil
 }
 
-// validateURL returns an error if the value is not the http or https URL of a server. The URL must not contain
-// characters with a special meaning in the files that it is written to. Only URLs of proxies may contain a password.
+// validateURL returns an error if the value is not the http or https URL of a server. The URL is written into
+// configuration files, so it must not contain characters that have a special meaning there. Only URLs of proxies may
+// contain a password.
 func validateURL(flag, value string, password bool) error {
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" ||
@@ -269,7 +270,8 @@ func validateURL(flag, value string, password bool) error {
 	return nil
 }
 
-// redacted returns the value of an option for an error. It replaces the part before an @, which may contain a password.
+// redacted returns the value of an option for an error message. It replaces the part before an @, because this part may
+// contain a password.
 func redacted(value string) string {
 	scheme, rest, found := strings.Cut(value, "://")
 	if at := strings.LastIndex(rest, "@"); found && at >= 0 {
@@ -281,8 +283,8 @@ func redacted(value string) string {
 	return value
 }
 
-// shortened truncates an invalid value for an error, because the user may have given a private key in place of a public
-// one.
+// shortened truncates an invalid value for an error message, because the user may have given a private key instead of a
+// public key.
 func shortened(value string) string {
 	if len(value) > 20 {
 		return strings.ToValidUTF8(value[:20], "") + "…"

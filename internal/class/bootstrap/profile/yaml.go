@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Secret returns the manifest of a Secret with a template under the key that classes read, and with the label that
-// allows classes to read it. Without a namespace the Secret is created in the namespace that it is applied to. Both
-// names must be valid.
+// Secret returns the manifest of a Secret that contains a template. The Secret has the key and the label that classes
+// need to read the template. If namespace is empty, users choose the namespace when they apply the manifest. Both names
+// must be valid.
 func Secret(name, namespace string, template []byte) []byte {
 	var out bytes.Buffer
 	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoted(name) + "\n")
@@ -24,8 +24,8 @@ func Secret(name, namespace string, template []byte) []byte {
 	return out.Bytes()
 }
 
-// writeText writes a string after its key. It uses a literal block, which is readable, if that represents the string
-// exactly.
+// writeText writes a string after its key. If a YAML literal block can represent the string exactly, writeText uses
+// one, because it is easy to read.
 func writeText(out *bytes.Buffer, text, indent string) {
 	if !isBlock(text) {
 		out.WriteString(quoted(text) + "\n")
@@ -40,8 +40,9 @@ func writeText(out *bytes.Buffer, text, indent string) {
 	}
 }
 
-// isBlock reports whether a literal block represents the text exactly. The text must end with exactly one line break.
-// Its first line must not be empty or indented. It must not contain other characters that YAML reads as line breaks.
+// isBlock reports whether a YAML literal block can represent the text exactly. The text must end with exactly one line
+// break. Its first line must not be empty or indented. It must not contain other characters that YAML reads as line
+// breaks.
 func isBlock(text string) bool {
 	return isText([]byte(text)) && strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n") &&
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")

@@ -10,14 +10,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DeletionDecision is how long after the request to delete a class Machinist decides whether the class still serves its
-// Machines. By then, a tool that deletes a class together with its fleet has begun to delete the Machines. New Machines
-// of that tool wait for the new class, and do not keep the old one.
+// DeletionDecision is the time between the request to delete a class and the decision whether the class still serves
+// its Machines. If a tool deletes a class together with its fleet, it has begun to delete the Machines within this
+// time. If the tool then creates new Machines, they wait for the new class and do not prevent the deletion of the old
+// class.
 const DeletionDecision = 10 * time.Second
 
 // DeletionReason returns the reason of the condition Deleting of a class. It is empty while the class is not being
-// deleted. It is DeletionStarted right after the request to delete the class, before the controller has written the
-// condition.
+// deleted. Between the request to delete the class and the first write of the condition, the reason is DeletionStarted.
 func DeletionReason(class *v1beta1.MachineClass) string {
 	if class.DeletionTimestamp.IsZero() {
 		return ""
@@ -35,29 +35,29 @@ func Serves(class *v1beta1.MachineClass) bool {
 	return reason == "" || reason == v1beta1.ReasonInUse
 }
 
-// classDeleting returns the error for a class from which no instance is created any more, because only Machines that
-// have no instance would remain.
+// classDeleting returns the error for a Machine whose class is being deleted and no longer serves, because no Machine
+// has an instance of the class.
 func classDeleting(class *v1beta1.MachineClass) *Error {
 	return errorf(v1beta1.ReasonClassDeleting, "MachineClass %q is being deleted, and no remaining machine has an instance "+
 		"of this class. The deletion does not wait for this machine. After the deletion, apply the class again, or name "+
 		"another class in the template.", class.Name)
 }
 
-// undecided returns the message for a class for which DeletionDecision has not passed yet.
+// undecided returns the message for a class whose deletion was requested less than DeletionDecision ago.
 func undecided(class *v1beta1.MachineClass) string {
 	return fmt.Sprintf("MachineClass %q is being deleted: Machinist decides within %s whether it still serves its machines.",
 		class.Name, DeletionDecision)
 }
 
-// ReleasesClass reports whether the Machine does not prevent the deletion of its class: its status states that no call
-// to the cloud was made that could still take effect. A launch withdraws this statement in the API server before it
-// calls the cloud.
+// ReleasesClass reports whether the class of the Machine can be deleted before the Machine. This is the case if the
+// status of the Machine states that no call to the cloud can still create an instance. A launch removes this statement
+// from the status in the API server before it calls the cloud.
 func ReleasesClass(m *v1beta1.Machine) bool {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)
 }
 
-// HasInstance reports whether the Machine has a recorded instance, or one that is being replaced.
+// HasInstance reports whether the Machine has a recorded instance, or an instance that is being replaced.
 func HasInstance(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" || m.Status.Instance != nil || m.Replacing() || m.Retrying()
 }

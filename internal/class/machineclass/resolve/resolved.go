@@ -20,30 +20,30 @@ type Resolved struct {
 	ClassName string
 	ClassUID  types.UID
 	// Provider is the provider that serves the Machine. It is empty only after ResolveForDeletion, if no class, Machine or
-	// recorded instance names a provider. In this case, no provider was ever called for this specification.
+	// recorded instance names a provider. In this case, no provider has ever been called for the Machine.
 	Provider string
 	// ProviderSpec is raw JSON. It is empty if it is no longer known.
 	ProviderSpec []byte
-	// NodeProviderID is the format of the provider IDs of Nodes. It is empty for the provider's format.
+	// NodeProviderID is the format of the provider IDs of Nodes. Empty means the default format of the provider.
 	NodeProviderID string
 	// Adoption is the policy of the class. For an inline specification it is Forbid.
 	Adoption v1beta1.AdoptionPolicy
-	// AdoptFrom is the former cluster from which the class allows its Machines to adopt instances until AdoptFromUntil.
-	// Both are annotations of the class.
+	// AdoptFrom names a former cluster. Machines of the class may adopt instances of this cluster until AdoptFromUntil.
+	// Both values are annotations of the class.
 	AdoptFrom, AdoptFromUntil string
 	// CredentialsRef is the reference to the Secret with Credentials. Nil means that the driver uses credentials of its
 	// own environment.
 	CredentialsRef *v1beta1.LocalRef
 	Credentials    provider.Credentials
-	// UserData is the bootstrap template. It is empty if there is no reference to one.
+	// UserData is the bootstrap template. It is empty if neither the Machine nor its class refers to a bootstrap template.
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited describes what must happen before it is certain that the class and the Secret with the credentials exist as
-	// long as the Machine. It is empty if nothing is missing. Without the class and the Secret, the instance could not be
-	// deleted.
+	// Awaited describes what is still missing to protect the class and the Secret with the credentials. Both must exist
+	// while the Machine exists, because its instance cannot be deleted without them. It is empty if both are protected.
 	Awaited string
-	// Leaving explains why no instance is created from the class any more. It is nil while the class serves.
+	// Leaving is the error for a class that is being deleted and from which no instance is created any more. It is nil
+	// while instances can be created from the class.
 	Leaving *Error
 }
 
@@ -72,7 +72,7 @@ func (r Resolved) SpecHash() string {
 }
 
 // UserDataHash returns a hash that distinguishes the bootstrap templates of a namespace. It is empty for an empty
-// template. The hash is public, so it is too short to confirm a guess about secrets in the template.
+// template. The hash is public. It is so short that it cannot be used to test guesses of a secret in the template.
 func UserDataHash(namespace string, template Template) string {
 	if len(template) == 0 {
 		return ""
@@ -98,10 +98,11 @@ func (Template) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue implements slog.LogValuer.
 func (Template) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// Error explains what is missing or refused. A retry is useless until that changes, which a watch reports.
+// Error explains which object is missing or why it cannot be used. A retry returns the same error until a watch reports
+// a change of the object.
 type Error struct {
-	// Reason is the reason of the condition that shows the error: ClassNotFound, CredentialsNotFound, UserDataNotFound,
-	// SecretNotLabelled, ClassDeleting or InvalidConfiguration.
+	// Reason is the reason of the condition that reports the error. It is one of ClassNotFound, CredentialsNotFound,
+	// UserDataNotFound, SecretNotLabelled, ClassDeleting and InvalidConfiguration.
 	Reason string
 	// Message is a text for users that names the object.
 	Message string

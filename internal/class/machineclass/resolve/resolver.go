@@ -68,18 +68,18 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	return out, nil
 }
 
-// ResolveForDeletion returns what still exists, for finding and deleting an instance. A missing class or template is
-// not an error, because status.instance contains what is needed. ResolveForDeletion returns an *Error with
-// CredentialsNotFound or SecretNotLabelled if there are references to credentials and none of the Secrets can be used.
-// The Secret in status.instance needs the label too: otherwise a client that may write the status could have any Secret
-// of the namespace sent to the cloud.
+// ResolveForDeletion returns everything that still exists and is needed to find and delete an instance. A missing class
+// or template is not an error, because status.instance contains the necessary values. If there are references to
+// Secrets with credentials and none of these Secrets can be used, ResolveForDeletion returns an *Error with the reason
+// CredentialsNotFound or SecretNotLabelled. The Secret that status.instance names needs the label too. Otherwise a
+// client that may write the status could cause the provider to send any Secret of the namespace to the cloud.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
 		return Resolved{}, err
 	}
-	// The current reference may be newer than that of the launch, so try it first. Then try that of the launch, because
-	// the current Secret may no longer exist.
+	// Try the Secret of the current reference first, because it may be newer than the Secret that was used at the launch.
+	// If the current Secret cannot be used, try the Secret of the launch.
 	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
 	if recorded := m.Status.Instance; recorded != nil {
 		if out.Provider == "" {
@@ -111,13 +111,13 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	return out, nil
 }
 
-// userData is the reference to the user data, and the values of its own placeholders.
+// userData contains the reference to a bootstrap template, and the values for the template's VALUES placeholders.
 type userData struct {
 	ref    *v1beta1.UserDataRef
 	values []v1beta1.UserDataValue
 }
 
-// describe returns what the class or the inline specification contains, without the contents of Secrets. Together with
+// describe returns the content of the class or the inline specification, but not the contents of Secrets. Together with
 // an *Error it returns an empty result.
 func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
@@ -204,7 +204,7 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
 
-// UsableFor reports whether the label of a Secret allows the use, SecretUseCredentials or SecretUseUserData.
+// UsableFor reports whether the label of a Secret allows a use. The use is SecretUseCredentials or SecretUseUserData.
 func UsableFor(secret client.Object, use string) bool {
 	value := secret.GetLabels()[v1beta1.LabelSecretUse]
 	return value == use || value == v1beta1.SecretUseBoth
@@ -215,8 +215,8 @@ func Usable(secret client.Object) bool {
 	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
 }
 
-// notLabelled returns an error with the command that allows the use of a Secret. The command keeps a use that the label
-// allows already.
+// notLabelled returns an error that contains a kubectl command. The command sets the label that allows the given use of
+// a Secret, in addition to a use that is already allowed.
 func notLabelled(secret *corev1.Secret, use string) *Error {
 	value, overwrite := use, ""
 	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
@@ -251,8 +251,8 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	return secret, nil
 }
 
-// UserData reads a bootstrap template and replaces its placeholders of values. Without a reference, it returns no
-// template and no error.
+// UserData reads a bootstrap template and replaces its VALUES placeholders. Without a reference, it returns no template
+// and no error.
 func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef,
 	values []v1beta1.UserDataValue) (Template, error) {
 	if ref == nil {

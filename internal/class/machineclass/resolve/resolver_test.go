@@ -57,7 +57,7 @@ func secret(name, key, value string) *corev1.Secret {
 	return s
 }
 
-// labelledFor returns a copy of a Secret with another use. An empty use removes the label.
+// labelledFor returns a copy of a Secret whose label allows the given use. If the use is empty, the copy has no label.
 func labelledFor(use string, s *corev1.Secret) *corev1.Secret {
 	s = s.DeepCopy()
 	s.Labels[v1beta1.LabelSecretUse] = use
@@ -267,7 +267,7 @@ func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	}
 }
 
-// Roles may allow the provider to read the Secrets of some namespaces only.
+// The provider may be allowed to read only the Secrets of some namespaces.
 func TestSecretThatMayNotBeReadIsReported(t *testing.T) {
 	forbidden := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

@@ -8,9 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns a reader that lets concurrent callers share the reads of a Secret, because many machines that are
-// created at once refer to a few Secrets. Each caller gets the result of a read that began after its call, so no result
-// is older than without Shared. A result is dropped when all waiting callers have received it.
+// Shared returns a reader in which concurrent callers share the reads of a Secret. This saves requests, because many
+// machines that are created at the same time refer to only a few Secrets. Each caller gets the result of a read that
+// began after its call, so its result is at least as new as without Shared. The reader drops a result when all waiting
+// callers have received it.
 func Shared(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
@@ -22,7 +23,8 @@ type shared struct {
 	reads map[client.ObjectKey]*queue // of Secrets that are being read
 }
 
-// queue contains a read in progress, and the read after it for all callers that have arrived since.
+// queue contains the read that is in progress, and the next read. All callers that arrive during the first read share
+// the next one.
 type queue struct{ begun, next *read }
 
 // read is one read of a Secret. secret and err must not be accessed before done is closed.
@@ -30,7 +32,7 @@ type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
-	// abandoned means that the context of the caller that reads ended first.
+	// abandoned means that the read failed because the context of the caller that sent it ended.
 	abandoned bool
 }
 
@@ -61,8 +63,8 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns the first read that begins after the call, the read that must end before it (or nil), and whether the
-// caller must do the read.
+// join returns the read whose result the caller must use. This read begins after the call of join. If first is true,
+// the caller must execute the read itself. In this case, before is the read that must end first, or nil.
 func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +81,7 @@ func (s *shared) join(key client.ObjectKey) (r, before *read, first bool) {
 	return q.next, nil, false
 }
 
-// run reads the Secret after the read before it has ended.
+// run reads the Secret as soon as the previous read has ended.
 func (s *shared) run(ctx context.Context, key client.ObjectKey, r, before *read) {
 	if before != nil {
 		select {

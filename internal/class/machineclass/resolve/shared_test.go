@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// server answers reads of Secrets when a test sends to answers. The data of each answer is the number of the read, in
-// the order in which reads begin.
+// server answers a read of a Secret when a test sends a value to its channel. The returned Secret contains the number
+// of the read, in the order in which the reads began.
 type server struct {
 	client.Reader
 	answers chan error
@@ -45,7 +45,7 @@ type answer struct {
 	err error
 }
 
-// ask reads the Secret in the background.
+// ask begins a read of the Secret in the background, and returns the channel for its answer.
 func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	out := make(chan answer, 1)
 	go func() {
@@ -56,8 +56,8 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 	return out
 }
 
-// Callers that arrive during a read share the next read, because the result of the current one may be older than their
-// call.
+// Callers that arrive during a read share the next read, because the result of the current read may be older than their
+// calls.
 func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -129,7 +129,8 @@ func TestErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	})
 }
 
-// A caller that gives up does not affect others, whether it reads, is the next to read, or waits.
+// A caller that gives up does not affect other callers. This applies to a caller that is executing a read, to the
+// caller that will execute the next read, and to a caller that waits for a result.
 func TestCallerThatGivesUpDoesNotAffectOthers(t *testing.T) {
 	for name, next := range map[string]bool{"the next to read": true, "a waiting caller": false} {
 		t.Run(name, func(t *testing.T) {

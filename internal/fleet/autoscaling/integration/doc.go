@@ -1,2 +1,3 @@
-// Package integration tests the annotations of node groups against the in-memory API server, which knows who owns them.
+// Package integration tests the annotations of node groups against the in-memory API server, which tracks the owners of
+// fields.
 package integration

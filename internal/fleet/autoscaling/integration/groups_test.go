@@ -27,14 +27,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world has one namespace, a MachineDeployment and a reconciler whose requests are counted.
+// world contains one namespace with a MachineDeployment, and a reconciler whose write requests are counted.
 type world struct {
 	*testing.T
 	admin      client.Client
 	namespace  string
 	group      types.NamespacedName
 	reconciler *autoscaling.Reconciler
-	// writes counts what the reconciler sent since it was last asked.
+	// writes is the number of write requests since the last pass began.
 	writes int
 }
 
@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// restart forgets what the reconciler has in memory.
+// restart replaces the reconciler with a new one that has no state.
 func (w *world) restart() {
 	count := func() { w.writes++ }
 	w.reconciler = autoscaling.New(autoscaling.Options{Client: interceptor.NewClient(env.Client(w.T), interceptor.Funcs{
@@ -63,7 +63,7 @@ func (w *world) restart() {
 	})})
 }
 
-// class creates a class whose provider states a capacity, or none.
+// class creates a class whose provider reports the given capacity, if any.
 func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -73,7 +73,7 @@ func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
 	return class
 }
 
-// resolve has the provider state a capacity.
+// resolve writes the capacity to the status of the class, as a provider does.
 func (w *world) resolve(class *v1beta1.MachineClass, capacity ...string) {
 	w.Helper()
 	class.Status.Capacity = corev1.ResourceList{}
@@ -111,7 +111,7 @@ func (w *world) deployment(class string, annotations map[string]string) {
 	}, client.FieldOwner("person")))
 }
 
-// pass reconciles the deployment and returns it, and how many writes that took.
+// pass reconciles the deployment, and returns the deployment and the number of write requests.
 func (w *world) pass() (*v1beta1.MachineDeployment, int) {
 	w.Helper()
 	w.writes = 0
@@ -131,7 +131,7 @@ func (w *world) read() *v1beta1.MachineDeployment {
 	return d
 }
 
-// edit changes the deployment as a person with kubectl edit does.
+// edit changes the deployment as an administrator does with kubectl edit.
 func (w *world) edit(change func(*v1beta1.MachineDeployment)) {
 	w.Helper()
 	d := w.read()
@@ -146,8 +146,9 @@ func (w *world) must(err error) {
 	}
 }
 
-// has checks the capacity annotations, as pairs without their prefix.
-func (w *world) has(d client.Object, want ...string) {
+// expect fails the test unless the object has exactly these capacity annotations. They are given as pairs of a key
+// without its prefix and a value.
+func (w *world) expect(d client.Object, want ...string) {
 	w.Helper()
 	got, wanted := map[string]string{}, map[string]string{}
 	for key, value := range d.GetAnnotations() {
@@ -163,8 +164,9 @@ func (w *world) has(d client.Object, want ...string) {
 	}
 }
 
-// scalable checks the condition ScalableFromZero: its reason, or that it is missing.
-func (w *world) scalable(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
+// expectCondition fails the test unless ScalableFromZero has this status and reason. Without a status, the condition
+// must be missing.
+func (w *world) expectCondition(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
 	w.Helper()
 	c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionScalableFromZero)
 	if c == nil {
@@ -192,8 +194,8 @@ func TestOneWriteForEachChangeAndNoneOtherwise(t *testing.T) {
 
 	d, writes := w.pass()
 	w.wrote(writes, 1)
-	w.has(d, "cpu", "2", "memory", "8Gi", "labels", pool, "taints", dedicated)
-	w.scalable(d, "", "")
+	w.expect(d, "cpu", "2", "memory", "8Gi", "labels", pool, "taints", dedicated)
+	w.expectCondition(d, "", "")
 	_, writes = w.pass()
 	w.wrote(writes, 0)
 	w.restart()
@@ -204,19 +206,19 @@ func TestOneWriteForEachChangeAndNoneOtherwise(t *testing.T) {
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = large.Name })
 	d, writes = w.pass()
 	w.wrote(writes, 1)
-	w.has(d, "cpu", "8", "memory", "32Gi", "maxPods", "50", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "8", "memory", "32Gi", "maxPods", "50", "labels", pool, "taints", dedicated)
 
 	w.Log("the provider finds out something else")
 	w.resolve(large, "cpu", "7", "memory", "32Gi")
 	d, writes = w.pass()
 	w.wrote(writes, 1)
-	w.has(d, "cpu", "7", "memory", "32Gi", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "7", "memory", "32Gi", "labels", pool, "taints", dedicated)
 
 	w.Log("a person removes one, and it is filled in again")
 	w.edit(func(d *v1beta1.MachineDeployment) { delete(d.Annotations, v1beta1.AutoscalerCPUAnnotation) })
 	d, writes = w.pass()
 	w.wrote(writes, 1)
-	w.has(d, "cpu", "7", "memory", "32Gi", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "7", "memory", "32Gi", "labels", pool, "taints", dedicated)
 
 	w.Log("no node group any more")
 	w.edit(func(d *v1beta1.MachineDeployment) {
@@ -225,7 +227,7 @@ func TestOneWriteForEachChangeAndNoneOtherwise(t *testing.T) {
 	})
 	d, writes = w.pass()
 	w.wrote(writes, 1)
-	w.has(d)
+	w.expect(d)
 	_, writes = w.pass()
 	w.wrote(writes, 0)
 }
@@ -259,12 +261,12 @@ func TestWhatAPersonWroteStaysThroughTenRollouts(t *testing.T) {
 	w.Log("without a class ours go, and theirs stay")
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "nowhere" })
 	d, _ := w.pass()
-	w.has(d, "cpu", " 3.5", "labels", "gpu=yes, odd ", "gpu-type", "", "taints", dedicated)
+	w.expect(d, "cpu", " 3.5", "labels", "gpu=yes, odd ", "gpu-type", "", "taints", dedicated)
 	_, writes := w.pass()
 	w.wrote(writes, 0)
 }
 
-// A user who overwrites a value becomes its owner. So does a user who applies the same value.
+// A user who overwrites a value becomes its owner. A user who applies the same value becomes its owner too.
 //
 // Rules: capacity-annotations-of-people-stay.
 func TestAPersonTakesOver(t *testing.T) {
@@ -276,7 +278,7 @@ func TestAPersonTakesOver(t *testing.T) {
 
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Annotations[v1beta1.AutoscalerCPUAnnotation] = "1" })
 	d, _ := w.pass()
-	w.has(d, "cpu", "1", "memory", "8Gi", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "1", "memory", "8Gi", "labels", pool, "taints", dedicated)
 	_, writes := w.pass()
 	w.wrote(writes, 0)
 
@@ -287,7 +289,7 @@ func TestAPersonTakesOver(t *testing.T) {
 	w.must(w.admin.Patch(w.Context(), applied, client.Apply, client.FieldOwner("gitops")))
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
 	d, _ = w.pass()
-	w.has(d, "cpu", "1", "memory", "8Gi", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "1", "memory", "8Gi", "labels", pool, "taints", dedicated)
 	_, writes = w.pass()
 	w.wrote(writes, 0)
 
@@ -297,7 +299,7 @@ func TestAPersonTakesOver(t *testing.T) {
 		delete(d.Annotations, v1beta1.AutoscalerMemoryAnnotation)
 	})
 	d, _ = w.pass()
-	w.has(d, "cpu", "8", "memory", "32Gi", "labels", pool, "taints", dedicated)
+	w.expect(d, "cpu", "8", "memory", "32Gi", "labels", pool, "taints", dedicated)
 }
 
 // Rules: empty-node-groups-report-unknown-capacity.
@@ -306,24 +308,24 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 	w.deployment("small", bounds())
 	d, writes := w.pass()
 	w.wrote(writes, 1)
-	w.scalable(d, metav1.ConditionFalse, v1beta1.ReasonClassNotFound)
+	w.expectCondition(d, metav1.ConditionFalse, v1beta1.ReasonClassNotFound)
 	_, writes = w.pass()
 	w.wrote(writes, 0)
 
 	small := w.class("small")
 	d, _ = w.pass()
-	w.scalable(d, metav1.ConditionFalse, v1beta1.ReasonCapacityUnknown)
-	w.has(d, "labels", pool, "taints", dedicated)
+	w.expectCondition(d, metav1.ConditionFalse, v1beta1.ReasonCapacityUnknown)
+	w.expect(d, "labels", pool, "taints", dedicated)
 
 	w.resolve(small, "cpu", "2", "memory", "8Gi")
 	d, _ = w.pass()
-	w.scalable(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
+	w.expectCondition(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
 	_, writes = w.pass()
 	w.wrote(writes, 0)
 
 	w.edit(func(d *v1beta1.MachineDeployment) { d.Annotations[v1beta1.AutoscalerMaxPodsAnnotation] = "lots" })
 	d, _ = w.pass()
-	w.scalable(d, metav1.ConditionFalse, v1beta1.ReasonMalformedCapacity)
+	w.expectCondition(d, metav1.ConditionFalse, v1beta1.ReasonMalformedCapacity)
 
 	w.edit(func(d *v1beta1.MachineDeployment) {
 		for _, key := range []string{v1beta1.AutoscalerMaxPodsAnnotation, v1beta1.AutoscalerMinSizeAnnotation,
@@ -332,8 +334,8 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 		}
 	})
 	d, _ = w.pass()
-	w.scalable(d, "", "")
-	w.has(d)
+	w.expectCondition(d, "", "")
+	w.expect(d)
 
 	w.Log("a template without a class")
 	w.edit(func(d *v1beta1.MachineDeployment) {
@@ -343,15 +345,15 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 		d.Spec.Template.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"X","apiVersion":"v1"}`)}
 	})
 	d, _ = w.pass()
-	w.scalable(d, metav1.ConditionFalse, v1beta1.ReasonNoClass)
+	w.expectCondition(d, metav1.ConditionFalse, v1beta1.ReasonNoClass)
 	w.edit(func(d *v1beta1.MachineDeployment) {
 		maps.Copy(d.Annotations, bounds("cpu", "1", "memory", "1Gi"))
 	})
 	d, _ = w.pass()
-	w.scalable(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
+	w.expectCondition(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
 }
 
-// A MachineSet is a node group of its own if nobody owns it, and may have the name of a deployment.
+// A MachineSet without an owner is a node group of its own. It may have the same name as a deployment.
 func TestAMachineSetIsANodeGroup(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")
@@ -367,13 +369,13 @@ func TestAMachineSetIsANodeGroup(t *testing.T) {
 	w.must(err)
 	d, writes := w.pass()
 	w.wrote(writes, 0)
-	w.has(d)
+	w.expect(d)
 	set := &v1beta1.MachineSet{}
 	w.must(w.admin.Get(w.Context(), w.group, set))
-	w.has(set, "cpu", "2", "memory", "8Gi", "labels", pool, "taints", dedicated)
+	w.expect(set, "cpu", "2", "memory", "8Gi", "labels", pool, "taints", dedicated)
 }
 
-// The group is deleted after it was read: an apply must not create it again.
+// The group is deleted after the reconciler has read it. The apply request must not create the group again.
 func TestADeletedGroupIsNotMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")

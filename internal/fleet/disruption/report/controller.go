@@ -21,9 +21,10 @@ import (
 const (
 	// countInterval is the minimum time between two writes of a status in which only counts changed.
 	countInterval = 10 * time.Second
-	// coalesce is how long events of machines are collected before a pass.
+	// coalesce is the time for which events of machines are collected before a pass.
 	coalesce = time.Second
-	// clockCheck is the maximum time between two evaluations of a budget with windows, because the clock may be set.
+	// clockCheck is the maximum time between two evaluations of a budget with windows, because the system clock may be
+	// changed.
 	clockCheck = time.Hour
 )
 
@@ -43,7 +44,7 @@ type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// written is when this process last wrote the status of each budget.
+	// written contains the time at which this process last wrote the status of each budget.
 	written map[types.NamespacedName]time.Time
 }
 
@@ -81,12 +82,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: earliest(wait, untilChange(status, now))}, err
 }
 
-// untilChange returns the time until the status must be computed again without an event, or zero for never.
+// untilChange returns the time after which the status must be computed again, even without an event. Zero means never.
 func untilChange(status *v1beta1.MachineDisruptionBudgetStatus, now time.Time) time.Duration {
 	if status.NextChange == nil {
 		return 0
 	}
-	// Never return zero, because that means never.
+	// Do not return zero, because zero means never.
 	return min(max(status.NextChange.Sub(now), time.Millisecond), clockCheck)
 }
 
@@ -98,7 +99,7 @@ func earliest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// mayWriteIn returns how long a write of changed counts of a budget must wait.
+// mayWriteIn returns how long a write must be delayed if only counts changed.
 func (r *Reconciler) mayWriteIn(budget types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

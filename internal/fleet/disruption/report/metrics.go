@@ -14,13 +14,14 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of budgets. A nil *Metrics counts nothing.
+// Metrics are the metrics of budgets. A nil *Metrics records nothing.
 type Metrics struct {
 	budgets *objectmetrics.Collector
 }
 
-// NewMetrics registers the metrics of budgets. They are computed from the cache at each scrape, so they are more recent
-// than the statuses of the budgets. ledger provides the number of machines that wait. It may be nil.
+// NewMetrics registers the metrics of budgets. The metrics are computed from the cache at each scrape, so they are more
+// recent than the statuses of the budgets. The parameter ledger, which may be nil, provides the number of machines that
+// wait.
 func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *disruption.Ledger,
 	at clock.PassiveClock) (*Metrics, error) {
 	allowed := prometheus.NewDesc("machinist_disruptions_allowed",
@@ -69,7 +70,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 	return &Metrics{budgets: collector}, nil
 }
 
-// lead enables the export of the metrics, because this process reconciles budgets.
+// lead enables the export of the metrics. Only the process that reconciles budgets exports them.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.budgets.Lead()

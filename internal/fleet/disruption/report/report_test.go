@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// night is a time within the window of nightly.
+// night is a time inside the window that nightly sets.
 var night = time.Date(2026, 5, 5, 22, 0, 0, 0, time.UTC)
 
 func nightly(b *v1beta1.MachineDisruptionBudget) {
@@ -31,7 +31,7 @@ func nightly(b *v1beta1.MachineDisruptionBudget) {
 		Duration: metav1.Duration{Duration: 8 * time.Hour}}}
 }
 
-// budget returns a budget for the machines of the pool a, after the changes.
+// budget returns a budget for the machines of the pool a, with the given changes.
 func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", Generation: 3},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromString("20%"),
@@ -42,7 +42,7 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 	return b
 }
 
-// machines returns machines of a pool, one for each reason. A machine is disrupted for its reason, or not disrupted if
+// machines returns one machine of a pool for each reason. A machine is disrupted for its reason, or not disrupted if
 // the reason is empty.
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
@@ -50,15 +50,15 @@ func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 			Labels: map[string]string{"pool": pool}, Finalizers: []string{v1beta1.MachineFinalizer}}}
 		m.Status.NodeRef = &v1beta1.NodeRef{Name: m.Name}
 		if reason != "" {
-			deleted(m, v1beta1.DisruptionReason(reason))
+			startDeletion(m, v1beta1.DisruptionReason(reason))
 		}
 		all = append(all, m)
 	}
 	return all
 }
 
-// deleted starts the deletion of a machine because of a rollout or its age.
-func deleted(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
+// startDeletion marks a machine as being deleted because of a rollout or its age.
+func startDeletion(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
 	at := metav1.NewTime(night)
 	m.DeletionTimestamp = &at
 	if reason == v1beta1.DisruptionExpiry {
@@ -139,8 +139,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// pass reconciles the budget. It returns whether the status was written, and after which time the reconciler requests
-// another pass.
+// pass reconciles the budget. It returns whether the status was written, and the delay after which the reconciler
+// requests another pass.
 func (w *world) pass() (written bool, after time.Duration) {
 	w.Helper()
 	before := w.read()
@@ -247,7 +247,7 @@ func TestMachineTriggersBudgetsThatSelectIt(t *testing.T) {
 		counts bool
 	}{
 		"another status field": {func(m *v1beta1.Machine) { m.Status.ObservedGeneration++ }, false},
-		"the disruption":       {func(m *v1beta1.Machine) { deleted(m, v1beta1.DisruptionExpiry) }, true},
+		"the disruption":       {func(m *v1beta1.Machine) { startDeletion(m, v1beta1.DisruptionExpiry) }, true},
 		"the pool":             {func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "b"} }, true},
 	} {
 		was := machines("a", "")[0]
@@ -259,7 +259,7 @@ func TestMachineTriggersBudgetsThatSelectIt(t *testing.T) {
 	}
 }
 
-// Conditions of other writers stay, and the status does not change with time alone.
+// Conditions of other writers are kept, and the status does not change only because time passes.
 func TestConditionsOfOtherWritersStay(t *testing.T) {
 	b := budget(func(b *v1beta1.MachineDisruptionBudget) {
 		b.Status.Conditions = []metav1.Condition{{Type: "example.com/Reviewed", Status: "True", Reason: "By"}}

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Use is how far a budget is used.
+// Use is the current use of a budget: how many machines it selects, and how many of these are disrupted.
 type Use struct {
 	// Selected is how many machines the budget selects.
 	Selected int
@@ -31,7 +31,7 @@ type Use struct {
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 
-// Count counts the machines of a namespace against one of its budgets.
+// Count counts those machines of a namespace that one of its budgets selects.
 func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 	for _, m := range machines {
 		if !b.Selects(m.Labels) {
@@ -56,7 +56,7 @@ func (u Use) Total() (n int) {
 	return n
 }
 
-// Status returns the status of a budget whose namespace has these machines. The error names the invalid fields of the
+// Status computes the status of a budget from the machines of its namespace. The error names the invalid fields of the
 // budget.
 func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 	now time.Time) (*v1beta1.MachineDisruptionBudgetStatus, error) {
@@ -86,7 +86,7 @@ func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 	return status, problem
 }
 
-// reasonOf returns the reason of Valid for the first invalid field.
+// reasonOf returns the reason of the condition Valid, which depends on the first invalid field.
 func reasonOf(problem error) string {
 	first := problem
 	var all utilerrors.Aggregate
@@ -107,8 +107,8 @@ func reasonOf(problem error) string {
 // maxMessage is the maximum length of a condition's message in the schema, in bytes.
 const maxMessage = 32768
 
-// write writes the status of a budget if it changed. If only counts changed, the write may have to wait. In that case,
-// write returns for how long.
+// write writes the status of a budget if it changed. If only counts changed and the last write was recent, it does not
+// write and returns how long to wait.
 func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudget,
 	status *v1beta1.MachineDisruptionBudgetStatus, problem error) (wait time.Duration, err error) {
 	if equality.Semantic.DeepEqual(b.Status, *status) {
@@ -135,7 +135,7 @@ func (r *Reconciler) write(ctx context.Context, b *v1beta1.MachineDisruptionBudg
 	return 0, nil
 }
 
-// onlyCounts reports whether two statuses differ only in numbers that depend on the machines.
+// onlyCounts reports whether two statuses differ only in numbers of machines.
 func onlyCounts(was, is *v1beta1.MachineDisruptionBudgetStatus) bool {
 	return was.ObservedGeneration == is.ObservedGeneration && (was.Allowed == nil) == (is.Allowed == nil) &&
 		was.NextChange.Equal(is.NextChange) && !differs(valid(was), valid(is))

@@ -74,8 +74,9 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// Rule first-decision-from-live-lists: the cache may lack a predecessor's writes. The sets that it created must not
-// be created again, and machines that it deleted must not count as available.
+// Rule first-decision-from-live-lists: the cache may not contain the last writes of a predecessor. The new process must
+// not create the same sets as its predecessor again. It must not count machines as available that its predecessor
+// deleted.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -85,7 +86,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 0})
 	b.play()
 
-	// The cache still has 3 machines of a, and the set with 3 replicas.
+	// The cache still contains the 3 machines of class a, and their set with 3 replicas.
 	stale := b.sets()["a"].DeepCopy()
 	b.hooks.sets = func(l *v1beta1.MachineSetList) {
 		for i := range l.Items {
@@ -173,8 +174,8 @@ func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// Rule surge-and-unavailable-kept: a set whose replicas were lowered while machines were missing may be about to
-// create these.
+// Rule surge-and-unavailable-kept: if the replicas of a set are lowered while machines are missing, the set may be
+// about to create these machines.
 func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -193,7 +194,7 @@ func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
-// With OnDelete a set of an old revision must not replace a machine before its deployment reacts.
+// With OnDelete, a set of an old revision must not replace a machine before its deployment reacts.
 //
 // Rule: recreate-and-on-delete.
 func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
@@ -374,7 +375,7 @@ func TestADeploymentThatNothingHasActedUponIsNotDone(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReconciling, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete)
 }
 
-// The machine that changes its version changes other numbers too, before or after that.
+// When a machine gets another version, other numbers in the status change too, before or after that.
 func TestVersionsAloneWaitForAWriteOfOtherNumbers(t *testing.T) {
 	b := newBench(t)
 	b.create(1)

@@ -68,8 +68,8 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// provider simulates the machines' provider. Machines of a pending class do not come up until letGo; those of a broken
-// class fail.
+// provider simulates the machines' provider. Machines of a pending class do not become Ready until letGo is called.
+// Machines of a broken class fail.
 type provider struct {
 	api             client.Client
 	mu              sync.Mutex
@@ -117,7 +117,7 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
 }
 
-// update simulates the update of a running machine, in two steps, and reports whether there was one.
+// update simulates the update of a running machine in two steps, and reports whether the machine needed an update.
 func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	if m.Status.Applied == nil {
 		return false
@@ -142,14 +142,14 @@ func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	return setCondition(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
 }
 
-// keepPending keeps machines of a class from coming up.
+// keepPending prevents machines of a class from becoming Ready.
 func (f *fleet) keepPending(class string) {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()
 	f.provider.pending[class] = true
 }
 
-// letGo lets existing and new machines of a class come up.
+// letGo allows existing and new machines of a class to become Ready.
 func (f *fleet) letGo(class string) {
 	f.Helper()
 	f.provider.mu.Lock()
@@ -176,7 +176,7 @@ func (f *fleet) must(err error) {
 	}
 }
 
-// deployment returns a deployment named web of class a, to be created.
+// deployment returns a deployment named web, with class a, that the test can create.
 func deployment(namespace string, replicas int32,
 	options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	d := &v1beta1.MachineDeployment{
@@ -201,7 +201,7 @@ func (f *fleet) create(replicas int32, options ...func(*v1beta1.MachineDeploymen
 	f.must(f.api.Create(f.ctx, deployment(f.namespace, replicas, options...)))
 }
 
-// change changes the deployment as a person would.
+// change changes the deployment as an administrator does.
 func (f *fleet) change(change func(*v1beta1.MachineDeployment)) {
 	f.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -240,7 +240,7 @@ func (f *fleet) sets() map[string]*v1beta1.MachineSet {
 	return sets
 }
 
-// awaitDeployment waits until the deployment's present generation is observed and done is true.
+// awaitDeployment waits until the current generation of the deployment is observed and done returns true.
 func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.Helper()
 	var found *v1beta1.MachineDeployment
@@ -259,7 +259,7 @@ func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeploymen
 	return found
 }
 
-// awaitComplete waits until the rollout is complete with that many machines and all of them are of the class.
+// awaitComplete waits until the rollout is complete, with the given number of machines, all of the given class.
 func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDeployment {
 	f.Helper()
 	d := f.awaitDeployment(fmt.Sprintf("%d machines of class %s", replicas, class),
@@ -273,7 +273,8 @@ func (f *fleet) awaitComplete(class string, replicas int32) *v1beta1.MachineDepl
 	return d
 }
 
-// awaitMachines waits until there are just that many machines of the class and no others.
+// awaitMachines waits until the namespace contains exactly the given number of machines of the class, and no machines
+// of other classes.
 func (f *fleet) awaitMachines(class string, replicas int32) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprintf("nothing but %d machines of class %s", replicas, class),
@@ -283,7 +284,7 @@ func (f *fleet) awaitMachines(class string, replicas int32) {
 		}, client.InNamespace(f.namespace))
 }
 
-// awaitClasses waits until there are that many machines of each class.
+// awaitClasses waits until each class has the given number of machines.
 func (f *fleet) awaitClasses(want map[string]int) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineList{}, fmt.Sprint(want), func(l *v1beta1.MachineList) (bool, string) {
@@ -307,7 +308,7 @@ func reasonOf(d *v1beta1.MachineDeployment, condition string) string {
 	return ""
 }
 
-// guard watches the machines and records when there are more, or fewer available ones, than allowed.
+// guard watches the machines. It records when too many machines are live, or too few are available.
 type guard struct {
 	mu       sync.Mutex
 	machines map[string]*v1beta1.Machine
@@ -318,7 +319,7 @@ type guard struct {
 	stop     func()
 }
 
-// watchOver checks a rule at every event from now on, until another one takes its place or the test ends.
+// watchOver checks a rule at every event, until the test sets another rule or ends.
 func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int) string) {
 	f.Helper()
 	if f.guard != nil {
@@ -358,7 +359,8 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// made returns how many machines were created since the guard started, once it has seen all existing ones.
+// made returns how many machines were created since the guard started. It first waits until the guard has seen all
+// existing machines.
 func (f *fleet) made() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)
@@ -412,7 +414,7 @@ func (g *guard) see(kind watch.EventType, m *v1beta1.Machine) {
 	}
 }
 
-// within is the rule of a rolling update.
+// The rule of a rolling update: not too many machines are live, and not too few are available.
 func within(most, fewest int) func(live, available int, byClass map[string]int) string {
 	return func(live, available int, _ map[string]int) string {
 		switch {

@@ -185,7 +185,7 @@ func TestRecreateNeverHasTwoRevisions(t *testing.T) {
 		}
 		return within(4, 0)(live, 0, nil)
 	})
-	// Machines being deleted are machines of the old revision still.
+	// Machines that are being deleted still belong to the old revision.
 	const hold = "example.com/hold"
 	for _, m := range f.machines() {
 		was := m.DeepCopy()

@@ -21,7 +21,7 @@ func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// exactly is the rule of a rollout in place: no machine is made or deleted, and not too many are updated at a time.
+// The rule of a rollout in place: no machine is created or deleted, and not too many machines are updated at a time.
 func exactly(live, fewest int) func(int, int, map[string]int) string {
 	return func(n, available int, _ map[string]int) string {
 		if n != live {
@@ -39,8 +39,8 @@ func (f *fleet) uids() map[types.UID]bool {
 	return uids
 }
 
-// wantSame fails unless the machines are the same as before, all in the set of one class, and no hand-over is in
-// progress.
+// wantSame waits for the end of all hand-overs. It fails unless the machines are the same as before and all belong to
+// the set of one class.
 func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs",
@@ -119,12 +119,12 @@ func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f.awaitComplete("c", 3)
 }
 
-// bySelection makes people select the machines to update.
+// bySelection configures that an administrator selects the machines to update.
 func bySelection(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.InPlace.Orchestration = v1beta1.OrchestrationManual
 }
 
-// selects selects machines, as a person would.
+// selects marks machines for an update, as an administrator does.
 func (f *fleet) selects(machines []v1beta1.Machine) {
 	f.Helper()
 	for i := range machines {
@@ -173,7 +173,6 @@ func TestInPlaceBySelection(t *testing.T) {
 	waits(0)
 }
 
-// ofClass returns the machines of a class.
 func (f *fleet) ofClass(class string) (found []v1beta1.Machine) {
 	for _, m := range f.machines() {
 		if m.Spec.ClassRef.Name == class {

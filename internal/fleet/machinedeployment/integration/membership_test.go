@@ -133,7 +133,7 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 	}
 }
 
-// Another version of this program may compute other hashes or names of sets: that must not cause a rollout.
+// Another version of this program may compute other hashes or other names of sets. This must not cause a rollout.
 //
 // Rule: only-template-changes-roll.
 func TestAnUpgradeRollsNothing(t *testing.T) {
@@ -281,7 +281,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	}
 }
 
-// stuck returns deployment and reason of all rollouts in the metric machinist_rollout_stuck.
+// The deployment and the reason of each rollout in the metric machinist_rollout_stuck.
 func stuck(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()

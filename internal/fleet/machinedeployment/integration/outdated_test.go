@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantOutdated fails unless just the sets of these classes are declared outdated.
+// wantOutdated fails unless exactly the sets of these classes have the annotation that their machines are outdated.
 func (b *bench) wantOutdated(what string, want ...string) {
 	b.Helper()
 	sets := b.sets()
@@ -21,7 +21,7 @@ func (b *bench) wantOutdated(what string, want ...string) {
 	}
 }
 
-// midway begins a rollout of class b over 4 running machines of class a.
+// midway starts a rollout to class b while 4 machines of class a are running.
 func (b *bench) midway() {
 	b.Helper()
 	b.create(4, rolling("2", "0"))
@@ -31,8 +31,8 @@ func (b *bench) midway() {
 	b.reconcile()
 }
 
-// A rollout declares the set of the old revision in its first pass, before any machine is deleted, and needs one write
-// for that.
+// In its first pass, before any machine is deleted, a rollout annotates the set of the old revision as outdated. It
+// needs one write for that.
 //
 // Rule: outdated-node-taints.
 func TestOldSetsAreDeclaredOutdatedDuringARollout(t *testing.T) {

@@ -26,8 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// bench is one namespace with deployments that are reconciled when the test calls reconcile. The test simulates their
-// sets.
+// bench is a namespace with deployments. They are reconciled only when the test calls reconcile. The test simulates the
+// controllers of their sets.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -49,9 +49,9 @@ type hooks struct {
 	deployment func(*v1beta1.MachineDeployment)
 	sets       func(*v1beta1.MachineSetList)
 	machines   func(*v1beta1.MachineList)
-	// beforeCreate comes before the creation of a set.
+	// beforeCreate is called before the creation of a set.
 	beforeCreate func(*v1beta1.MachineSet)
-	// beforePatch comes before a patch of a set, afterPatch replaces its result.
+	// beforePatch is called before a patch of a set, and afterPatch replaces the result of the patch.
 	beforePatch func(*v1beta1.MachineSet)
 	afterPatch  func(error) error
 }
@@ -65,7 +65,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the reconciler by one without state.
+// restart replaces the reconciler with a new one that has no state.
 func (b *bench) restart() { b.r = machinedeployment.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -74,7 +74,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns the calls since the last call of took, in order.
+// took returns the API calls since the previous call of took, in order.
 func (b *bench) took() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +94,7 @@ func kind(o any) string {
 	return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1beta1.")
 }
 
-// live is the client for live reads.
+// The client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -109,7 +109,7 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached is the client with a cache: it reads the API server, supports indexes, and applies the hooks. It records
+// A client that simulates a cache: it reads from the API server, supports indexes, and applies the hooks. It records
 // writes.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
@@ -171,7 +171,7 @@ func (b *bench) cached() client.Client {
 	})
 }
 
-// filter does what the cache's indexes do.
+// filter selects objects as the indexes of the cache do.
 func filter(list client.ObjectList, selector fields.Selector) error {
 	if selector == nil || selector.Empty() {
 		return nil
@@ -190,14 +190,14 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 	}))
 }
 
-// recorded are the events that were recorded.
+// recorded contains the events that were recorded.
 type recorded struct{ notes []string }
 
 func (r *recorded) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf("%s %s ", kind, reason)+fmt.Sprintf(note, args...))
 }
 
-// took returns the reasons of the events since the last time.
+// took returns the reasons of the events since the previous call of took.
 func (r *recorded) took() []string {
 	var reasons []string
 	for _, note := range r.notes {
@@ -234,7 +234,7 @@ func (b *bench) change(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.api.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// reconcile makes one pass over the deployment, after enough time that it is not debounced.
+// reconcile runs one pass over the deployment, after enough time that the pass is not debounced.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try("web")
@@ -289,7 +289,7 @@ func (b *bench) wantReplicas(want map[string]int32) {
 	}
 }
 
-// play does what the controllers of sets and machines would: each set gets its machines, all run, and the set reports
+// play acts as the controllers of sets and machines: each set gets its machines, all machines run, and the set reports
 // them.
 func (b *bench) play() {
 	b.Helper()
@@ -303,7 +303,8 @@ func (b *bench) play() {
 	}
 }
 
-// playSet brings one set to its number of machines, and those without a phase to what become says.
+// playSet creates or deletes machines until their number equals the replicas of the set. It then calls become for each
+// machine without a phase.
 func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -337,7 +338,7 @@ func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) 
 	b.must(b.api.Status().Patch(b.ctx, set, client.MergeFrom(was)))
 }
 
-// settle reconciles and plays until nothing changes.
+// settle calls reconcile and play until nothing changes.
 func (b *bench) settle() {
 	b.Helper()
 	for range 100 {

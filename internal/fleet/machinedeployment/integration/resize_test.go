@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/internal/platform/freshness"
 )
 
-// A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record
-// that the sets were resized, it would grow the old set for the change, and shrink it for the rollout, without end.
+// A change of replicas is divided among the sets only once, even while all machines are of an old revision. If the
+// deployment did not record that it has resized the sets, it would repeatedly grow the old set because of the change
+// and shrink it because of the rollout.
 //
 // Rule: scale-during-rollout-in-proportion.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
@@ -30,8 +31,8 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
 }
 
-// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines
-// just before it lowers replicas.
+// If the cache is older than the deployment's specification, machines are read live, because an autoscaler annotates
+// machines just before it lowers replicas.
 //
 // Rule: scale-during-rollout-in-proportion.
 func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
@@ -65,7 +66,7 @@ func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
 
-// If all machines are deleted, annotations need not choose between them, so the machines are not listed live.
+// If all machines are deleted, the annotations do not matter, so no live list is needed.
 func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))
@@ -86,8 +87,8 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	}
 }
 
-// If a set was sized from a cache that is as new as the deployment, the change of its size may be carried out from that
-// cache. If it was sized from a live list or from an older cache, it may not.
+// If a set was sized from a cache that is as new as the deployment, the set may act on its new size with the same
+// cache. If the set was sized from a live list or from an older cache, it must not act on its new size with that cache.
 //
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Autoscalers read and write the subresource scale: its selector and its numbers are those of the machines.
+// Autoscalers read and write the subresource scale. It must contain the selector and the number of the machines.
 func TestAutoscalersScaleADeployment(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))

@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A deployment that is gone gets no new set, even if the cache still has it: its machines would have no owner.
+// If a deployment no longer exists, no set is created for it, even if the cache still contains the deployment: the
+// machines would have no owner.
 //
 // Rule: surge-and-unavailable-kept.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
@@ -26,7 +27,7 @@ func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
 	}
 }
 
-// A process that starts with an old cache does not undo what its predecessor carried out.
+// A new process whose cache is old does not undo what its predecessor has carried out.
 //
 // Rule: surge-and-unavailable-kept.
 func TestAProcessThatBeginsWithAnOldCacheTakesNothingBack(t *testing.T) {

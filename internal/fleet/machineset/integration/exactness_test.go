@@ -40,8 +40,9 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 			t.Errorf("finalizers %v", m.Finalizers)
 		}
 	}
-	// Slow start: 1, 2, 4, 8, 16, 19. Each batch confirms the set; there is one status write in all. A process that begins
-	// lists by the selector and, since machines are missing, those that have the label of the set.
+	// The creation starts slowly, with batches of 1, 2, 4, 8, 16 and 19 machines. Before each batch, the set is confirmed
+	// by a live read. There is only one write of the status. A new process lists by the selector. Because machines are
+	// missing, it also lists by the label with the name of the set.
 	b.wantCalls(map[string]int{"create": 50, "live get *v1beta1.MachineSet": 6, "live list *v1beta1.MachineList": 2,
 		"patch status": 1, "patch": 0, "delete": 0})
 	set := b.set()
@@ -58,7 +59,7 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 		"live list *v1beta1.MachineList": 0, "live get *v1beta1.MachineSet": 0})
 }
 
-// A cache without the machines that a predecessor created must not cause more creations.
+// If the cache does not contain the machines that a predecessor created, the process must not create them again.
 //
 // Rule: exact-number-of-machines.
 func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
@@ -77,12 +78,12 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 
 	b.reconcile()
 	b.wantLives(3)
-	// The cache is still older than the first list.
+	// The cache is still older than the first live list.
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1})
 }
 
-// A list from the cache may wait for the set's own writes. A cache that has become new enough meanwhile is asked again,
-// so that a slow watch does not cost live lists.
+// A read of the cache may wait for the set's own writes. If the cache has become new enough during this wait, it is
+// read again. So a slow watch does not cause live lists.
 func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -103,7 +104,8 @@ func TestACacheThatCatchesUpDuringAListIsTrusted(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 0})
 }
 
-// A live LIST uses the selector. Machines of the set that no longer match count anyway, until they are released.
+// A live LIST uses the selector. Machines of the set that no longer match the selector still count until they are
+// released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -130,7 +132,7 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 	b.newSet(2)
 	b.reconcile()
 	b.runAll()
-	// Two creates of the old leader arrive late.
+	// Two requests of the old leader to create a machine arrive late.
 	old := b.lives()[0]
 	for i := range 2 {
 		b.orphan(fmt.Sprintf("workers-late%d", i), func(m *v1beta1.Machine) { m.OwnerReferences = old.OwnerReferences })
@@ -144,7 +146,8 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 	}
 }
 
-// A create whose response is lost took effect. The machine must count although the cache does not have it yet.
+// A request to create a machine succeeds, but its response is lost. The machine must count although the cache does not
+// contain it yet.
 //
 // Rule: exact-number-of-machines.
 func TestLostAnswersDoNotMakeTwins(t *testing.T) {
@@ -266,7 +269,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonSetDeleting)
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionFalse, v1beta1.ReasonAtDesiredReplicas)
 
-	// The same if the cache does not have the deletion yet.
+	// The result is the same if the cache does not show the deletion of the set yet.
 	b.hooks.set = func(set *v1beta1.MachineSet) { set.DeletionTimestamp = nil }
 	b.restart()
 	b.reconcile()
@@ -323,7 +326,7 @@ func TestDeletesAreConditional(t *testing.T) {
 	b.newSet(3)
 	b.reconcile()
 	b.runAll()
-	// Between the choice of a victim and its deletion an autoscaler annotates another machine.
+	// After the set has chosen a victim and before the victim is deleted, an autoscaler annotates another machine.
 	first := true
 	b.hooks.delete = func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error {
 		if first {

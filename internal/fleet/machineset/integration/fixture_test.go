@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// bench is one namespace, one set and its reconciler.
+// bench is a namespace with one set and its reconciler.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -41,7 +41,7 @@ type bench struct {
 
 	// hooks intercept calls of the reconcilers.
 	hooks hooks
-	// options are changed before the first pass.
+	// A test can change options before the first pass.
 	options machineset.Options
 	r       *machineset.Reconciler
 
@@ -49,14 +49,14 @@ type bench struct {
 	calls []string
 }
 
-// hooks replace calls; a nil hook calls the API server.
+// hooks intercept calls. If a hook is nil, the call goes to the API server unchanged.
 type hooks struct {
 	create func(c client.Client, m *v1beta1.Machine) error
 	delete func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error
-	// machines replaces the result of a cached list of machines; seen is the resource version of the cache.
+	// machines changes the result of a cached list of machines. seen returns the resource version of the cache.
 	machines func(list *v1beta1.MachineList)
 	seen     func() string
-	// set and deployment replace the result of a cached get.
+	// set and deployment change the result of a cached get.
 	set        func(set *v1beta1.MachineSet)
 	deployment func(d *v1beta1.MachineDeployment)
 }
@@ -75,7 +75,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the reconciler by one without state.
+// restart replaces the reconciler with a new one that has no state.
 func (b *bench) restart() { b.r = machineset.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -84,7 +84,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns how often each call was made since the last call of took.
+// took returns how often each call was made since the previous call of took.
 func (b *bench) took() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +96,7 @@ func (b *bench) took() map[string]int {
 	return counts
 }
 
-// live is the client for live reads.
+// The client for live reads.
 func (b *bench) live() client.Reader {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -117,7 +117,7 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached is the client with a cache: it reads the API server, supports indexes, and applies the hooks.
+// A client that simulates a cache: it reads from the API server, supports indexes, and applies the hooks.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
@@ -169,7 +169,7 @@ func (b *bench) cached() client.Client {
 	})
 }
 
-// filter does what the cache's indexes do.
+// filter selects objects as the indexes of the cache do.
 func filter(list client.ObjectList, selector fields.Selector) error {
 	if selector == nil {
 		return nil
@@ -192,7 +192,7 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 	return meta.SetList(list, matching)
 }
 
-// must fails the test on an error.
+// must fails the test if there is an error.
 func (b *bench) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -221,7 +221,7 @@ func (b *bench) newSet(replicas int32, options ...func(*v1beta1.MachineSet)) *v1
 	return set
 }
 
-// reconcile makes one pass over the set.
+// reconcile runs one pass over the set.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try()
@@ -254,7 +254,7 @@ func (b *bench) scale(replicas int32) {
 	b.changeSet(func(s *v1beta1.MachineSet) { s.Spec.Replicas = ptr.To(replicas) })
 }
 
-// machines returns all machines in the namespace, by name.
+// machines returns all machines in the namespace, sorted by name.
 func (b *bench) machines() []v1beta1.Machine {
 	b.Helper()
 	list := &v1beta1.MachineList{}
@@ -263,7 +263,6 @@ func (b *bench) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// lives returns the live machines of the set.
 func (b *bench) lives() []v1beta1.Machine {
 	b.Helper()
 	set := b.set()
@@ -291,7 +290,7 @@ func (b *bench) wantCalls(want map[string]int) {
 	}
 }
 
-// orphan creates a machine that matches the set and has no owner.
+// orphan creates a machine that matches the set's selector and has no owner.
 func (b *bench) orphan(name string, options ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	b.Helper()
 	m := &v1beta1.Machine{
@@ -320,7 +319,7 @@ func (b *bench) changeMachine(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// play changes the status, as the machine's provider would.
+// play changes the status of a machine, as its provider does.
 func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.Helper()
 	m := b.machine(name)
@@ -329,7 +328,7 @@ func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Status().Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// runAll makes all machines launched and Running.
+// runAll makes all machines of the set Running.
 func (b *bench) runAll() {
 	b.Helper()
 	for _, m := range b.lives() {
@@ -357,14 +356,14 @@ func (b *bench) failed(m *v1beta1.Machine) {
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, string(v1beta1.FailureJoinClusterTimeout))
 }
 
-// lost changes a machine to one whose instance vanished.
+// lost changes the status of a machine: its instance has vanished.
 func (b *bench) lost(m *v1beta1.Machine) {
 	b.failed(m)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "gone"
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceVanished)
 }
 
-// vanish removes the finalizer, as the provider does last.
+// vanish removes the finalizer of machines. This is the last step of a provider after a deletion.
 func (b *bench) vanish(names ...string) {
 	b.Helper()
 	for _, name := range names {

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// exchange is a deployment with two sets: workers, which the bench reconciles, and other.
+// exchange creates a deployment with two sets: the set workers, which the bench reconciles, and the set other.
 func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := func(pool string) v1beta1.MachineTemplateSpec {
@@ -46,7 +46,7 @@ func order(value string, replicas int32) func(*v1beta1.MachineSet) {
 	}
 }
 
-// ofSet returns how many machines a set controls.
+// ofSet returns the number of machines that a set controls.
 func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	for _, m := range b.machines() {
 		if metav1.IsControlledBy(&m, set) {
@@ -56,8 +56,8 @@ func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	return n
 }
 
-// Rule handover-gives-surplus: with an order, a set hands machines over by one patch for each, and deletes and
-// creates none.
+// Rule handover-gives-surplus: if a set has an order, it hands each machine over with one patch. It neither deletes nor
+// creates machines.
 func TestMachinesAreHandedOver(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 4, 0)
@@ -89,13 +89,13 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// A user deletes a machine: while the order exists the set does not replace it.
+	// A user deletes a machine. As long as the order exists, the set does not replace this machine.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// Rule handover-gives-surplus: the order names more machines than the surplus, or than exist.
+// Rule handover-gives-surplus: the order is for more machines than the surplus, or for more machines than exist.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)
@@ -111,7 +111,7 @@ func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: without a receiving set nothing happens, least of all a deletion.
+// Rule handover-gives-surplus: without a receiving set, nothing happens. In particular, no machine is deleted.
 func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench, other *v1beta1.MachineSet){
 		"no such set":     func(b *bench, _ *v1beta1.MachineSet) { b.changeSet(order("nobody:2", 1)) },
@@ -149,7 +149,8 @@ func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	}
 }
 
-// Rule handover-gives-surplus: the order is taken back at the last moment, and the cache does not have that yet.
+// Rule handover-gives-surplus: the order is canceled at the last moment, and the cache does not show the cancellation
+// yet.
 func TestAnOrderIsConfirmedLive(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 3, 0)
@@ -167,8 +168,8 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// Rule handover-receiver-waits: a set neither deletes nor replaces machines that it received until the deployment has
-// counted them.
+// Rule handover-receiver-waits: if a set has received machines, it neither deletes nor replaces them until the
+// deployment has counted them.
 func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)
@@ -183,7 +184,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 	b.wantLives(2)
 
-	// The deployment has counted it, and the cache has the set's new replicas but not the machine yet.
+	// The deployment has counted the second machine. The cache contains the set's new replicas, but not this machine yet.
 	hidden, before := b.lives()[1].Name, b.set().ResourceVersion
 	b.scale(2)
 	b.hooks.machines = func(l *v1beta1.MachineList) {
@@ -200,7 +201,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "live list *v1beta1.MachineList NotOlderThan": 1})
 
-	// It creates missing machines when no other set hands machines over to it.
+	// The set creates missing machines only when no other set hands machines over to it.
 	b.hooks.machines, b.hooks.seen = nil, nil
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	b.scale(3)
@@ -214,7 +215,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.wantLives(3)
 }
 
-// Rule handover-gives-surplus: a set without a deployment ignores the annotations, so they cannot block it.
+// Rule handover-gives-surplus: if a set has no deployment, it ignores the annotations, so they cannot block it.
 func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -224,7 +225,7 @@ func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b.wantLives(1)
 }
 
-// Rule preserved-before-replaced: a failed machine that a person wants to inspect is not deleted.
+// Rule preserved-before-replaced: if an administrator wants to inspect a failed machine, the machine is not deleted.
 func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)

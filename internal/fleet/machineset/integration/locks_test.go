@@ -16,10 +16,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// others is how many sets must not wait for one: more than a few, lest they have other locks by chance.
+// The number of sets that must not wait for one slow set. It is large enough that some of them would use the same lock
+// by chance if sets shared locks.
 const others = 24
 
-// setOf creates a set with machines that run, owned by a deployment if there is one.
+// setOf creates a set with running machines. If a deployment is given, it owns the set.
 func (b *bench) setOf(d *v1beta1.MachineDeployment, name string, machines, replicas int32) {
 	b.Helper()
 	labels := map[string]string{"pool": name}
@@ -52,8 +53,8 @@ func (b *bench) pass(set string) error {
 	return err
 }
 
-// wantOthersServed fails unless the other sets delete a machine each while the API server does not answer to the
-// deletion of a machine of the set slow.
+// wantOthersServed blocks the deletion of a machine of the set slow. It fails unless each of the other sets can delete
+// a machine in the meantime.
 func (b *bench) wantOthersServed() {
 	b.Helper()
 	began, end := make(chan struct{}), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts the controller's writes and live reads in one namespace: the controller reconciles all namespaces, and
+// counted counts the controller's writes and live reads in one namespace. The controller reconciles all namespaces, and
 // other tests leave sets behind.
 type counted struct {
 	client.Client
@@ -79,7 +79,7 @@ func (c countedLive) List(ctx context.Context, list client.ObjectList, options .
 	return c.live.List(ctx, list, options...)
 }
 
-// controller runs the set controller as it runs in production.
+// controller runs the controller of sets in the same way as in production.
 func controller(b *bench) *counted {
 	calls := &counted{namespace: b.namespace}
 	env.Manager(b, func(ctx context.Context, mgr manager.Manager) error {
@@ -96,7 +96,7 @@ func controller(b *bench) *counted {
 	return calls
 }
 
-// await waits for the machines of the namespace.
+// await waits until the machines of the namespace satisfy a condition.
 func (b *bench) await(what string, done func([]v1beta1.Machine) bool) []v1beta1.Machine {
 	b.Helper()
 	list := env.Await(b, b.admin, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
@@ -192,7 +192,8 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.vanish(machines[0].Name)
 
-	// A person releases one, and adds it again when a machine is missing.
+	// A user changes a label of one machine, so that the set releases it. When a machine is missing, the user restores the
+	// label.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "mine" })
 	b.await("3 live and one released", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "workers" })
@@ -204,7 +205,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.scale(4)
 	b.await("the orphan to be adopted", func(l []v1beta1.Machine) bool { return liveOf(l) == 4 && len(l) == 4 })
 
-	// A person gives one to another controller.
+	// A user makes another controller the owner of one machine.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other",
 			Controller: ptr.To(true)}}
@@ -213,7 +214,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.must(b.admin.Delete(b.ctx, b.machine(machines[1].Name)))
 	b.vanish(machines[1].Name)
 
-	// One fails, and the deployment's budget is raised from none.
+	// One machine fails, and the deployment's remediation budget is raised from zero.
 	b.runAll()
 	b.play(machines[2].Name, b.failed)
 	b.awaitSet("a failed machine", func(s *v1beta1.MachineSet) bool { return len(s.Status.FailedMachines) == 1 })

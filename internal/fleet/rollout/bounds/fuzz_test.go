@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzResolve (rule surge-and-unavailable-kept) resolves arbitrary values of strategies. Errors must name the field.
-// Other results must let a rollout advance and must not overflow. Values that the CRD admits must cause no error and
-// resolve to what they specify.
+// FuzzResolve (rule surge-and-unavailable-kept) resolves random values of strategies. Errors must name the field.
+// Without an error, the bounds must allow a rollout to advance and must not overflow. Values that the CRD admits must
+// cause no error, and must resolve to the specified bounds.
 func FuzzResolve(f *testing.F) {
 	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647",
 		"2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {

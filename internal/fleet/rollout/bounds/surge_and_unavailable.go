@@ -10,23 +10,23 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Bounds are how far the number of machines may differ from replicas during a rollout.
+// Bounds limit how far the number of machines may differ from replicas during a rollout.
 type Bounds struct {
-	// MaxSurge is how many live machines there may be in addition to replicas.
+	// MaxSurge is the maximum number of live machines in addition to replicas.
 	MaxSurge int32
-	// MaxUnavailable is how many of the replicas may be unavailable.
+	// MaxUnavailable is the maximum number of replicas that may be unavailable.
 	MaxUnavailable int32
 }
 
-// Of returns the bounds of a deployment for its replicas.
+// Of returns the bounds of a deployment with its current replicas.
 func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
 	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
-// Resolve returns the bounds of a strategy for a number of replicas. A percentage of maxSurge is rounded up, one of
-// maxUnavailable is rounded down. If both are 0 then, one machine may be unavailable, because a rollout could not
-// advance otherwise. Recreate may make all machines unavailable. OnDelete has neither surge nor unavailable machines.
-// InPlace has no surge, and at least one machine may be unavailable.
+// Resolve returns the bounds of a strategy for the given number of replicas. A percentage in maxSurge is rounded up,
+// and a percentage in maxUnavailable is rounded down. If both results are 0, one machine may be unavailable, because
+// otherwise a rollout could not advance. Recreate may make all machines unavailable. OnDelete permits no surge and no
+// unavailable machines. InPlace permits no surge, and at least one unavailable machine.
 func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:
@@ -35,7 +35,7 @@ func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error
 		return Bounds{}, nil
 	case v1beta1.StrategyInPlace:
 		unavailable, err := scaled("inPlace.maxUnavailable", strategy.InPlaceMaxUnavailableOrDefault(), replicas, false)
-		// An update makes its machine unavailable, so the rollout could not advance otherwise.
+		// An update makes its machine unavailable, so a rollout could not advance with 0.
 		return Bounds{MaxUnavailable: min(max(1, unavailable), replicas)}, err
 	}
 	surge, err := scaled("rollingUpdate.maxSurge", strategy.MaxSurgeOrDefault(), replicas, true)
@@ -66,5 +66,5 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 // maxMachines limits numbers that the CRD should have rejected, so that sums of them do not overflow.
 const maxMachines = 1 << 24
 
-// MinAvailable returns how many machines must stay available for a number of replicas.
+// MinAvailable returns how many machines must stay available for the given number of replicas.
 func (b Bounds) MinAvailable(replicas int32) int32 { return max(0, replicas-b.MaxUnavailable) }

@@ -2,9 +2,10 @@
 // another without replacing them.
 //
 // First the deployment annotates the receiving set with machinist.dev/receive-from. Then one patch lowers the replicas
-// of the other set and annotates it with machinist.dev/move-to, the order to hand over the surplus. From then on,
-// neither set deletes its surplus: the old set hands it over, and the receiving set keeps it until the deployment has
-// raised its replicas. So every step leaves the number of machines unchanged, even if a process dies in between.
+// of the other set and adds the annotation machinist.dev/move-to, which is the order to hand over the surplus. From
+// then on, neither set deletes its surplus machines: the old set hands them over, and the receiving set keeps them
+// until the deployment has raised its replicas. So every step leaves the number of machines unchanged, even if a
+// process stops between two steps.
 package handover
 
 import (
@@ -19,21 +20,21 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Order is the value of the annotation machinist.dev/move-to.
+// Order is the parsed value of the annotation machinist.dev/move-to.
 type Order struct {
 	// To is the name of the set that receives the machines.
 	To string
-	// Machines is the maximum number of machines to hand over. 0 takes the order back.
+	// Machines is the maximum number of machines to hand over. 0 means that the order is canceled.
 	Machines int32
 	// Selected is true if only machines with the selection label may be handed over.
 	Selected bool
 }
 
-// onlySelected is the last part of the value of an order for selected machines.
+// onlySelected is the last part of the annotation's value if the order is only for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order in a set's annotations, or false if there is none. For an invalid order, To is a colon and
-// the value of the annotation, so that it is not the name of any set.
+// OrderOf returns the order in the annotations of a set, or false if there is no order. If the order is invalid, To is
+// a colon followed by the value of the annotation, which cannot be the name of a set.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -48,7 +49,7 @@ func OrderOf(annotations map[string]string) (Order, bool) {
 	return Order{To: to, Machines: int32(n), Selected: limited}, true
 }
 
-// String returns the value of the annotation.
+// String returns the order as the value of the annotation.
 func (o Order) String() string {
 	if o.Selected {
 		return fmt.Sprintf("%s:%d:%s", o.To, o.Machines, onlySelected)
@@ -56,8 +57,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set, or false if there is none. A set without a deployment ignores all
-// annotations of a hand-over, because no controller would ever remove them.
+// Ordered returns the deployment's order to the set, or false if there is no order. If a set has no deployment, it
+// ignores all annotations of a hand-over, because no controller would ever remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -71,7 +72,7 @@ func Receives(set *v1beta1.MachineSet) bool {
 	return receives && ofDeployment(set)
 }
 
-// ReceivesFrom reports whether the set to receives the machines that the set from hands over.
+// ReceivesFrom reports whether the first set receives machines that the second set hands over.
 func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
 	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
 	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
@@ -83,8 +84,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes into a set's annotations its order, and the name of the set from which it receives machines. An empty
-// value removes the annotation.
+// Annotate writes the order of a set, and the name of the set from which it receives machines, into the annotations of
+// the set. An empty value removes the annotation.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -105,14 +106,14 @@ func Selected(m *v1beta1.Machine) bool {
 	return selected
 }
 
-// Updating reports whether the machine's instance may differ from its specification. A machine without the condition
-// UpToDate is not updating: its provider has not reported yet.
+// Updating reports whether the machine's instance may differ from its specification. If the machine does not have the
+// condition UpToDate, its provider has not reported yet, and it does not count as updating.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
 }
 
-// UpdateRejected reports whether the update to the present specification failed, or was rejected by the provider.
+// UpdateRejected reports whether the provider rejected the update to the current specification, or the update failed.
 func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation ||
@@ -126,8 +127,8 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Interrupts reports whether handing the machine over interrupts a machine in service: one that is Ready and up to
-// date.
+// Interrupts reports whether a hand-over of the machine would interrupt its service, because the machine is Ready and
+// up to date.
 func Interrupts(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && !Updating(m)
 }

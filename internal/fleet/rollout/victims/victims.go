@@ -1,6 +1,6 @@
 // Package victims decides which machines a set deletes if it has too many. The set calls Choose. Its deployment calls
-// ForecastOf before it lowers the set's replicas. If the two disagreed, too few machines would stay available, or the
-// deployment would wait for the deletion of a machine that the set keeps.
+// ForecastOf before it lowers the set's replicas. If the two functions disagreed, too few machines would stay
+// available, or the deployment would wait for the deletion of a machine that the set keeps.
 package victims
 
 import (
@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns which machines a set with a surplus deletes. order contains all its machines in the order of deletion.
-// At most spare available machines are deleted. Any further available machine stays, and the next machine that is not
-// available is deleted instead, if controllers may change that machine. blocked are the available surplus machines in
-// whose place no other machine is deleted.
+// Choose returns which machines a set with a surplus deletes. The parameter order contains all machines of the set in
+// the order of deletion. It chooses at most as many available machines as the parameter spare permits. When it must
+// keep an available machine, it instead chooses the next machine that is not available, if controllers may change that
+// machine. The result blocked contains the available surplus machines for which it found no such substitute.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {
@@ -35,17 +35,17 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 	return victims, blocked
 }
 
-// Forecast predicts which machines a set deletes when its replicas are lowered. It holds for every delete policy, and
-// although machines may still change before the set chooses.
+// Forecast predicts which machines a set deletes when its replicas are lowered. The forecast is valid for every delete
+// policy, and even if machines change before the set chooses.
 type Forecast struct {
-	// UnavailableFirst is how many unavailable machines the set deletes before it deletes an available one, even if
-	// available ones can be spared.
+	// UnavailableFirst is how many unavailable machines the set deletes before it deletes an available machine, even if it
+	// may delete available machines.
 	UnavailableFirst int32
-	// Expendable is how many machines the set can delete without deleting an available one.
+	// Expendable is how many machines the set can delete without deleting an available machine.
 	Expendable int32
 }
 
-// ForecastOf returns the forecast for a set with these machines.
+// ForecastOf returns the forecast for a set that has the given machines.
 func ForecastOf(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bool) (f Forecast) {
 	var firstAvailable *machinestate.Precedence
 	var unavailable []machinestate.Precedence

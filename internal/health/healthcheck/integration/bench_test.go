@@ -46,7 +46,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{TB: t, c: env.Client(t), namespace: env.Namespace(t), registry: prometheus.NewRegistry(),
 		events: events.NewFakeRecorder(1000)}
-	// The API server sets timestamps by the real clock. The times in status follow the clock of the bench.
+	// The API server takes timestamps from the real clock. The times in a status come from the clock of the bench.
 	b.clock = testclock.NewFakeClock(time.Now().Truncate(time.Second))
 	metrics, err := healthcheck.NewMetrics(b.registry, client.NewNamespacedClient(b.c, b.namespace))
 	if err != nil {
@@ -73,7 +73,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the Reconciler, as a new process would.
+// restart replaces the Reconciler with a new one, like a restart of the process.
 func (b *bench) restart() { b.health = healthcheck.New(b.options) }
 
 // pass runs one pass and returns when the next one is due.
@@ -138,13 +138,13 @@ func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta
 	return all
 }
 
-// report sets a condition of the node of a machine, with the present time as its transition time.
+// report sets a condition of a machine's Node, with the current time as the transition time.
 func (b *bench) report(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	b.Helper()
 	b.reportAt(m, kind, status, b.clock.Now())
 }
 
-// reportAt sets a condition of the Node of a machine, with the given transition time.
+// reportAt sets a condition of a machine's Node, with the given transition time.
 func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus,
 	at time.Time) {
 	b.Helper()
@@ -172,8 +172,8 @@ func (b *bench) recover(machines ...*v1beta1.Machine) {
 	}
 }
 
-// after moves the clock and runs a pass.
-func (b *bench) after(d time.Duration) time.Duration {
+// advance moves the clock forward and runs a pass.
+func (b *bench) advance(d time.Duration) time.Duration {
 	b.Helper()
 	b.pass() // Earlier events would have triggered this pass.
 	b.clock.Step(d)
@@ -213,7 +213,7 @@ func (b *bench) wantMarked(machines ...*v1beta1.Machine) {
 	}
 }
 
-// check creates a health check of all machines with silent nodes as the unhealthy condition.
+// check creates a health check that selects all machines. Machines with silent Nodes are unhealthy.
 func (b *bench) check(change ...func(*v1beta1.MachineHealthCheck)) *v1beta1.MachineHealthCheck {
 	b.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "workers"}}
@@ -247,7 +247,7 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string,
 	}
 }
 
-// reported returns the events since the last call.
+// reported returns the events that were recorded since its last call.
 func (b *bench) reported() (all []string) {
 	for {
 		select {
@@ -277,14 +277,14 @@ func (b *bench) wantNoWrites() {
 	}
 	before := versions()
 	for range 3 {
-		b.after(2 * time.Second)
+		b.advance(2 * time.Second)
 	}
 	if after := versions(); after != before {
 		b.Errorf("a pass wrote although nothing changed: versions %s, before %s", after, before)
 	}
 }
 
-// set creates a set, and returns it with a function that makes a machine its own.
+// set creates a set. It returns the set and a function that makes the set the owner of a machine.
 func (b *bench) set(name string) (*v1beta1.MachineSet, func(*v1beta1.Machine)) {
 	b.Helper()
 	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}

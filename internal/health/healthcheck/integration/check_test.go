@@ -26,8 +26,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Nodes that go silent together do not exceed their timeouts at the same moment. The first one must not count as the
-// only one.
+// Nodes that go silent together do not exceed their timeouts at the same moment. The first of these Nodes must not be
+// treated as the only unhealthy Node.
 //
 // Rule: max-unhealthy-stops-remediation.
 func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
@@ -40,11 +40,11 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		b.silence(m)
 		b.clock.Step(20 * time.Second)
 	}
-	b.after(5*time.Minute - 50*time.Second) // The first two are due.
+	b.advance(5*time.Minute - 50*time.Second) // The first two are due.
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonTooManyUnhealthy,
 		"3 of 10 machines are not well, and remediation stops at more than 2 (maxUnhealthy 20%).", 10, 7, 0)
-	b.after(time.Hour)
+	b.advance(time.Hour)
 	b.wantMarked()
 	b.wantNoWrites()
 
@@ -81,12 +81,13 @@ func TestBuiltInPolicyAppliesToUnselectedMachines(t *testing.T) {
 	other := b.machine("other", func(m *v1beta1.Machine) { m.Labels = nil })
 	c := b.check(func(c *v1beta1.MachineHealthCheck) { c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Hour })
 	b.silence(machines[0], other)
-	b.after(10 * time.Minute)
+	b.advance(10 * time.Minute)
 	b.wantMarked(other)
-	b.after(50 * time.Minute)
+	b.advance(50 * time.Minute)
 	b.wantMarked(machines[0], other)
 
-	// Without the check, its machines follow the built-in policy. Two of seven are not too many, but three are.
+	// Without the check, its machines follow the built-in policy. Two unhealthy machines of seven are not too many, but
+	// three are.
 	b.must(b.c.Delete(b.ctx(), c))
 	b.silence(machines[1])
 	b.pass()
@@ -105,7 +106,7 @@ func TestOutageStopsEvaluationAndRestartsTimeouts(t *testing.T) {
 	b.pass()
 	b.silence(machines[0])
 	b.stopped = "The target cluster cannot be reached."
-	if due := b.after(time.Hour); due <= 0 || due > 10*time.Second {
+	if due := b.advance(time.Hour); due <= 0 || due > 10*time.Second {
 		t.Errorf("the next pass is due after %s", due)
 	}
 	b.wantMarked()
@@ -118,9 +119,9 @@ func TestOutageStopsEvaluationAndRestartsTimeouts(t *testing.T) {
 	}
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 5, 4, 1)
-	b.after(5*time.Minute - time.Second)
+	b.advance(5*time.Minute - time.Second)
 	b.wantMarked()
-	b.after(2 * time.Second)
+	b.advance(2 * time.Second)
 	b.wantMarked(machines[0])
 }
 
@@ -130,7 +131,7 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	c := b.check(most("100%"))
 	machines := b.machines(6)
 	b.silence(machines...)
-	b.after(time.Hour)
+	b.advance(time.Hour)
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonMeltdown, "The nodes of 6 of 6 running machines are not well.", 6, 0, 0)
 	frozen := func() float64 {
@@ -147,9 +148,9 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 	if frozen() != 1 {
 		t.Errorf("machinist_frozen is %v", frozen())
 	}
-	// A restart during the meltdown only loses the time of its beginning.
+	// If the process restarts during the meltdown, it forgets only when the meltdown began.
 	b.restart()
-	b.after(time.Hour)
+	b.advance(time.Hour)
 	b.wantMarked()
 
 	b.recover(machines[2:]...)
@@ -158,9 +159,9 @@ func TestMeltdownStopsRemediationAndRestartsTimeouts(t *testing.T) {
 		t.Errorf("machinist_frozen is %v", frozen())
 	}
 	b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 6, 4, 4)
-	b.after(5*time.Minute - time.Second)
+	b.advance(5*time.Minute - time.Second)
 	b.wantMarked()
-	b.after(time.Second)
+	b.advance(time.Second)
 	b.wantMarked(machines[0], machines[1])
 }
 
@@ -172,7 +173,7 @@ func TestMachinesOfAFrozenSetAreNotMarked(t *testing.T) {
 	machines := b.machines(5, owned)
 	b.silence(machines[0])
 	b.freeze(set, true)
-	b.after(5 * time.Minute)
+	b.advance(5 * time.Minute)
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonFrozen, "m00", 5, 4, 1)
 	b.freeze(set, false)
@@ -191,19 +192,19 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletion timestamps are by the real clock.
 	})
 	_, owned := b.set("web")
-	// Machines of one set that were created in the same second have no order, so the others have no owner.
+	// Machines of a set that were created in the same second have no order, so the other machines get no owner.
 	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
 	last := b.machine("try-0", owned, protected)
 	for i := 1; i <= 2; i++ {
 		b.silence(last)
-		b.after(time.Minute)
+		b.advance(time.Minute)
 		b.wantMarked(last)
 		// The set replaces the machine.
 		b.must(b.c.Delete(b.ctx(), last))
 		next := b.machine(fmt.Sprintf("try-%d", i), owned, protected)
 		b.restart()
-		b.after(time.Second)
+		b.advance(time.Second)
 		if got, want := b.read(next).Annotations[v1beta1.AnnotationRemediationRetry], fmt.Sprintf("%d/%s", i,
 			last.UID); got != want {
 			t.Fatalf("the annotation of try %d is %q, want %q", i, got, want)
@@ -212,13 +213,13 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		b.pass()
 		last = next
 	}
-	// The mark is set before the machine fails, because afterwards its set might be faster.
+	// The mark is set before the machine fails, because the set might otherwise replace the failed machine first.
 	mark := b.mark(last)
 	if mark == nil || mark.Status != metav1.ConditionFalse || mark.Reason != v1beta1.ReasonRetriesExhausted {
 		t.Fatalf("the mark is %+v", mark)
 	}
 	b.silence(last)
-	b.after(time.Minute)
+	b.advance(time.Minute)
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRetriesExhausted, "try-2", 4, 3, 3)
 	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported,
@@ -229,7 +230,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 
 	// Other machines are still replaced, and a higher limit takes effect.
 	b.silence(others[0])
-	b.after(time.Minute)
+	b.advance(time.Minute)
 	b.wantMarked(others[0])
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
@@ -239,7 +240,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 	b.wantMarked(others[0], last)
 }
 
-// A check with an invalid selector, which admission did not refuse, reports the selector and has no effect.
+// If admission did not refuse a check with an invalid selector, the check reports the selector and has no effect.
 func TestInvalidSelectorIsReported(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -247,14 +248,14 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 	b.silence(machines[0])
 	stale := newStaleCache(b)
 	stale.checks.Items[0].Spec.Selector.MatchLabels = map[string]string{"no label": "at all"}
-	b.options.Client = stale.of(b.options.Client)
+	b.options.Client = stale.clientOf(b.options.Client)
 	b.restart()
-	b.after(10 * time.Minute)
+	b.advance(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidSelector, "no label", 0, 0, 1)
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// With this check, which admission did not refuse, every working machine would be unhealthy.
+// This check, which admission did not refuse, would make every working machine unhealthy.
 //
 // Rule: admitted-bad-object-harmless.
 func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
@@ -266,14 +267,14 @@ func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
 	spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
 	spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	b.silence(machines[0])
-	b.options.Client = stale.of(b.options.Client)
+	b.options.Client = stale.clientOf(b.options.Client)
 	b.restart()
-	b.after(10 * time.Minute)
+	b.advance(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, "spec.unhealthyNodeConditions[0].status", 0, 0, 1)
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// Relevant changes trigger the controller, and the end of a timeout does too.
+// The controller is triggered by relevant changes and by the end of a timeout.
 //
 // Rule: settled-health-no-write.
 func TestControllerIsTriggered(t *testing.T) {

@@ -33,12 +33,12 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	broken := machines[0]
 	b.must(b.c.Patch(b.ctx(), broken.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(launch))))
 	b.silence(broken)
-	b.after(9 * time.Minute)
+	b.advance(9 * time.Minute)
 	b.wantMarked()
 
 	// The provider reads the machine before it is marked.
 	unaware := b.read(broken)
-	b.after(time.Minute)
+	b.advance(time.Minute)
 	b.wantMarked(broken)
 	mark := b.mark(broken)
 	if mark.Reason != v1beta1.ReasonBuiltInPolicy || !strings.Contains(mark.Message, "The built-in policy") ||
@@ -97,15 +97,15 @@ func TestMachineWithoutOwnerIsOnlyMarked(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
 	b.silence(machines[0])
-	b.after(10 * time.Minute)
-	b.after(time.Hour)
+	b.advance(10 * time.Minute)
+	b.advance(time.Hour)
 	b.wantMarked(machines[0])
 	if !b.read(machines[0]).DeletionTimestamp.IsZero() {
 		t.Error("the machine is being deleted")
 	}
 }
 
-// A mark that another field manager owns too, as after a restore from a backup, must not stay on a healthy machine.
+// A mark that another field manager also owns, as after a restore from a backup, must not stay on a healthy machine.
 func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b := newBench(t)
 	machines := b.machines(3)
@@ -118,7 +118,7 @@ func TestMarkOfAnotherFieldManagerIsRemoved(t *testing.T) {
 	b.wantNoWrites()
 }
 
-// The cache may be stale. The state at the API server decides.
+// The cache may be stale. The decision depends on the state at the API server.
 //
 // Rule: remediation-confirmed-live.
 func TestStaleCacheMarksNothing(t *testing.T) {
@@ -147,7 +147,7 @@ func TestStaleCacheMarksNothing(t *testing.T) {
 			machines := b.machines(3)
 			b.silence(machines[0])
 			stale := newStaleCache(b)
-			b.options.Client, b.options.Nodes.Cached = stale.of(b.options.Client), stale
+			b.options.Client, b.options.Nodes.Cached = stale.clientOf(b.options.Client), stale
 			b.restart()
 			b.clock.Step(10 * time.Minute)
 			tc.change(b, machines[0])
@@ -164,7 +164,7 @@ func TestMarksFollowAnnotations(t *testing.T) {
 	b.silence(machines[0], machines[1])
 	b.annotate(machines[0], v1beta1.AnnotationSkipRemediation, "")
 	b.annotate(machines[2], v1beta1.AnnotationRemediate, "")
-	b.after(10 * time.Minute)
+	b.advance(10 * time.Minute)
 	b.wantMarked(machines[1], machines[2])
 	if got := b.mark(machines[2]); got.Reason != v1beta1.ReasonRemediateAnnotation {
 		t.Errorf("the mark is %+v", got)
@@ -192,7 +192,7 @@ func TestRemediationTypes(t *testing.T) {
 			c := b.check(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.Type = kind })
 			machines := b.machines(5)
 			b.silence(machines[0])
-			b.after(5 * time.Minute)
+			b.advance(5 * time.Minute)
 			b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 5, 4, 1)
 			switch mark := b.mark(machines[0]); {
 			case reason == "" && mark != nil, reason != "" && (mark == nil || mark.Reason != reason ||
@@ -204,7 +204,7 @@ func TestRemediationTypes(t *testing.T) {
 	}
 }
 
-// annotate sets an annotation, or removes it for nil.
+// annotate sets an annotation, or removes the annotation if the value is nil.
 func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 	b.Helper()
 	text := "null"
@@ -215,7 +215,7 @@ func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
 		key+`":`+text+`}}}`))))
 }
 
-// A running kubelet does not register again, so there is no timeout.
+// A running kubelet does not create its Node again, so there is no timeout.
 //
 // Rule: deleted-node-replaced-at-once.
 func TestMachineWithDeletedNodeIsMarkedAtOnce(t *testing.T) {
@@ -225,6 +225,6 @@ func TestMachineWithDeletedNodeIsMarkedAtOnce(t *testing.T) {
 	is := b.read(machines[0])
 	b.condition(is, v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone)
 	b.must(b.c.Status().Update(b.ctx(), is))
-	b.after(0)
+	b.advance(0)
 	b.wantMarked(machines[0])
 }

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/internal/health/healthcheck"
 )
 
-// The manager's clock is ten minutes off that of the Kubernetes controllers that report on Nodes. The timeout is a
-// minute.
+// The manager's clock differs by ten minutes from the clock of the Kubernetes controllers that update Nodes. The
+// timeout is a minute.
 //
 // Rule: health-clock-is-own.
 func TestSkewedClockDoesNotChangeTimeouts(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// staleCache is a cache that shows the objects at the time of its creation.
+// staleCache is a cache that returns objects as they were when the cache was created.
 type staleCache struct {
 	client.Reader
 	machines *v1beta1.MachineList
@@ -42,8 +42,8 @@ func (p *staleCache) List(_ context.Context, list client.ObjectList, _ ...client
 	return nil
 }
 
-// of returns a client that reads from the stale cache.
-func (p *staleCache) of(c client.Client) client.Client { return staleClient{c, p} }
+// clientOf returns a client that reads from the stale cache.
+func (p *staleCache) clientOf(c client.Client) client.Client { return staleClient{c, p} }
 
 type staleClient struct {
 	client.Client

@@ -31,20 +31,20 @@ const (
 	maxParts = 20
 )
 
-// Page is the result of a provider's last pass. It only has data that does not change from pass to pass without a
-// reason.
+// Page is the result of a provider's last pass. It contains only data that stays the same from pass to pass as long as
+// nothing happens.
 type Page struct {
 	// Provider is the provider whose instances were listed. Namespace is the only namespace of its Machines, or empty for
-	// all.
+	// all namespaces.
 	Provider  string `json:"provider"`
 	Namespace string `json:"namespace,omitempty"`
 	// Shard is the part of the namespaces whose instances were listed, such as 0-of-4. It is empty for all.
 	Shard string `json:"shard,omitempty"`
-	// Written is when the page last changed.
+	// Written is the time at which the page last changed.
 	Written time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
 	Period int64 `json:"periodSeconds"`
-	// Stopped explains why orphans are not looked for. If it is set, nothing else is known.
+	// Stopped explains why the process does not look for orphans. If it is set, the other results are unknown.
 	Stopped string `json:"stopped,omitempty"`
 	// Unlisted are the classes, and machines without a class, whose instances could not be listed.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
@@ -55,11 +55,11 @@ type Page struct {
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
 	// ForceDeleted are force-deleted Machines that may have left something in the cloud. An entry stays until the
-	// instances of its Source were listed and nothing of the Machine was found. The user asked for the removal of the
-	// remnants by the deletion. There are at most MostForceDeleted entries: the oldest are dropped.
+	// instances of its Source were listed and nothing of the Machine was found. With the deletion, the user also asked for
+	// the removal of everything that is left. There are at most MostForceDeleted entries: the oldest are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
-	// finished are the UIDs of the Machines in ForceDeleted that left nothing.
+	// finished contains the UIDs of the Machines in ForceDeleted that left nothing in the cloud.
 	finished map[string]bool
 }
 
@@ -77,9 +77,10 @@ type Entry struct {
 	// Machine is the namespace/name of the Machine in the tags. UID is the UID in the tags.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
-	// Source is the namespace/name of the class, or of the machine without a class, with which it was found.
+	// Source is the namespace/name of the class with which the entry was found, or of the machine if it has no class.
 	Source string `json:"source"`
-	// FirstSeen is when it was first found. Launched is the time of the creation, as the cloud reports it.
+	// FirstSeen is the time at which the entry was first found. Launched is the time of the creation, as the cloud reports
+	// it.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
 	// Outcome is the decision of the pass: an Outcome of package orphans.
@@ -88,14 +89,14 @@ type Entry struct {
 
 // Book reads and writes the ledger.
 type Book struct {
-	// Client reads and writes at the API server.
+	// Client reads from and writes to the API server.
 	Client client.Client
 	// Namespace is the namespace of the leases.
 	Namespace string
 }
 
-// Key returns the key of a provider's page in the ConfigMap. Neither name contains a dot, so a provider for one
-// namespace never has the key of a provider for all.
+// Key returns the key of a provider's page in the ConfigMap. Names of providers and namespaces contain no dots, so the
+// key for one namespace never equals the key for all namespaces.
 func Key(provider, namespace string) string {
 	if namespace == "" {
 		return provider
@@ -114,8 +115,8 @@ func (p *Page) key() string {
 // shardInfix occurs only in the keys of shards, because the name of a namespace has no dot.
 const shardInfix = ".shard."
 
-// outdated returns the keys of pages about the same instances that were written with another number of shards. The
-// processes that wrote them have ended.
+// outdated returns the keys of pages that describe the same instances but were written with a different number of
+// shards. The processes that wrote them have ended.
 func (p *Page) outdated(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {
@@ -130,7 +131,7 @@ func (p *Page) outdated(data map[string]string) (keys []string) {
 	return keys
 }
 
-// maxAttempts is how often a page is written if another provider writes its page at the same time.
+// maxAttempts limits how many times a page is written if another provider writes its page at the same time.
 const maxAttempts = 3
 
 // Keep writes a page, unless the stored page has the same content.
@@ -191,8 +192,8 @@ func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, 
 	return nil
 }
 
-// MostOrphaned reports whether a page of any shard of a provider for a namespace has MostOrphaned. It ignores pages
-// that cannot be read.
+// MostOrphaned reports whether MostOrphaned is set on any page of a provider and a namespace, from the pages of all
+// shards. It ignores pages that cannot be read.
 func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
@@ -216,8 +217,8 @@ func Decode(text string) (Page, error) {
 	return p, nil
 }
 
-// remember copies what the process forgets when it ends: when instances were first seen. While orphans are not looked
-// for, it also copies MostOrphaned.
+// remember copies data from the previous page that a process loses when it ends: the times at which instances were
+// first seen. If the process does not look for orphans, remember also copies MostOrphaned.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)
@@ -240,7 +241,7 @@ func (e *Entry) key() string {
 	return e.ProviderID + " " + e.UID
 }
 
-// equal reports whether two pages are equal except for Written.
+// equal reports whether all fields of two pages except Written are equal.
 func (p Page) equal(other Page) bool {
 	p.Written = other.Written
 	a, errA := json.Marshal(p)
@@ -248,7 +249,7 @@ func (p Page) equal(other Page) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// limit shortens a page so that it fits into its ConfigMap, and truncates times to what the API stores.
+// limit shortens a page so that it fits into its ConfigMap, and truncates times to the precision that the API stores.
 func (p *Page) limit() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]

@@ -30,8 +30,8 @@ func read(t *testing.T, c client.Client, key string) (Page, int) {
 	return page, len(stored.Data[key])
 }
 
-// A page fits into the ConfigMap, however many instances there are and however long their names. It has their total
-// number.
+// A page fits into the ConfigMap, regardless of the number of instances and the length of their names. It contains the
+// total number of instances.
 //
 // Rule: orphan-report-kept.
 func TestPageSizeIsLimited(t *testing.T) {
@@ -80,7 +80,7 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 	}
 }
 
-// A page that cannot be decoded must not stay for ever.
+// A page that cannot be decoded must not stay forever.
 //
 // Rule: orphan-report-kept.
 func TestUnreadablePageIsReplaced(t *testing.T) {
@@ -95,7 +95,7 @@ func TestUnreadablePageIsReplaced(t *testing.T) {
 	}
 }
 
-// Each shard has a page of its own. A change of the number of shards leaves no page behind.
+// Each shard has a page of its own. When the number of shards changes, the old pages are removed.
 //
 // Rule: orphan-report-kept.
 func TestEachShardHasItsOwnPage(t *testing.T) {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
 var limits = overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}
 
-// bench has the controllers of one namespace. The test drives their passes and the clock.
+// bench contains the controllers of one namespace. The test drives their passes and the clock.
 type bench struct {
 	testing.TB
 	admin     client.WithWatch
@@ -49,10 +49,10 @@ type bench struct {
 	deployments *machinedeployment.Reconciler
 	overshoot   *overshoot.Reconciler
 
-	// stale are machines that the cache shows although they do not exist.
+	// stale contains machines that the cache shows although they do not exist.
 	stale []v1beta1.Machine
-	// beforeWrite is called before each write of the overshoot controller. liveLists counts its lists of machines at the
-	// API server.
+	// beforeWrite is called before each write of the overshoot controller. liveLists counts how often this controller
+	// lists machines at the API server.
 	beforeWrite func() error
 	writes      int
 	liveLists   int
@@ -76,7 +76,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart replaces the overshoot controller, as a new process would.
+// restart replaces the overshoot controller with a new one, like a restart of the process.
 func (b *bench) restart() {
 	live := interceptor.NewClient(b.admin, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -91,7 +91,7 @@ func (b *bench) restart() {
 	})
 }
 
-// cached is a client with the indexes of a cache.
+// cached returns a client with the indexes of a cache.
 func (b *bench) cached() client.WithWatch {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -127,7 +127,7 @@ func matches(o client.Object, all *client.ListOptions) bool {
 	panic("no index " + r.Field)
 }
 
-// counted is the client of the overshoot controller.
+// counted returns the client of the overshoot controller, whose writes are counted.
 func (b *bench) counted() client.Client {
 	write := func() error {
 		b.writes++
@@ -228,7 +228,7 @@ func (b *bench) deploymentPass() {
 	b.must(err)
 }
 
-// check runs one pass of the overshoot controller, a second later.
+// check moves the clock forward by a second and runs one pass of the overshoot controller.
 func (b *bench) check(fleet string) time.Duration {
 	b.Helper()
 	b.clock.Step(time.Second)
@@ -258,7 +258,7 @@ func (b *bench) allSets() []v1beta1.MachineSet {
 	return list.Items
 }
 
-// change changes an object of the test.
+// change patches an object of the test with the changes that f makes.
 func (b *bench) change(o client.Object, f func()) {
 	b.Helper()
 	was := o.DeepCopyObject().(client.Object)

@@ -65,7 +65,8 @@ func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b.wantEvents()
 }
 
-// A deployment is counted as a whole, with its surge, and frozen with all its sets that have machines.
+// The machines of a deployment are counted together, including its surge. A freeze affects the deployment and all its
+// sets that have machines.
 //
 // Rules: overshoot-freezes-owner, overshoot-counts-family.
 func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
@@ -103,7 +104,7 @@ func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantLive(5)
 }
 
-// A user can end a freeze. The next one may begin a period later.
+// A user can end a freeze. The next freeze may begin one period later.
 //
 // Rule: unfreeze-annotation.
 func TestUnfreezeAnnotationEndsFreeze(t *testing.T) {

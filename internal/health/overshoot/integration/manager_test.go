@@ -36,7 +36,7 @@ func thawed(o client.Object, conditions []metav1.Condition) bool {
 	return !labelled && c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonThawed
 }
 
-// awaitOwners waits until is returns true for the deployment and its set.
+// awaitOwners waits until the given function returns true for the deployment and its set.
 func (b *bench) awaitOwners(is func(client.Object, []metav1.Condition) bool) {
 	b.Helper()
 	env.Await(b, b.admin, &v1beta1.MachineDeploymentList{}, "the deployment",
@@ -85,8 +85,8 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); creators.Wait() })
 }
 
-// Another program creates machines in the name of a set without end. The set and its deployment are frozen as long as
-// that continues, and then thaw automatically.
+// Another program keeps creating machines in the name of a set. The set and its deployment are frozen as long as this
+// continues, and thaw automatically afterwards.
 //
 // Rules: overshoot-freezes-owner, freeze-ends-with-recovery.
 func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {

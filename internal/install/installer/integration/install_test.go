@@ -28,10 +28,10 @@ const (
 func TestProviderIsInstalledOnce(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
-	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
-	w.run(process)
-	p := w.condition("acme", available, yes, v1beta1.ReasonMinimumReplicasAvailable)
-	p = w.condition("acme", progressing, no, v1beta1.ReasonRolloutComplete)
+	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.simulateRollout(process)
+	p := w.awaitCondition("acme", available, yes, v1beta1.ReasonMinimumReplicasAvailable)
+	p = w.awaitCondition("acme", progressing, no, v1beta1.ReasonRolloutComplete)
 	if p.Status.Process != process || p.Status.Version != "v1" || p.Status.DesiredVersion != "v1" ||
 		p.Status.Type != "acme" || len(p.Status.Installed) != 6 {
 		t.Errorf("the status is %+v", p.Status)
@@ -42,19 +42,19 @@ func TestProviderIsInstalledOnce(t *testing.T) {
 		t.Errorf("the Deployment is %+v", d.ObjectMeta)
 	}
 
-	// Six objects were applied once, and later passes wrote nothing. A pass is known to have run when its effect is
-	// visible: first after an event of the Deployment, and then after a change of the spec.
+	// Six objects were applied once, and later passes wrote nothing. The following two changes cause passes: the first
+	// changes the Deployment, the second changes the spec. The effect of the second one shows that both passes have run.
 	if n := w.writes.Load(); n != 6 {
 		t.Errorf("%d writes for 6 objects", n)
 	}
 	d.Annotations["example.com/touched"] = "yes"
 	w.must("touch the Deployment", w.Update(t.Context(), d))
-	w.change("acme", `{"spec":{"extraArgs":["--log-level=debug"]}}`)
+	w.patchSpec("acme", `{"spec":{"extraArgs":["--log-level=debug"]}}`)
 	env.Await(t, w.WithWatch, &appsv1.DeploymentList{}, "the flag", func(l *appsv1.DeploymentList) (bool, string) {
 		args := l.Items[0].Spec.Template.Spec.Containers[0].Args
 		return len(args) == 1, fmt.Sprint(args)
 	}, client.InNamespace(w.namespace))
-	p = w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	p = w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	if n := w.writes.Load(); n != 7 {
 		t.Errorf("%d writes after a change of one object, want 7", n)
 	}
@@ -67,7 +67,7 @@ func TestProviderIsInstalledOnce(t *testing.T) {
 func TestManualChangesAreReverted(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
-	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	d := w.deployment(process)
 	d.Spec.Template.Spec.Containers[0].Image = "registry.example.com/evil"
 	w.must("change the image", w.Update(t.Context(), d, client.FieldOwner("another")))
@@ -87,17 +87,17 @@ func TestManualChangesAreReverted(t *testing.T) {
 func TestObjectsThatAreNoLongerRenderedAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
-	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	w.withoutService.Store(true)
-	w.change("acme", `{"spec":{"image":{"tag":"v2"}}}`)
-	p := w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.patchSpec("acme", `{"spec":{"image":{"tag":"v2"}}}`)
+	p := w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	if len(p.Status.Installed) != 5 || p.Status.DesiredVersion != "v2" {
 		t.Errorf("the status is %+v", p.Status)
 	}
-	if !w.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
+	if !w.isGone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
 		t.Error("the Service still exists")
 	}
-	if w.gone(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
+	if w.isGone(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process}}) {
 		t.Error("the ServiceAccount is gone")
 	}
 }
@@ -110,8 +110,8 @@ func TestObjectOfAnotherOwnerIsReportedAndKept(t *testing.T) {
 	w.must("create the object of Helm", w.Create(t.Context(), ofHelm))
 	version := ofHelm.ResourceVersion
 	w.provider("acme", nil)
-	p := w.condition("acme", degraded, yes, v1beta1.ReasonObjectConflict)
-	w.condition("acme", available, no, v1beta1.ReasonNotInstalled)
+	p := w.awaitCondition("acme", degraded, yes, v1beta1.ReasonObjectConflict)
+	w.awaitCondition("acme", available, no, v1beta1.ReasonNotInstalled)
 	if message := messageOf(p, degraded); !strings.Contains(message, "of the helm release "+w.namespace+"/acme") {
 		t.Errorf("the message is %q", message)
 	}
@@ -120,42 +120,42 @@ func TestObjectOfAnotherOwnerIsReportedAndKept(t *testing.T) {
 		t.Errorf("%d writes, version %s became %s", w.writes.Load(), version, ofHelm.ResourceVersion)
 	}
 	w.must("delete the object of Helm", w.Delete(t.Context(), ofHelm))
-	w.change("acme", `{"spec":{"replicas":1}}`)
-	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	w.patchSpec("acme", `{"spec":{"replicas":1}}`)
+	w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
 }
 
 // Rules: unknown-type-names-known-ones, spec-becomes-chart-values.
 func TestInvalidSpecMakesProviderDegraded(t *testing.T) {
 	w := newWorld(t)
 	w.provider("typo", func(s *v1beta1.ProviderSpec) { s.Type, s.Image.Repository = "azur", "" })
-	p := w.condition("typo", degraded, yes, v1beta1.ReasonUnknownType)
+	p := w.awaitCondition("typo", degraded, yes, v1beta1.ReasonUnknownType)
 	if message := messageOf(p, degraded); !strings.Contains(message, `"azur"`) || !strings.Contains(message, "azure, libvirt, openstack, sim") {
 		t.Errorf("the message is %q", message)
 	}
-	w.condition("typo", progressing, no, v1beta1.ReasonUnknownType)
+	w.awaitCondition("typo", progressing, no, v1beta1.ReasonUnknownType)
 
 	w.provider("values", func(s *v1beta1.ProviderSpec) {
 		s.Values = &runtime.RawExtension{Raw: []byte(`{"bad":"value"}`)}
 	})
-	p = w.condition("values", degraded, yes, v1beta1.ReasonInvalidValues)
+	p = w.awaitCondition("values", degraded, yes, v1beta1.ReasonInvalidValues)
 	if message := messageOf(p, degraded); !strings.Contains(message, `bad: "value" is not allowed`) {
 		t.Errorf("the message is %q", message)
 	}
-	w.change("values", `{"spec":{"values":null}}`)
-	w.condition("values", degraded, no, v1beta1.ReasonAsDesired)
+	w.patchSpec("values", `{"spec":{"values":null}}`)
+	w.awaitCondition("values", degraded, no, v1beta1.ReasonAsDesired)
 }
 
 // Rule: refused-objects-are-reported.
 func TestRefusedObjectIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", func(s *v1beta1.ProviderSpec) { s.Values = raw(`{"port":1e6}`) })
-	p := w.condition("acme", degraded, yes, v1beta1.ReasonApplyFailed)
+	p := w.awaitCondition("acme", degraded, yes, v1beta1.ReasonApplyFailed)
 	if message := messageOf(p, degraded); !strings.Contains(message, "apply Service "+w.namespace+"/"+process) ||
 		!strings.Contains(message, "spec.ports[0].port") {
 		t.Errorf("the message is %q", message)
 	}
-	w.change("acme", `{"spec":{"values":null}}`)
-	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	w.patchSpec("acme", `{"spec":{"values":null}}`)
+	w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
 	w.deployment(process)
 }
 
@@ -165,7 +165,7 @@ func TestMissingSecretIsReported(t *testing.T) {
 	w.provider("acme", func(s *v1beta1.ProviderSpec) {
 		s.Target.KubeconfigSecretRef = &v1beta1.KubeconfigRef{Name: "target"}
 	})
-	p := w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
+	p := w.awaitCondition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
 	want := "Secret " + w.namespace + "/target of spec.target.kubeconfigSecretRef does not exist."
 	if message := messageOf(p, degraded); !strings.HasPrefix(message, want) {
 		t.Errorf("the message is %q", message)
@@ -173,30 +173,30 @@ func TestMissingSecretIsReported(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "target"},
 		Data: map[string][]byte{"config": []byte("x")}}
 	w.must("create the Secret", w.Create(t.Context(), secret))
-	w.change("acme", `{"spec":{"replicas":1}}`)
-	p = w.condition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
+	w.patchSpec("acme", `{"spec":{"replicas":1}}`)
+	p = w.awaitCondition("acme", degraded, yes, v1beta1.ReasonSecretNotFound)
 	if message := messageOf(p, degraded); !strings.Contains(message, "has no key kubeconfig") {
 		t.Errorf("the message is %q", message)
 	}
-	w.change("acme", `{"spec":{"target":{"kubeconfigSecretRef":{"key":"config"}}}}`)
-	w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	w.patchSpec("acme", `{"spec":{"target":{"kubeconfigSecretRef":{"key":"config"}}}}`)
+	w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
 }
 
 // Rule: kubelet-reason-is-reported.
 func TestPodEventReportsImagePullFailure(t *testing.T) {
 	w := newWorld(t)
 	w.provider("acme", nil)
-	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	pod := w.pod(w.deployment(process), process+"-new")
 	const message = `Back-off pulling image "registry.example.com/acme:v1": ErrImagePull: not found`
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Image: "i", ImageID: "",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: message}}}}
 	w.must("report the pod", w.Status().Update(t.Context(), pod))
-	p := w.condition("acme", progressing, no, "ImagePullBackOff")
+	p := w.awaitCondition("acme", progressing, no, "ImagePullBackOff")
 	if got := messageOf(p, progressing); !strings.Contains(got, message) {
 		t.Errorf("the message is %q", got)
 	}
-	w.condition("acme", degraded, yes, "ImagePullBackOff")
+	w.awaitCondition("acme", degraded, yes, "ImagePullBackOff")
 }
 
 func messageOf(p *v1beta1.Provider, of string) string {

@@ -17,14 +17,14 @@ import (
 func TestSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
 	w := newWorld(t)
 	first := w.provider("first", nil)
-	w.condition("first", degraded, no, v1beta1.ReasonAsDesired)
+	w.awaitCondition("first", degraded, no, v1beta1.ReasonAsDesired)
 	w.provider("second", nil)
-	p := w.condition("second", degraded, yes, v1beta1.ReasonDuplicateType)
+	p := w.awaitCondition("second", degraded, yes, v1beta1.ReasonDuplicateType)
 	if message := messageOf(p, degraded); !strings.Contains(message, "Provider first has the type acme too") {
 		t.Errorf("the message is %q", message)
 	}
 	w.must("delete the first", w.Delete(t.Context(), first))
-	p = w.condition("second", degraded, no, v1beta1.ReasonAsDesired)
+	p = w.awaitCondition("second", degraded, no, v1beta1.ReasonAsDesired)
 	if d := w.deployment(process); d.OwnerReferences[0].UID != p.UID {
 		t.Errorf("the Deployment belongs to %s", d.OwnerReferences[0].Name)
 	}
@@ -40,8 +40,8 @@ func TestAutoDetectsPlatform(t *testing.T) {
 		t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
 	}
 	w.provider("auto", func(s *v1beta1.ProviderSpec) { s.Type, s.Image = v1beta1.ProviderTypeAuto, v1beta1.ProviderImage{} })
-	w.condition("auto", degraded, no, v1beta1.ReasonAsDesired)
-	p := w.condition("auto", progressing, yes, v1beta1.ReasonRollingOut)
+	w.awaitCondition("auto", degraded, no, v1beta1.ReasonAsDesired)
+	p := w.awaitCondition("auto", progressing, yes, v1beta1.ReasonRollingOut)
 	if p.Status.Type != "sim" || p.Status.Process != "machinist-provider-sim" || p.Status.Detected == nil ||
 		p.Status.Detected.Nodes != 2 || p.Status.Detected.TotalNodes != 3 {
 		t.Errorf("the status is %+v", p.Status)
@@ -54,8 +54,8 @@ func TestAutoDetectsPlatform(t *testing.T) {
 		Spec: corev1.NodeSpec{ProviderID: "aws:///zone/i-0"}}
 	w.must("create a Node", w.Create(t.Context(), node))
 	t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
-	w.change("auto", `{"spec":{"replicas":1}}`)
-	p = w.condition("auto", degraded, no, v1beta1.ReasonAsDesired)
+	w.patchSpec("auto", `{"spec":{"replicas":1}}`)
+	p = w.awaitCondition("auto", degraded, no, v1beta1.ReasonAsDesired)
 	if p.Status.Type != "sim" {
 		t.Errorf("the type became %s", p.Status.Type)
 	}
@@ -65,8 +65,8 @@ func TestAutoDetectsPlatform(t *testing.T) {
 func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
 	w := newWorld(t)
 	p := w.provider("acme", nil)
-	w.condition("acme", progressing, yes, v1beta1.ReasonRollingOut)
-	p = w.condition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
+	p = w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small",
 		Finalizers: []string{v1beta1.InUseFinalizer}}}
 	class.Spec.Provider, class.Spec.ProviderSpec = "acme", raw(`{"kind":"Nothing"}`)
@@ -77,7 +77,7 @@ func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
 	w.must("create a machine", w.Create(t.Context(), machine))
 
 	w.must("delete the Provider", w.Delete(t.Context(), p))
-	blocked := w.condition("acme", v1beta1.ConditionDeleting, yes, v1beta1.ReasonInUse)
+	blocked := w.awaitCondition("acme", v1beta1.ConditionDeleting, yes, v1beta1.ReasonInUse)
 	want := fmt.Sprintf("1 Machine (%s/one) and 1 MachineClass (%[1]s/small) need the process", w.namespace)
 	if message := messageOf(blocked, v1beta1.ConditionDeleting); !strings.HasPrefix(message, want) {
 		t.Errorf("the message is %q, want %q", message, want)
@@ -91,11 +91,11 @@ func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
 		return len(l.Items) == 0, fmt.Sprint(len(l.Items))
 	})
 	for _, ref := range p.Status.Installed {
-		if !w.gone(emptyOf(ref)) {
+		if !w.isGone(emptyOf(ref)) {
 			t.Errorf("%s %s still exists", ref.Kind, ref.Name)
 		}
 	}
-	if w.gone(class) {
+	if w.isGone(class) {
 		t.Error("the class is gone")
 	}
 }

@@ -35,7 +35,7 @@ type world struct {
 	client.WithWatch
 	namespace string
 	writes    atomic.Int64
-	// withoutService makes the chart render no Service.
+	// If withoutService is true, the chart does not contain the Service.
 	withoutService atomic.Bool
 }
 
@@ -143,7 +143,7 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 	return objects, nil
 }
 
-// provider creates a Provider with the type of a third party.
+// provider creates a Provider whose type does not belong to Machinist.
 func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1beta1.Provider {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -162,17 +162,17 @@ func (w *world) must(what string, err error) {
 	}
 }
 
-// change changes the spec of a Provider.
-func (w *world) change(name, patch string) {
+// patchSpec patches the spec of a Provider.
+func (w *world) patchSpec(name, patch string) {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w.must("change the Provider",
 		w.Patch(w.Context(), p, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// condition waits until a condition of a Provider has a status and a reason for the newest generation, and returns the
-// Provider.
-func (w *world) condition(name, of string, status metav1.ConditionStatus, reason string) *v1beta1.Provider {
+// awaitCondition waits until a condition of a Provider has the given status and reason for the latest generation. It
+// returns the Provider.
+func (w *world) awaitCondition(name, of string, status metav1.ConditionStatus, reason string) *v1beta1.Provider {
 	w.Helper()
 	what := fmt.Sprintf("Provider %s with %s=%s %s", name, of, status, reason)
 	list := env.Await(w.T, w.WithWatch, &v1beta1.ProviderList{}, what, func(l *v1beta1.ProviderList) (bool, string) {
@@ -200,9 +200,9 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 	return d
 }
 
-// run acts as the controllers of Kubernetes and the kubelet: it makes the pods of the Deployment ready, and one of them
-// the leader.
-func (w *world) run(name string) {
+// simulateRollout does what the controllers of Kubernetes, the kubelet and the pods do after the creation of a
+// Deployment: the pods become ready, and one of them becomes the leader.
+func (w *world) simulateRollout(name string) {
 	w.Helper()
 	d := w.deployment(name)
 	for i := range *d.Spec.Replicas {
@@ -227,8 +227,8 @@ func (w *world) pod(d *appsv1.Deployment, name string) *corev1.Pod {
 	return pod
 }
 
-// gone reports whether an object does not exist.
-func (w *world) gone(o client.Object) bool {
+// isGone reports whether an object does not exist or is being deleted.
+func (w *world) isGone(o client.Object) bool {
 	err := w.Get(w.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {
 		w.Fatal(err)

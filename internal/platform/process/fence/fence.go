@@ -11,10 +11,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrFenced is wrapped by every error of a closed fence. The guarded action was not carried out.
+// ErrFenced is wrapped by every error that a closed fence returns. Such an error means that the guarded action was not
+// carried out.
 var ErrFenced = errors.New("fenced off: this process may no longer hold the leader's Lease")
 
-// Fence tells whether this process surely holds the Lease. Its methods may be called concurrently.
+// Fence determines whether this process certainly holds the Lease. Its methods may be called concurrently.
 type Fence struct {
 	clock    clock.WithTickerAndDelayedExecution
 	deadline time.Duration
@@ -41,8 +42,9 @@ const (
 	unguarded
 )
 
-// New returns the fence of a process that is not the leader yet. It opens at the first renewal that the lock of Guard
-// reports, and closes renewDeadline after the latest one. A nil clock means the real clock.
+// New returns the fence of a process that is not the leader yet. The lock that Guard returns reports renewals to the
+// fence. The first renewal opens the fence, and the fence closes when the latest renewal is older than renewDeadline. A
+// nil clock means the real clock.
 func New(renewDeadline time.Duration, c clock.WithTickerAndDelayedExecution) *Fence {
 	if c == nil {
 		c = clock.RealClock{}
@@ -59,8 +61,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while this process surely holds the Lease. Otherwise it returns an error that wraps ErrFenced and
-// names the reason. Send the guarded request immediately after the check.
+// Check returns nil while this process certainly holds the Lease. Otherwise it returns an error that wraps ErrFenced
+// and names the reason. Send the guarded request immediately after the check.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,10 +86,10 @@ func (f *Fence) expireLocked() {
 }
 
 // Context returns the context of all work. It is cancelled when the fence closes for good, with a cause that wraps
-// ErrFenced. It is not cancelled before the election.
+// ErrFenced. Until the first election, the context is not cancelled.
 func (f *Fence) Context() context.Context { return f.base }
 
-// With returns a context that ends with parent or when the fence closes for good, whichever happens first.
+// With returns a context that ends when the parent context ends or when the fence closes for good.
 func (f *Fence) With(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(f.base, func() { cancel(context.Cause(f.base)) })
@@ -100,8 +102,8 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 // Lost returns a channel that is closed when the Lease was lost. A release does not close it.
 func (f *Fence) Lost() <-chan struct{} { return f.lost }
 
-// closed returns the reason why the fence closed for good, or nil if it did not. When a stopped process continues, the
-// elector may call closed before the fence's own timer fires.
+// closed returns the reason why the fence closed for good, or nil if it has not closed. It checks the deadline itself,
+// because in a process that was stopped and continues, the elector may call closed before the timer of the fence fires.
 func (f *Fence) closed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,13 +113,13 @@ func (f *Fence) closed() error {
 	return f.reason
 }
 
-// renewed notes a successful renewal whose request was sent at or after a time. It does not open a fence that closed
-// for good.
-func (f *Fence) renewed(sent time.Time) {
+// noteRenewal records a successful renewal. The request was sent at the given time or later. If the fence has closed
+// for good, noteRenewal does not open it again.
+func (f *Fence) noteRenewal(sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {
-		// The answer may arrive after the deadline, before any other call noticed the deadline.
+		// If the answer arrives after the deadline and no other call has checked the deadline yet, close the fence now.
 		f.expireLocked()
 	}
 	if f.state != notYetLeading && f.state != leading {
@@ -140,8 +142,9 @@ func (f *Fence) lose(reason string) {
 	}
 }
 
-// release closes the fence for good because this process gives up the Lease. An expired Lease counts as lost instead:
-// in a process that was frozen, the elector may notice the expiry before the fence's own timer.
+// release closes the fence for good because this process gives up the Lease. However, if the Lease has expired, it
+// counts as lost. This happens in a process that was frozen, because the elector may notice the expiry before the timer
+// of the fence fires.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,9 +167,9 @@ func (f *Fence) closeLocked(to state, reason error) {
 	}
 }
 
-// Transport returns a transport that checks the fence immediately before each request that may change something (any
-// method except GET, HEAD and OPTIONS), including retries of the client. A client with this transport cannot bypass the
-// fence.
+// Transport returns a transport that checks the fence immediately before each request that may change something. These
+// are requests with any method except GET, HEAD and OPTIONS, and also the retries of such requests. A client with this
+// transport cannot bypass the fence.
 func Transport(next http.RoundTripper, f *Fence) http.RoundTripper {
 	return transport{next: next, fence: f}
 }

@@ -19,7 +19,7 @@ const deadline = 10 * time.Second
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// lease is a lock whose requests take the time and have the result that a test sets.
+// lease is a lock for tests. A test sets how long each request takes and which error it returns.
 type lease struct {
 	clock   *clocktesting.FakeClock
 	took    time.Duration // from sending a write until the answer
@@ -85,7 +85,7 @@ func mustBeOpen(t *testing.T, f *Fence) {
 	}
 }
 
-// mustBeLost checks that the fence is closed and that Context and Lost report that.
+// mustBeLost checks that the fence is closed, and that Context and Lost report that it is closed.
 func mustBeLost(t *testing.T, f *Fence) {
 	t.Helper()
 	if err := f.Check(); !errors.Is(err, ErrFenced) {
@@ -94,8 +94,8 @@ func mustBeLost(t *testing.T, f *Fence) {
 	mustReport(t, f)
 }
 
-// mustReport waits until Context and Lost report that the fence is closed. It does not call Check, like work that only
-// observes its context.
+// mustReport waits until Context and Lost report that the fence is closed. It does not call Check, because some work
+// only observes its context.
 func mustReport(t *testing.T, f *Fence) {
 	t.Helper()
 	select {

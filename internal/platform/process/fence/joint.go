@@ -9,13 +9,14 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Joint is the lock of a process that divides the work with others. Each process holds its own Lease. Together they
-// hold a common Lease, whose holder is the name of their group. A process renews the common Lease whenever it renews
-// its own, and leads only while both are held.
+// Joint is the lock of a process that divides the work with others. Each process holds its own Lease. In addition, all
+// these processes hold a common Lease, and its holder is the name of their group. Whenever a process renews its own
+// Lease, it renews the common Lease too. It leads only while it holds both Leases.
 //
-// Processes that divide the work differently belong to another group. A process that does all the work is an ordinary
-// holder of the common Lease. Neither can act until the common Lease of the previous group has expired. That happens
-// only after the last renewal of any of its members, and no member acts longer than it renewed both Leases.
+// Processes that divide the work in a different way belong to a different group. A process that does all the work alone
+// holds the common Lease under its own name. None of these processes can act before the common Lease of the previous
+// group has expired. The Lease expires only when no member of that group renews it any more. A member that does not
+// renew both Leases stops acting before the Lease expires.
 //
 // A member releases its own Lease, so that its successor can lead at once. The common Lease is never released, because
 // a member does not know whether other members still need it. It expires.
@@ -23,14 +24,14 @@ type Joint struct {
 	// own and common are only used by this lock. The identity of common is the name of the group.
 	own, common resourcelock.Interface
 
-	// ownFound means that the member's own Lease exists. seen is the common Lease as Get or a later write last returned
-	// it, or nil if that Lease does not exist.
+	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest call of
+	// Get or the latest write. It is nil if the common Lease does not exist.
 	ownFound bool
 	seen     *resourcelock.LeaderElectionRecord
 }
 
-// NewJoint returns the lock of a member with its own Lease, of the group that is the holder of common. Other members
-// hold common with the same identity. The lock is for one elector.
+// NewJoint returns the lock of a member of a group. The parameter own is the Lease of this member, and common is the
+// Lease that all members hold under the name of the group. The lock is for one elector.
 func NewJoint(own, common *Lease) *Joint {
 	common.shared = true
 	return &Joint{own: own, common: common}
@@ -39,9 +40,9 @@ func NewJoint(own, common *Lease) *Joint {
 // errOthers is the error if the group does not hold the common Lease.
 var errOthers = errors.New("the common Lease has another holder")
 
-// Get implements resourcelock.Interface. While another holder has the common Lease, Get returns that record, so that
-// the elector waits until it expires. If the common Lease does not exist, Get reports that the member's own Lease does
-// not exist either.
+// Get implements resourcelock.Interface. While another group or process holds the common Lease, Get returns the record
+// in the common Lease, so that the elector waits until the Lease expires. If the common Lease does not exist, Get
+// reports that the member's own Lease does not exist either.
 func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	common, commonRaw, err := j.common.Get(ctx)
 	missing := apierrors.IsNotFound(err)
@@ -57,8 +58,8 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	case missing:
 		return nil, nil, err
 	case common.HolderIdentity == j.own.Identity():
-		// Another client wrote this process as the holder instead of the group. The elector would treat that record as its
-		// own Lease.
+		// Another client replaced the name of the group with the name of this process. If Get returned the record unchanged,
+		// the elector would assume that it already holds the Lease.
 		common.HolderIdentity = notReleased
 		return common, commonRaw, nil
 	case common.HolderIdentity != "" && common.HolderIdentity != j.common.Identity():
@@ -67,8 +68,8 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return own, ownRaw, ownErr
 }
 
-// Create implements resourcelock.Interface. It creates the member's own Lease. If that Lease exists and only the common
-// Lease did not, Create fails, because the existing Lease may have another holder.
+// Create implements resourcelock.Interface. It acquires the common Lease and creates the member's own Lease. If the
+// member's own Lease exists already, Create fails, because the existing Lease may have another holder.
 func (j *Joint) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := j.hold(ctx, record); err != nil {
 		return err
@@ -85,8 +86,8 @@ func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectio
 	return err
 }
 
-// Update implements resourcelock.Interface. It acquires or renews both Leases, the common one first. A record without a
-// holder releases only the member's own Lease.
+// Update implements resourcelock.Interface. It acquires or renews first the common Lease and then the member's own
+// Lease. If the record has no holder, Update releases the member's own Lease and does not change the common Lease.
 func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		return j.own.Update(ctx, record)
@@ -100,7 +101,7 @@ func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	return j.own.Update(ctx, record)
 }
 
-// hold makes the group hold the common Lease, with a renewal that began after the call.
+// hold acquires or renews the common Lease for the group. The renewal begins after the call of hold.
 func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	record.HolderIdentity = j.common.Identity()
 	var err error
@@ -110,7 +111,8 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 	case j.seen.HolderIdentity == j.common.Identity():
 		err = j.renewCommon(ctx, record)
 	default:
-		// The elector saw that the Lease expired or is free. If another client wrote it since, the update fails.
+		// The elector saw that the Lease has expired or was released. If another client has written the Lease since then, the
+		// update fails.
 		record.LeaderTransitions = j.seen.LeaderTransitions + 1
 		err = j.common.Update(ctx, record)
 	}
@@ -121,10 +123,11 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 	return nil
 }
 
-// renewCommon renews the common Lease. If another member renews it at the same time, that is sufficient, because the
-// Lease was read first and so the renewal happened after the call. If the Lease has another holder, renewCommon always
-// fails. Only Get may lead to acquiring it from another holder, because the elector only knows how long the records
-// that Get returned have been unchanged.
+// renewCommon renews the common Lease. If the update conflicts with a renewal by another member, renewCommon succeeds
+// too. The other member's renewal happened after the call, because renewCommon reads the Lease before the update. If
+// the Lease has another holder, renewCommon always fails. It must not take over the Lease from another holder, because
+// it does not know how long the record has been unchanged. Only the elector knows this, for the records that Get has
+// returned.
 func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	read, err := j.readOurs(ctx)
 	if err != nil {

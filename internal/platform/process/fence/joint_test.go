@@ -17,7 +17,7 @@ type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease
 	revision int
-	// taken contains the names of the Leases that have ever existed.
+	// taken contains the names of all Leases that exist or existed before.
 	taken map[string]bool
 	// beforeUpdate is called with the name of the Lease before an update is checked.
 	beforeUpdate func(name string)
@@ -40,7 +40,7 @@ func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l.DeepCopy()
 }
 
-// first implements Lease.First with a record that outlives the Leases.
+// first implements Lease.First. It still knows a Lease that was deleted.
 func (s *store) first(name string) bool {
 	first := !s.taken[name]
 	s.taken[name] = true
@@ -213,7 +213,7 @@ func TestAMissingCommonLeaseDoesNotFreeTheLeaseOfAMember(t *testing.T) {
 	a, successor := s.member("0", "a", "2-shards"), s.member("0", "successor", "2-shards")
 	acquired(t, a)
 	delete(s.leases, "common")
-	shows(t, successor, notReleased, 0)
+	checkRecord(t, successor, notReleased, 0)
 	if err := successor.Create(t.Context(), by("successor")); err == nil || s.holder("shard-0") != "a" {
 		t.Errorf("the Lease is held by %s: %v", s.holder("shard-0"), err)
 	}

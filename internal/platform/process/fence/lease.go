@@ -15,45 +15,49 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is the lock of a Lease object. Unlike resourcelock.LeaseLock, it shows each write to the elector as a change.
-// LeaseLock only shows the content of the Lease, with times in whole seconds, so a renewal may look like the previous
-// one. A candidate would then not notice the renewal, and take over while the leader still relies on the Lease.
+// Lease is the lock of a Lease object. Unlike resourcelock.LeaseLock, it reports each write of the Lease to the elector
+// as a change. LeaseLock reports only the content of the Lease, in which times are whole seconds. A renewal in the same
+// second does not change the content, so a candidate would not notice the renewal, and would take over while the leader
+// still relies on the Lease.
 //
-// Any client with the right to write the Lease may change it while its holder relies on it, and the holder notices that
-// only at its next renewal. So a Lease that its holder did not release counts as held for another lease duration. That
-// is a deleted Lease, a Lease without a holder, or one that names this process although it did not acquire the Lease.
-// The duration in the Lease only counts within bounds.
+// Any client that may write the Lease can change it while the holder relies on it, and the holder notices the change
+// only at its next renewal. Therefore, a Lease that the holder did not release is treated as held for another lease
+// duration. This applies to a deleted Lease, to a Lease without a holder, and to a Lease that names this process
+// although the process has not acquired it. If the duration in the Lease is too short or too long, a limit is used
+// instead.
 type Lease struct {
 	// Client is the client for the namespace of the Lease.
 	Client coordinationclient.LeaseInterface
-	// Namespace and Name are those of the Lease.
+	// Namespace and Name identify the Lease.
 	Namespace, Name string
 	// Holder is the identity under which this process holds the Lease.
 	Holder string
-	// Duration is the lease duration of this process's election. A Lease of another holder never expires earlier.
+	// Duration is the lease duration of this process's election. It is also the shortest duration that is used for a Lease
+	// of another holder.
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First reports whether no process has ever held the Lease, and records that one does from now on. It returns true
-	// only once for all callers. If First is nil, a Lease that does not exist always counts as deleted.
+	// First reports whether no process has ever held the Lease. It also records that a process holds the Lease from now
+	// on, so it returns true only once for all processes. If First is nil, a Lease that does not exist always counts as
+	// deleted.
 	First func(context.Context) (bool, error)
 
 	// shared means that several processes hold the Lease with the same identity, as the members of a group do.
 	shared bool
-	// known is the Lease as it was read or written last, or nil if it did not exist.
+	// known is the Lease after the last read or write, or nil if the Lease did not exist.
 	known *coordinationv1.Lease
-	// others is the record that was read last if another holder was in it, else nil.
+	// others is the record that was read last. It is nil if this record did not name another holder.
 	others *resourcelock.LeaderElectionRecord
-	// requested means that this process tried to acquire the Lease since another holder had it, and that the attempt may
-	// have succeeded.
+	// requested means that this process has tried to acquire the Lease since it last saw another holder, and that the
+	// attempt may have succeeded.
 	requested bool
 }
 
-// LongestDuration is the longest duration of another holder's Lease that counts. With a longer duration, a process that
-// died could make all others wait.
+// LongestDuration is the longest duration that is used for a Lease of another holder. Without this limit, a Lease with
+// a very long duration would block all other processes after its holder has died.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is shown as the holder of a Lease that was not released and has no holder or a wrong one.
+// notReleased is the holder that the elector sees if a Lease was not released and has no holder or a wrong holder.
 const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
@@ -68,7 +72,7 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.known = read
 	version := []byte(string(read.UID) + "/" + read.ResourceVersion)
-	record := l.shown(resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec))
+	record := l.recordForElector(resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec))
 	l.others = nil
 	if record.HolderIdentity != "" && record.HolderIdentity != l.Holder {
 		l.others, l.requested = record, false
@@ -77,7 +81,8 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 }
 
 // missing returns the record that the elector sees if the Lease does not exist. The last holder may still rely on the
-// Lease, even if this process never read it. Only a Lease that no process has ever held counts as not found.
+// Lease, even if this process has never read it. Therefore the elector gets the error NotFound only if no process has
+// ever held the Lease.
 func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if l.others == nil && l.First != nil {
 		first, err := l.First(ctx)
@@ -89,13 +94,13 @@ func (l *Lease) missing(ctx context.Context, notFound error) (*resourcelock.Lead
 		}
 	}
 	if l.others == nil {
-		l.others = l.shown(&resourcelock.LeaderElectionRecord{HolderIdentity: notReleased})
+		l.others = l.recordForElector(&resourcelock.LeaderElectionRecord{HolderIdentity: notReleased})
 	}
 	return l.others, []byte("deleted"), nil
 }
 
-// shown returns the record that the elector sees for the record in the Lease.
-func (l *Lease) shown(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
+// recordForElector converts the record in the Lease to the record that the elector sees.
+func (l *Lease) recordForElector(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
 	if record.HolderIdentity == "" && !isReleased(record) ||
 		record.HolderIdentity == l.Holder && !l.shared && !l.requested {
 		record.HolderIdentity = notReleased
@@ -130,12 +135,12 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return nil
 }
 
-// noteRequest notes the result of a request to acquire the Lease.
+// noteRequest records whether a request to acquire the Lease may have succeeded.
 func (l *Lease) noteRequest(err error) {
 	l.requested = l.requested || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
 }
 
-// Update implements resourcelock.Interface. It fails if the Lease was written by another client since this Lease last
+// Update implements resourcelock.Interface. It fails if another client has written the Lease since this process last
 // read or wrote it. It creates a deleted Lease again.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {

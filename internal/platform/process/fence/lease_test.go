@@ -51,8 +51,8 @@ func TestALeaseIsCreatedReadAndAcquired(t *testing.T) {
 	}
 }
 
-// A candidate waits from the last change that it observed. A renewal that changes no time in the Lease is also a
-// change.
+// A candidate waits for a lease duration after the last change that it observed. A renewal must count as a change even
+// if no time in the Lease changes.
 //
 // Rule: renewals-are-seen.
 func TestCandidatesObserveEachRenewal(t *testing.T) {
@@ -81,7 +81,8 @@ func TestCandidatesObserveEachRenewal(t *testing.T) {
 	}
 }
 
-// An elector repeats a failed renewal unchanged. The first request may have been applied nevertheless.
+// If a renewal fails, the elector sends the same record again. However, the API server may have applied the first
+// request.
 //
 // Rule: renewals-are-seen.
 func TestARepeatedRenewalHasItsOwnTime(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lock is the lock of a Lease that reports renewals to a Fence. It is for one elector, which must leave the release to
-// Release. Its methods must not be called concurrently.
+// Lock is the lock of a Lease that reports renewals to a Fence. It is for one elector. The elector must not release the
+// Lease itself. Release does this instead. Its methods must not be called concurrently.
 type Lock struct {
 	resourcelock.Interface
 	fence *Fence
@@ -46,9 +46,9 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 // renew sends a request that makes this process the holder of the Lease. If the fence is closed, renew sends nothing,
 // because a renewal would make the successor wait.
 //
-// renew sets the renew time of each request. The elector repeats a failed request with the time of the first one. If
-// the first request was applied nevertheless, the repetition would not change the Lease, and other candidates would
-// count from the first request.
+// renew sets the renew time of each request. If a request fails, the elector repeats it with the same time. If the API
+// server has applied the first request, a repetition with the same time would not change the Lease. The wait of the
+// other candidates would then begin at the first request.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
@@ -63,7 +63,7 @@ func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionReco
 	if err := send(ctx, record); err != nil {
 		return err
 	}
-	l.fence.renewed(sent)
+	l.fence.noteRenewal(sent)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (l *Lock) Release(ctx context.Context) error {
 			RenewTime:            now,
 			LeaderTransitions:    record.LeaderTransitions,
 		})
-		// A cancelled renewal may have been applied in between.
+		// The API server may have applied a cancelled renewal between the read and the update.
 		if apierrors.IsConflict(err) {
 			continue
 		}

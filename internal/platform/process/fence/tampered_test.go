@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leasedTo returns a store in which a holder has the Lease "own", and a candidate that has read the Lease.
+// leasedTo returns a store in which the given holder holds the Lease "own". It also returns a candidate that has
+// already read the Lease.
 func leasedTo(t *testing.T, holder string) (s *store, candidate *Lease) {
 	t.Helper()
 	s = newStore()
@@ -34,8 +35,9 @@ func (s *store) tamper(change func(*coordinationv1.LeaseSpec)) {
 	s.put(&l)
 }
 
-// shows checks the holder and the duration in seconds that the elector of a candidate sees.
-func shows(t *testing.T, l resourcelock.Interface, holder string, seconds int) {
+// checkRecord checks the holder and the duration in the record that the elector of a candidate sees. The duration is in
+// seconds.
+func checkRecord(t *testing.T, l resourcelock.Interface, holder string, seconds int) {
 	t.Helper()
 	record, _, err := l.Get(t.Context())
 	if err != nil || record.HolderIdentity != holder || holder != "" && record.LeaseDurationSeconds != seconds {
@@ -65,10 +67,10 @@ func TestAnUnreleasedLeaseIsHeldForItsDuration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, candidate := leasedTo(t, "them")
 			s.tamper(c.change)
-			shows(t, candidate, c.holder, c.seconds)
+			checkRecord(t, candidate, c.holder, c.seconds)
 			fresh := s.lock("own", "us")
 			fresh.Duration = 15 * time.Second
-			shows(t, fresh, c.holder, c.seconds)
+			checkRecord(t, fresh, c.holder, c.seconds)
 		})
 	}
 }
@@ -85,10 +87,11 @@ func TestAReleasedLeaseIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows(t, candidate, "", 0)
+	checkRecord(t, candidate, "", 0)
 }
 
-// A leader whose request was applied although its answer was lost finds itself in the Lease.
+// If the API server applies a leader's request and the answer is lost, the leader later finds its own name in the
+// Lease.
 func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	candidate.Client = lostAnswers{s}
@@ -96,10 +99,10 @@ func TestAnAcquiredLeaseIsHeldAlthoughTheAnswerWasLost(t *testing.T) {
 		t.Fatal("the answer was not lost")
 	}
 	candidate.Client = s
-	shows(t, candidate, "us", 15)
+	checkRecord(t, candidate, "us", 15)
 }
 
-// lostAnswers applies updates and loses their answers.
+// lostAnswers is a store that applies each update and returns an error, as if the answer had been lost.
 type lostAnswers struct{ *store }
 
 func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
@@ -114,7 +117,7 @@ func (l lostAnswers) Update(ctx context.Context, lease *coordinationv1.Lease,
 func TestADeletedLeaseIsHeldForItsDurationAndThenCreatedAgain(t *testing.T) {
 	s, candidate := leasedTo(t, "them")
 	delete(s.leases, "own")
-	shows(t, candidate, "them", 15)
+	checkRecord(t, candidate, "them", 15)
 	for name, first := range map[string]func(context.Context) (bool, error){
 		"a candidate that never read the Lease":           s.lock("own", "us").First,
 		"a candidate that has no record of former Leases": nil,
@@ -122,7 +125,7 @@ func TestADeletedLeaseIsHeldForItsDurationAndThenCreatedAgain(t *testing.T) {
 		fresh := s.lock("own", "us")
 		fresh.Duration, fresh.First = 15*time.Second, first
 		t.Log(name)
-		shows(t, fresh, notReleased, 15)
+		checkRecord(t, fresh, notReleased, 15)
 		if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
 			t.Errorf("%s: Update() = %v, the Lease is held by %q", name, err, s.holder("own"))
 		}
@@ -145,7 +148,7 @@ func TestOnlyOneProcessAcquiresANewLeaseAtOnce(t *testing.T) {
 	if _, _, err := one.Get(t.Context()); !apierrors.IsNotFound(err) {
 		t.Errorf("Get() = %v for the first process, want not found", err)
 	}
-	shows(t, other, notReleased, 15)
+	checkRecord(t, other, notReleased, 15)
 	one.First = func(context.Context) (bool, error) { return false, context.DeadlineExceeded }
 	if _, _, err := one.Get(t.Context()); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("Get() = %v while it is unknown whether the Lease was deleted, want an error other than not found", err)
@@ -158,7 +161,7 @@ func TestAMemberWaitsAfterBothLeasesWereDeleted(t *testing.T) {
 	acquired(t, s.member("0", "them", "2-shards"))
 	clear(s.leases)
 	fresh := s.member("0", "us", "2-shards")
-	shows(t, fresh, notReleased, 0)
+	checkRecord(t, fresh, notReleased, 0)
 	if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("common") != "2-shards" ||
 		s.holder("shard-0") != "us" {
 		t.Errorf("Update() = %v, the Leases are held by %q and %q", err, s.holder("common"), s.holder("shard-0"))
@@ -180,7 +183,7 @@ func TestTransitionsRestartAtZeroAfterTheGreatestNumber(t *testing.T) {
 	}
 }
 
-// An elector assumes that it holds a Lease whose holder has its own identity.
+// An elector assumes that it holds a Lease if the holder in the Lease has the identity of the elector.
 //
 // Rule: unreleased-lease-is-held.
 func TestAMemberDoesNotHoldACommonLeaseThatNamesItInsteadOfItsGroup(t *testing.T) {
@@ -190,5 +193,5 @@ func TestAMemberDoesNotHoldACommonLeaseThatNamesItInsteadOfItsGroup(t *testing.T
 	us := "us"
 	l.Spec.HolderIdentity = &us
 	s.put(&l)
-	shows(t, s.member("0", "us", "2-shards"), notReleased, 15)
+	checkRecord(t, s.member("0", "us", "2-shards"), notReleased, 15)
 }

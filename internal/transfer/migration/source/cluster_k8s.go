@@ -10,21 +10,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeDeletePolicy: Machinist selects machines for deletion in a different order.
+// CodeDeletePolicy: Machinist deletes the machines of a set in a different order than the old system.
 const CodeDeletePolicy = "DeletePolicy"
 
 const (
 	clusterK8sTemplateHash  = "machine-template-hash"
 	clusterK8sDeleteMachine = "cluster.k8s.io/delete-machine"
 
-	// osmProfile is the annotation of a deployment whose user data operating-system-manager generates. osmNamespace and
-	// osmKey are the namespace and the key of that user data.
+	// osmProfile is an annotation of deployments whose user data operating-system-manager generates. osmNamespace is the
+	// namespace of the Secrets with this user data, and osmKey is their key.
 	osmProfile   = "k8c.io/operating-system-profile"
 	osmNamespace = "cloud-init-settings"
 	osmKey       = "cloud-config"
 )
 
-// clusterK8s is the early Cluster API, which Kubermatic's machine-controller still serves.
+// clusterK8s is an early version of the Cluster API, which Kubermatic's machine-controller still supports.
 type clusterK8s struct{}
 
 func (clusterK8s) Group() string { return provider.SourceClusterK8s }
@@ -141,7 +141,7 @@ func (r *clusterK8sReader) set() {
 	}
 }
 
-// clusterK8sDeletePolicy reads deletePolicy. The default order of the old system deletes newer machines first.
+// clusterK8sDeletePolicy reads deletePolicy. By default, the old system deletes newer machines first.
 func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	policy := v1beta1.DeletePolicy(f.text("deletePolicy"))
 	switch {
@@ -160,7 +160,7 @@ func clusterK8sDeletePolicy(f *fields) v1beta1.DeletePolicy {
 	return policy
 }
 
-// ownerOf returns the name of the controlling owner if it is of the kind, else "".
+// ownerOf returns the name of the controlling owner if the owner has the given kind. Otherwise it returns "".
 func (r *clusterK8sReader) ownerOf(kind string) string {
 	if owner := r.metadata.controller; owner != nil && owner.Kind == kind {
 		return owner.Name
@@ -168,8 +168,8 @@ func (r *clusterK8sReader) ownerOf(kind string) string {
 	return ""
 }
 
-// template reads the template of a deployment or set. deployment is the name of the deployment, or "" for a set without
-// one.
+// template reads the template of a deployment or set. deployment is the name of the deployment, or "" if the set has no
+// deployment.
 func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -196,7 +196,7 @@ func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.Machin
 func (r *clusterK8sReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
-	// The set has copied its annotations to its machines, where no autoscaler reads these.
+	// The old set has copied its annotations to its machines. An autoscaler does not read these annotations on machines.
 	r.metadata.annotations = withoutKeys(r.metadata.annotations, []string{v1beta1.AutoscalerCapacityPrefix})
 	r.metadata.apply(machine)
 	spec := f.child("spec")
@@ -222,8 +222,8 @@ func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.Ma
 	return timeouts
 }
 
-// userData returns the Secret with the user data that operating-system-manager generates for the machines of a
-// deployment, or nil if machine-controller generates the user data itself.
+// userData returns the Secret with the user data for the machines of a deployment, if operating-system-manager
+// generates this user data, or nil if machine-controller generates the user data.
 func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 	if deployment == "" || r.metadata.oldAnnotations[osmProfile] == "" {
 		return nil
@@ -232,7 +232,7 @@ func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 		Key: osmKey}
 }
 
-// instance reads the description of an instance, or the name of its class.
+// instance reads the description of an instance, or the name of the class to which the machine refers.
 func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet bool) {
 	name := "providerSpec"
 	if _, found := f.object["providerConfig"]; found {

@@ -1,6 +1,7 @@
 // Package source reads the objects of the systems whose fleets Machinist can take over, and converts them to
-// Machinist's objects. The package has no client and no clock. A System converts one object at a time, and the caller
-// that reads the objects puts the results together.
+// Machinist's objects. The package has no API client and does not read the clock. A System converts one object at a
+// time. The caller reads the objects and combines the results.
 //
-// Nothing is dropped silently: a field that is unknown or has no counterpart is a Finding with its path.
+// No field is lost silently. If a field is unknown or has no counterpart in Machinist, there is a Finding with the path
+// of the field.
 package source

@@ -12,11 +12,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings that are the same for all systems.
+// Codes of findings that are used for all systems.
 const (
-	// CodeUnknownField: this version does not know a field of the old object.
+	// CodeUnknownField: an old object has a field that this version of Machinist does not know.
 	CodeUnknownField = "UnknownField"
-	// CodeWrongType: the value of a field does not have the type that the old system defines.
+	// CodeWrongType: the value of a field has another type than in the API of the old system.
 	CodeWrongType = "WrongType"
 	// CodeMissingField: a required field is missing.
 	CodeMissingField = "MissingField"
@@ -26,8 +26,8 @@ const (
 	CodeInvalidValue = "InvalidValue"
 )
 
-// fields reads the fields of one JSON object and records which fields were read. reportUnread reports the others as
-// losses.
+// fields reads the fields of one JSON object and records which fields were read. For all fields that were not read,
+// reportUnread reports a loss.
 type fields struct {
 	object   map[string]any
 	path     string
@@ -36,12 +36,12 @@ type fields struct {
 	findings *[]provider.Finding
 }
 
-// newFields returns the fields of object. Findings are added to findings, with path as the prefix of their paths.
+// newFields returns the fields of object. New findings are appended to findings, and their paths begin with path.
 func newFields(object map[string]any, path string, findings *[]provider.Finding) *fields {
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
 
-// pathOf returns the path of a field, or of the object if name is empty.
+// pathOf returns the path of a field. If name is empty, pathOf returns the path of the object.
 func (f *fields) pathOf(name string) string {
 	switch {
 	case f.path == "":
@@ -68,7 +68,8 @@ func (f *fields) get(name string) (value any, ok bool) {
 	return value, ok && value != nil
 }
 
-// typed returns a field of type T. A value of another type is a Blocker and counts as missing.
+// typed returns the value of a field if it has type T. If the value has another type, typed reports a Blocker and
+// treats the field as missing.
 func typed[T any](f *fields, name, want string) (value T, ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
@@ -80,19 +81,19 @@ func typed[T any](f *fields, name, want string) (value T, ok bool) {
 	return value, ok
 }
 
-// text returns a string, or "" if there is none.
+// text returns the value of a string field, or "" if the field is missing.
 func (f *fields) text(name string) string {
 	value, _ := typed[string](f, name, "a string")
 	return value
 }
 
-// boolean returns a boolean, or false if there is none.
+// boolean returns the value of a boolean field, or false if the field is missing.
 func (f *fields) boolean(name string) bool {
 	value, _ := typed[bool](f, name, "true or false")
 	return value
 }
 
-// number returns an integer of at most 32 bits, or nil if there is none.
+// number returns the value of an integer field of at most 32 bits, or nil if the field is missing.
 func (f *fields) number(name string) *int32 {
 	raw, ok := f.get(name)
 	if !ok {
@@ -120,7 +121,7 @@ func (f *fields) number(name string) *int32 {
 	return &short
 }
 
-// duration returns a duration such as 20m, or nil if there is none.
+// duration returns the value of a field such as 20m as a duration, or nil if the field is missing.
 func (f *fields) duration(name string) *time.Duration {
 	text := f.text(name)
 	if text == "" {
@@ -134,20 +135,20 @@ func (f *fields) duration(name string) *time.Duration {
 	return &d
 }
 
-// child returns the fields of an object, which is empty if there is none. Fields of the child that are not read are
-// reported too.
+// child returns the fields of a nested object. If the object is missing, there are no fields. reportUnread also reports
+// the fields of the child that were not read.
 func (f *fields) child(name string) *fields {
 	value, _ := typed[map[string]any](f, name, "an object")
 	return f.addChild(value, f.pathOf(name))
 }
 
-// peek returns an object to look at in advance. Nothing of it counts as read, and nothing is reported.
+// peek returns the fields of an object that is read later. peek marks no field as read, and it reports no finding.
 func (f *fields) peek(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
 	return newFields(object, f.pathOf(name), new([]provider.Finding))
 }
 
-// stringFields returns the fields that are strings, such as labels.
+// stringFields returns all fields whose values are strings, such as labels.
 func (f *fields) stringFields() map[string]string {
 	all := map[string]string{}
 	for name, value := range f.object {
@@ -158,8 +159,8 @@ func (f *fields) stringFields() map[string]string {
 	return all
 }
 
-// observe returns an object that the old system wrote, such as status. Unread fields and wrong types are not reported,
-// because nothing of the object is migrated.
+// observe returns the fields of an object that is only observed, such as the status, which the old system writes.
+// Unread fields and wrong types in it are not reported, because the object is not migrated.
 func (f *fields) observe(name string) *fields {
 	f.ignore(name)
 	return f.peek(name)
@@ -171,7 +172,7 @@ func (f *fields) addChild(object map[string]any, path string) *fields {
 	return child
 }
 
-// objects returns the objects of a list.
+// objects returns the items of a list field, each of which is an object.
 func (f *fields) objects(name string) (all []*fields) {
 	list, _ := typed[[]any](f, name, "a list")
 	for i, item := range list {
@@ -220,7 +221,8 @@ func (f *fields) textMap(name string) map[string]string {
 	return all
 }
 
-// decode decodes a field whose form is defined by Kubernetes, such as a list of taints. ok is false if there is none.
+// decode decodes a field whose type is a Kubernetes type, such as a list of taints. ok is false if the field is missing
+// or invalid.
 func (f *fields) decode(name string, target any) (ok bool) {
 	raw, ok := f.get(name)
 	if !ok {
@@ -231,21 +233,21 @@ func (f *fields) decode(name string, target any) (ok bool) {
 		err = json.Unmarshal(data, target)
 	}
 	if err != nil {
-		// The error itself would quote the value.
+		// The decoder's own error message would quote the value.
 		f.report(provider.FindingBlocker, CodeWrongType, name, "The value does not have the form that Kubernetes defines.")
 		return false
 	}
 	return true
 }
 
-// ignore marks fields as read that do not matter for the migration, such as status.
+// ignore marks fields as read if they do not matter for the migration, such as status.
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
 		f.read[name] = true
 	}
 }
 
-// ignoreAll marks everything as read, for an object that is reported as a whole.
+// ignoreAll marks all fields of the object as read. This is useful if one finding covers all fields of the object.
 func (f *fields) ignoreAll() {
 	for name := range f.object {
 		f.read[name] = true
@@ -253,7 +255,7 @@ func (f *fields) ignoreAll() {
 	f.children = nil
 }
 
-// reportLoss reports fields that are set and have no counterpart in Machinist.
+// reportLoss reports fields that are set, but have no counterpart in Machinist.
 func (f *fields) reportLoss(why string, names ...string) {
 	for _, name := range names {
 		if value, ok := f.get(name); ok && !empty(value) {
@@ -262,7 +264,7 @@ func (f *fields) reportLoss(why string, names ...string) {
 	}
 }
 
-// reportUnread reports every field that was not read, of the object and of its children.
+// reportUnread reports each unread field of the object and of its children.
 func (f *fields) reportUnread() {
 	for _, name := range slices.Sorted(maps.Keys(f.object)) {
 		if !f.read[name] {

@@ -21,14 +21,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// flagsOf are the flags of the old processes in the golden files.
+// flagsOf contains the flags of the old processes that the golden files assume, by system.
 var flagsOf = map[string]Flags{
 	provider.SourceClusterK8s: {"skip-eviction-after": "1h", "join-cluster-timeout": "25m"},
 	provider.SourceGardener: {"machine-pv-detach-timeout": "10m", "machine-health-timeout": "15m",
 		"bootstrap-token-auth-extra-groups": "system:bootstrappers:one"},
 }
 
-// The golden files show what each sample becomes, and its findings.
+// The golden files contain the converted objects of each sample, and the findings about them.
 //
 // Rule: migration-loses-nothing-silently.
 func TestConversionsMatchGoldenFiles(t *testing.T) {
@@ -58,7 +58,7 @@ func roleOf(t testing.TB, system System, old *unstructured.Unstructured) Role {
 	return kinds[i].Role
 }
 
-// describe returns a result in YAML without empty parts, and with the findings as comments.
+// describe returns the result of a conversion as YAML without empty fields. The findings are comments.
 func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte {
 	out := &bytes.Buffer{}
 	fmt.Fprintf(out, "# %s %s\n", old.GetKind(), old.GetName())
@@ -68,7 +68,7 @@ func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte 
 	parts := map[string]any{"object": c.Object, "class": c.Class, "className": c.ClassName, "check": c.Check,
 		"machine": c.Machine, "later": c.Later}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		part := plain(t, parts[name])
+		part := jsonValue(t, parts[name])
 		if object, ok := part.(map[string]any); ok {
 			delete(object, "status")
 			maps.DeleteFunc(object, func(_ string, value any) bool { return value == nil || value == "" || value == false })
@@ -88,8 +88,8 @@ func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte 
 	return out.Bytes()
 }
 
-// plain returns a value as it is decoded from JSON.
-func plain(t *testing.T, value any) (out any) {
+// jsonValue encodes a value as JSON and returns the decoded result, as if the value came from a manifest.
+func jsonValue(t *testing.T, value any) (out any) {
 	data, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(data, &out)

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// read returns the object of a manifest.
+// read parses a manifest and returns its object.
 func read(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(manifest))
@@ -29,7 +29,7 @@ func read(t *testing.T, manifest string) *unstructured.Unstructured {
 	return object
 }
 
-// codes returns the findings as "Level Code path".
+// codes returns each finding as a text with its level, code and path.
 func codes(c Converted) (all []string) {
 	for _, f := range c.Findings {
 		all = append(all, strings.Join([]string{string(f.Level), f.Code, f.Path}, " "))
@@ -132,7 +132,7 @@ func TestTimeoutsOfClusterK8s(t *testing.T) {
 func TestChecksOfClusterK8sReplaceNothing(t *testing.T) {
 	for _, old := range sources.Samples(provider.SourceClusterK8s)["healthy"] {
 		c := clusterK8s{}.Convert(roleOf(t, clusterK8s{}, old), old, nil)
-		// The check of a deployment also selects the machines of its sets.
+		// The health check of a deployment also selects the machines of its sets.
 		want := old.GetKind() == "MachineDeployment" || old.GetKind() == "MachineSet" && old.GetOwnerReferences() == nil
 		if want != (c.Check != nil) {
 			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.Check)
@@ -172,7 +172,7 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 	if !reports(c, "metadata.annotations.machinist.dev/force-delete") {
 		t.Errorf("an annotation is lost without a finding: %v", codes(c))
 	}
-	// The old system ignores a delete mark and an initializer that are empty.
+	// The old system ignores an empty delete mark and an empty initializer.
 	for _, key := range []string{"cluster.k8s.io/delete-machine", "machine-controller.kubermatic.io/initializers"} {
 		_ = unstructured.SetNestedField(old.Object, "", "metadata", "annotations", key)
 	}

@@ -7,19 +7,19 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of OpenShift's machine-api-operator that have a meaning for Machinist.
+// Keys of OpenShift's machine-api-operator that Machinist converts.
 const (
 	openshiftDeleteMachine    = "machine.openshift.io/delete-machine"
 	openshiftOldDeleteMachine = "machine.openshift.io/cluster-api-delete-machine"
-	// openshiftSkipDrain has an effect if it exists, with any value.
+	// openshiftSkipDrain is an annotation that has the same effect for any value.
 	openshiftSkipDrain = "machine.openshift.io/exclude-node-draining"
-	// openshiftStrategy on a health check delegates remediation to another controller.
+	// openshiftStrategy is an annotation of a health check that delegates remediation to another controller.
 	openshiftStrategy = "machine.openshift.io/remediation-strategy"
 
 	openshiftRole       = "machine.openshift.io/cluster-api-machine-role"
 	openshiftType       = "machine.openshift.io/cluster-api-machine-type"
 	openshiftMachineSet = "machine.openshift.io/cluster-api-machineset"
-	// openshiftMaster is the role and the type of machines of the control plane.
+	// openshiftMaster is the value of the role label and of the type label on control plane machines.
 	openshiftMaster = "master"
 
 	openshiftCPU     = "machine.openshift.io/vCPU"
@@ -29,13 +29,13 @@ const (
 )
 
 const (
-	// CodeControlPlane: machines of the control plane stay with the old system.
+	// CodeControlPlane: the machine is part of the control plane, and stays with the old system.
 	CodeControlPlane = "ControlPlane"
-	// CodeAuthoritativeAPI: the object has a copy in another API of the same system.
+	// CodeAuthoritativeAPI: the old system also has this object in its other API.
 	CodeAuthoritativeAPI = "AuthoritativeAPI"
 )
 
-// machineOpenShift is the API of OpenShift's machine-api-operator.
+// machineOpenShift is the API that OpenShift's machine-api-operator serves.
 type machineOpenShift struct{}
 
 func (machineOpenShift) Group() string { return provider.SourceOpenShift }
@@ -49,7 +49,8 @@ func (s machineOpenShift) Kinds() []Kind {
 	}
 }
 
-// Leases returns a Lease for the machines of each known cloud. A cluster has the one of its own cloud.
+// Leases returns the Leases of the machine controllers for all known clouds, and the Leases of the other controllers. A
+// cluster only has the Lease for its own cloud.
 func (machineOpenShift) Leases() (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
@@ -97,8 +98,8 @@ type openshiftReader struct {
 	metadata  metadata
 }
 
-// staysWithOldSystem reports whether an object with the labels is for the control plane. Such an object is not
-// converted, so it has no other finding.
+// staysWithOldSystem reports whether an object belongs to the control plane. Such an object is not converted, so there
+// is no further finding about it.
 func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 	owner := r.metadata.controller
 	if labels[openshiftRole] != openshiftMaster && labels[openshiftType] != openshiftMaster &&
@@ -113,7 +114,8 @@ func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 	return true
 }
 
-// checkAuthority reads which of OpenShift's two APIs controls an object. The other API has a copy of the object.
+// checkAuthority reads which of OpenShift's two APIs is authoritative for an object. The object also exists in the
+// other API.
 func (r *openshiftReader) checkAuthority(f *fields) {
 	const name, message = "authoritativeAPI", "The Cluster API of OpenShift controls the object. Set authoritativeAPI " +
 		"to MachineAPI, and wait until the status shows that."

@@ -33,9 +33,9 @@ func (r *openshiftReader) set() {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// Health checks that a user created are separate objects. If a user's health check selects a machine, that check
-	// decides, because the check created here replaces nothing. The name of the created check differs from the name of the
-	// set, which a user's check may have.
+	// A health check of a user is a separate object, and is converted separately. The health check that is created here
+	// replaces no machine. So if a user's health check also selects the machine, the user's health check decides. A user's
+	// health check may have the same name as the set, so the health check that is created here has another name.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 
@@ -92,7 +92,7 @@ func (r *openshiftReader) machine() {
 	r.converted.Machine.ProviderID = spec.text("providerID")
 }
 
-// machineSpec reads the specification of a machine or of a template of machines.
+// machineSpec reads the spec of a machine, or of the machines in a template.
 func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	if r.nodeMeta(f, &to.Node) != "" {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
@@ -106,8 +106,9 @@ func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 	r.converted.Class = r.instance(f.child("providerSpec"))
 }
 
-// openshiftTimeouts returns the timeouts of a machine. The old system waits for the Node and for the drain without a
-// limit. It only waits for volumes if a timeout is set. Machinist waits for its default, five minutes at most.
+// openshiftTimeouts returns the timeouts of a machine. By default, the old system waits for the Node and for the drain
+// without a limit. The old system waits for the detachment of volumes only if a timeout is set. If no timeout is set,
+// Machinist waits for the volumes for its default timeout of up to five minutes.
 func openshiftTimeouts(f *fields) v1beta1.MachineTimeouts {
 	f.report(provider.FindingNote, CodeCreationTimeout, "", "The old controller waited for the Node without a limit. "+
 		"Machinist waits for %s.", noCreationLimit)
@@ -162,7 +163,7 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	return class
 }
 
-// secret returns the Secret that a description refers to, or nil.
+// secret returns the Secret to which a description refers, or nil if there is none.
 func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	raw, _ := typed[map[string]any](f, name, "an object")
 	ref := newFields(raw, f.pathOf(name), f.findings)
@@ -176,7 +177,8 @@ func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {
 	return &secret
 }
 
-// capacity returns what the autoscaler expects of a node of the set, or nil if the set has no annotation for it.
+// capacity returns the capacity that the autoscaler expects of the set's Nodes, or nil if the set has no annotation
+// with a capacity.
 func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 	resources := corev1.ResourceList{}
 	for _, from := range []struct {

@@ -18,7 +18,7 @@ const (
 	CodeExternalRemediation = "ExternalRemediation"
 )
 
-// openshiftStartupTimeout is how long the old system waits for a Node if the health check does not set a timeout.
+// openshiftStartupTimeout is the time for which the old system waits for a Node if the health check sets no timeout.
 const openshiftStartupTimeout = 10 * time.Minute
 
 func (r *openshiftReader) healthCheck() {
@@ -43,8 +43,9 @@ func (r *openshiftReader) healthCheck() {
 	r.converted.Object = check
 }
 
-// checkSelector reads the selector of a health check, which may be empty. Labels that the old system wrote are not on
-// Machinist's machines. Without these labels, the check would select more machines than before.
+// checkSelector reads the selector of a health check. The selector may be empty. Machinist's machines do not have the
+// labels that the old system wrote. Without these labels, the health check would select more machines than before the
+// migration.
 func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	const name = "selector"
 	if _, found := f.get(name); !found {
@@ -87,7 +88,7 @@ func unhealthyCondition(f *fields, to *nodeConditions) {
 	}
 }
 
-// maxUnhealthy reads how many machines may be unhealthy. The old system's default is all.
+// maxUnhealthy reads how many machines may be unhealthy at the same time. By default, all machines may be unhealthy.
 func maxUnhealthy(f *fields) *intstr.IntOrString {
 	const name = "maxUnhealthy"
 	if _, found := f.get(name); !found {
@@ -101,7 +102,7 @@ func maxUnhealthy(f *fields) *intstr.IntOrString {
 	return most
 }
 
-// startupTimeout reads how long a machine may be without a Node. The default is 10 minutes, and 0 means no limit.
+// startupTimeout reads for how long a machine may have no Node. The default is 10 minutes, and 0 means no limit.
 func startupTimeout(f *fields) *metav1.Duration {
 	const name = "nodeStartupTimeout"
 	d := valueOr(f.duration(name), openshiftStartupTimeout)
@@ -114,7 +115,7 @@ func startupTimeout(f *fields) *metav1.Duration {
 	return asDuration(d)
 }
 
-// remediation reads how unhealthy machines are remediated.
+// remediation reads how unhealthy machines are repaired or replaced.
 func (r *openshiftReader) remediation(f *fields) v1beta1.RemediationType {
 	const template = "remediationTemplate"
 	const message = "Another controller remediates unhealthy machines with objects that Machinist does not create. " +

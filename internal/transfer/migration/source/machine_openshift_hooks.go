@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeHookRenamed: a lifecycle hook gets another name, under which its owner does not find it.
+// CodeHookRenamed: the name of a lifecycle hook is changed, so that the owner of the hook does not find it.
 const CodeHookRenamed = "HookRenamed"
 
 // Limits of lifecycle hooks.
@@ -17,11 +17,11 @@ const (
 	maxHookText = 253
 )
 
-// qualifiedHook matches the names that a hook can have.
+// qualifiedHook matches valid names of hooks. Each of them contains a domain.
 var qualifiedHook = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+` +
 	`(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`)
 
-// lifecycleHooks reads a list of lifecycle hooks. If a name lacks the domain of its owner, a domain is added.
+// lifecycleHooks reads a list of lifecycle hooks. If the name of a hook has no domain, lifecycleHooks adds one.
 func (f *fields) lifecycleHooks(name string) (all []v1beta1.LifecycleHook) {
 	seen := map[string]bool{}
 	for _, h := range f.objects(name) {

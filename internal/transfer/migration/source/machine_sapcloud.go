@@ -8,24 +8,25 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Keys of Gardener's machine-controller-manager that have a meaning for Machinist.
+// Keys of Gardener's machine-controller-manager that Machinist converts.
 const (
 	sapcloudTemplateHash = "machine-template-hash"
-	// sapcloudNode is the label with the name of a Machine's Node.
+	// sapcloudNode is the label of a Machine that contains the name of its Node.
 	sapcloudNode = "node"
 	// sapcloudForceDeletion is a label. If its value is True, the deletion of the Machine does not wait for the drain.
 	sapcloudForceDeletion = "force-deletion"
-	// sapcloudFreeze is the label of a set or deployment that currently creates no machines.
+	// sapcloudFreeze is a label. A set or deployment with this label currently creates no machines.
 	sapcloudFreeze = "freeze"
-	// sapcloudSelected is the label of a Machine that is about to be updated in place.
+	// sapcloudSelected is a label. A Machine with this label will soon be updated in place.
 	sapcloudSelected = "node.machine.sapcloud.io/selected-for-update"
 
 	sapcloudPriority = "machinepriority.machine.sapcloud.io"
 	sapcloudMarkTime = "machine.sapcloud.io/marked-for-deletion-time"
 	sapcloudPreserve = "node.machine.sapcloud.io/preserve"
-	// sapcloudTrigger is the annotation of a deployment in which the autoscaler names machines to delete.
+	// sapcloudTrigger is an annotation of a deployment. The autoscaler uses this annotation to list machines that are to
+	// be deleted.
 	sapcloudTrigger = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
-	// sapcloudCreationTimeout is the annotation of a deployment that overrides creationTimeout.
+	// sapcloudCreationTimeout is an annotation of a deployment that overrides the field creationTimeout.
 	sapcloudCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"
 )
 
@@ -44,7 +45,8 @@ func (s machineSapcloud) Kinds() []Kind {
 	}
 }
 
-// Leases returns the Lease of the controllers of sets and deployments, and that of the controllers of machines.
+// Leases returns two Leases: the Lease of the controllers for sets and deployments, and the Lease of the controllers
+// for machines.
 func (machineSapcloud) Leases() []types.NamespacedName {
 	return []types.NamespacedName{{Name: "machine-controller-manager"}, {Name: "machine-controller"}}
 }
@@ -58,7 +60,8 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
 			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
 		},
-		// Only the mark shows who disabled scaling down. If a user did, it stays disabled.
+		// Only this annotation shows whether the old system has disabled the scale-down of a Node. If a user has disabled the
+		// scale-down, it stays disabled.
 		Marked: map[string]string{
 			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
 		},
@@ -67,13 +70,13 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 	}
 }
 
-// sapcloudFinalizers are the finalizers on its objects, and on the Secrets that its classes refer to.
+// sapcloudFinalizers are the finalizers of Gardener's objects, and of the Secrets to which its classes refer.
 var sapcloudFinalizers = []string{
 	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
 }
 
 func (s machineSapcloud) dialect() *dialect {
-	// The controllers write into two domains of their own, and into the domain of Kubernetes' Deployments.
+	// The controllers write keys of two domains of their own, and of the domain that Kubernetes uses for Deployments.
 	own := []string{"node.machine.sapcloud.io/", "machine.sapcloud.io/"}
 	return &dialect{
 		groups:     []string{s.Group()},

@@ -9,16 +9,18 @@ import (
 )
 
 const (
-	// CodeTokenGroups: the old system's bootstrap tokens are in groups that Machinist's tokens are not in.
+	// CodeTokenGroups: the bootstrap tokens of the old system are in additional groups. Machinist's tokens are not in
+	// these groups.
 	CodeTokenGroups = "TokenGroups"
-	// CodeOldClassKind: a Machine refers to a class of a kind for one cloud. Such kinds are older than the MachineClass.
+	// CodeOldClassKind: a Machine refers to a class of an older kind than MachineClass. Each of these older kinds was for
+	// one cloud.
 	CodeOldClassKind = "OldClassKind"
 )
 
-// nvidiaGPU is the resource for NVIDIA's GPUs.
+// nvidiaGPU is the name of the resource for NVIDIA's GPUs.
 const nvidiaGPU = "nvidia.com/gpu"
 
-// sapcloudUserData is the key of the user data in the Secret of a class.
+// sapcloudUserData is the key of the user data in the Secret to which a class refers.
 const sapcloudUserData = "userData"
 
 func (r *sapcloudReader) class() {
@@ -50,7 +52,7 @@ func (r *sapcloudReader) class() {
 	}
 }
 
-// secret returns the Secret of a reference, or nil if there is none.
+// secret returns the Secret to which a field refers, or nil if the field is not set.
 func (r *sapcloudReader) secret(name string) *types.NamespacedName {
 	f := r.fields.child(name)
 	ref := types.NamespacedName{Namespace: f.text("namespace"), Name: f.text("name")}
@@ -66,7 +68,8 @@ func (r *sapcloudReader) secret(name string) *types.NamespacedName {
 	return &ref
 }
 
-// tokenGroups reports the extra groups of the old system's bootstrap tokens, which Machinist's tokens do not have.
+// tokenGroups reports the additional groups of the old system's bootstrap tokens, because Machinist's tokens are not in
+// these groups.
 func (r *sapcloudReader) tokenGroups() {
 	const flag = "bootstrap-token-auth-extra-groups"
 	if groups := r.flags[flag]; groups != "" {
@@ -76,13 +79,13 @@ func (r *sapcloudReader) tokenGroups() {
 	}
 }
 
-// capacity returns what the autoscaler expects of a node, or nil if the class does not contain it.
+// capacity returns the capacity that the autoscaler expects of a Node, or nil if the class does not contain it.
 func (r *sapcloudReader) capacity() *v1beta1.ClassCapacity {
 	f := r.fields.child("nodeTemplate")
 	capacity := &v1beta1.ClassCapacity{InstanceType: f.text("instanceType"), Region: f.text("region"),
 		Zone: f.text("zone"), Architecture: f.text("architecture")}
 	f.decode("capacity", &capacity.Resources)
-	// The old system's autoscaler has its own name for GPUs and treats them as NVIDIA's.
+	// The autoscaler of the old system uses its own resource name for GPUs, and assumes that these are NVIDIA GPUs.
 	if n, found := capacity.Resources["gpu"]; found {
 		delete(capacity.Resources, "gpu")
 		if _, other := capacity.Resources[nvidiaGPU]; !n.IsZero() && !other {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// CodeAutoscalerBounds: the autoscaler's bounds are in the flags of the old autoscaler, not in the object.
+	// CodeAutoscalerBounds: the minimum and maximum sizes are in the flags of the old autoscaler, and not in the object.
 	CodeAutoscalerBounds = "AutoscalerBounds"
-	// CodeScaleDownPending: the autoscaler has selected machines that are not marked yet.
+	// CodeScaleDownPending: the autoscaler has selected machines, but they do not have the delete mark yet.
 	CodeScaleDownPending = "ScaleDownPending"
 )
 
-// noLimit is the timeout that stands for no limit.
+// noLimit is a very long timeout, which means that there is no limit.
 const noLimit = 99999 * time.Hour
 
 func (r *sapcloudReader) deployment() {
@@ -46,13 +46,13 @@ func (r *sapcloudReader) deployment() {
 	r.converted.Check = health.check(deployment.Name, to.Selector)
 }
 
-// oneMachine is the number of failed machines of a deployment that the old system replaces at the same time.
+// oneMachine returns 1: the old system replaces one machine of a deployment at a time.
 func oneMachine() *intstr.IntOrString {
 	one := intstr.FromInt32(1)
 	return &one
 }
 
-// sapcloudStrategy reads the strategy. Bounds that are not set are 1, as the documentation of the old system says.
+// sapcloudStrategy reads the strategy. A bound that is not set is 1, as in the documentation of the old system.
 func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 	kind := f.text("type")
 	rolling, inPlace := f.child("rollingUpdate"), f.child("inPlaceUpdate")
@@ -67,7 +67,7 @@ func sapcloudStrategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
 		f.report(provider.FindingBlocker, CodeInvalidValue, "type", "The strategy must be RollingUpdate, Recreate or "+
 			"InPlaceUpdate.")
 	}
-	// The old system ignores the fields of other strategies.
+	// The old system ignores these fields if the strategy does not use them.
 	for _, other := range []*fields{rolling, inPlace} {
 		other.ignore("maxSurge", "maxUnavailable")
 	}
@@ -106,7 +106,7 @@ func (r *sapcloudReader) set() {
 	r.metadata.apply(set)
 	to := &set.Spec
 	to.Replicas = spec.bounded("replicas", 0, 100000)
-	// The old controller only uses the class of the template.
+	// The old controller ignores this field, and uses the class in the template.
 	spec.ignore("machineClass")
 	template, health := r.template(spec)
 	to.Template = template
@@ -120,7 +120,8 @@ func (r *sapcloudReader) set() {
 	}
 }
 
-// autoPreserve reports that failed machines without an annotation are not preserved any more.
+// autoPreserve reports that Machinist does not preserve failed machines without an annotation, although the old system
+// did.
 func (r *sapcloudReader) autoPreserve(spec *fields) {
 	const name = "autoPreserveFailedMachineMax"
 	if n := spec.bounded(name, 0, math.MaxInt32); *n > 0 {
@@ -130,7 +131,8 @@ func (r *sapcloudReader) autoPreserve(spec *fields) {
 	}
 }
 
-// autoscaler reports what the old system's cluster-autoscaler knows of a deployment, or wrote to it.
+// autoscaler reports settings of the old cluster-autoscaler for a deployment: the bounds in its flags, and the machines
+// that it has listed in an annotation.
 func (r *sapcloudReader) autoscaler() {
 	r.fields.report(provider.FindingNote, CodeAutoscalerBounds, "spec.replicas", "If the old cluster-autoscaler "+
 		"scales this deployment, the bounds are in the flag nodes of its process. Set the annotations %s and %s "+
@@ -142,7 +144,7 @@ func (r *sapcloudReader) autoscaler() {
 	}
 }
 
-// template reads the template of a deployment or set, and the health settings of its machines.
+// template reads the template of a deployment or set, and also returns the health settings of the machines.
 func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcloudHealth) {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}
@@ -153,7 +155,7 @@ func (r *sapcloudReader) template(f *fields) (v1beta1.MachineTemplateSpec, sapcl
 	return to, health
 }
 
-// templateKeys reports keys in the metadata of a template that affect all machines of the template.
+// templateKeys reports keys in the metadata of a template that affect all machines created from the template.
 func (r *sapcloudReader) templateKeys(f *fields) {
 	annotations, labels := f.peek("metadata").peek("annotations"), f.peek("metadata").peek("labels")
 	if annotations.text(sapcloudPreserve) != "" {

@@ -11,20 +11,21 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The old system's defaults for the health of machines.
+// These are the old system's default settings for the health of machines.
 const (
 	sapcloudHealthTimeout  = 10 * time.Minute
 	sapcloudNodeConditions = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"
 )
 
-// sapcloudHealth are the conditions under which the old system replaces a machine because of its Node.
+// sapcloudHealth contains the conditions of a Node for which the old system replaces a machine.
 type sapcloudHealth struct {
 	disabled   bool
 	timeout    time.Duration
 	conditions []v1beta1.UnhealthyNodeCondition
 }
 
-// health reads the health settings of a machine: its own, else those of flags, else the defaults.
+// health reads the health settings of a machine. If the machine does not have a setting, the flag applies, and after
+// that the default.
 func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	h := sapcloudHealth{disabled: f.boolean("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
 	if d := r.flags.duration("machine-health-timeout", r.fields); d != nil {
@@ -42,7 +43,8 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	if _, found := f.get("nodeConditions"); found {
 		types = f.text("nodeConditions") // An empty list replaces the default.
 	}
-	// A Node is healthy if Ready is True and all other conditions are False: they are names of problems.
+	// A Node is healthy if its condition Ready is True and all other listed conditions are False, because each of these
+	// conditions names a problem.
 	all := nodeConditions{fields: f, name: "nodeConditions"}
 	all.add(string(corev1.NodeReady), h.timeout, corev1.ConditionFalse, corev1.ConditionUnknown)
 	for name := range strings.SplitSeq(types, ",") {
@@ -54,8 +56,8 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	return h
 }
 
-// check returns the health check of a deployment or set. The old system replaces any number of unhealthy machines, one
-// at a time.
+// check returns the new health check for a deployment or set. The old system has no limit for the number of unhealthy
+// machines, and replaces one of them at a time.
 func (h sapcloudHealth) check(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	if h.disabled {
 		return noRemediation(name, selector)

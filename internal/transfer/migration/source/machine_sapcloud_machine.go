@@ -15,14 +15,15 @@ const (
 	sapcloudVolumeDetach = 2 * time.Minute
 )
 
-// sapcloudTrue is the value of labels that are set.
+// sapcloudTrue is the value with which a label has an effect.
 const sapcloudTrue = "True"
 
 func (r *sapcloudReader) machine() {
 	f := r.fields
 	machine := &v1beta1.Machine{}
 	spec := f.child("spec")
-	// The check of the deployment or set has the health settings. Those of a machine are copies of the template's.
+	// The health check of the deployment or set contains the health settings. The settings of its machines are copies from
+	// the template.
 	_ = r.machineSpec(spec, &machine.Spec)
 	r.converted.Object = machine
 	r.converted.Machine = r.status()
@@ -31,7 +32,7 @@ func (r *sapcloudReader) machine() {
 	r.metadata.apply(machine)
 }
 
-// machineSpec reads the specification of a machine or of a template of machines.
+// machineSpec reads the spec of a machine, or of the machines in a template.
 func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapcloudHealth {
 	class := f.child("class")
 	class.ignore("apiGroup") // The old controller accepts no other group.
@@ -50,7 +51,7 @@ func (r *sapcloudReader) machineSpec(f *fields, to *v1beta1.MachineSpec) sapclou
 	return r.health(f)
 }
 
-// nodeTemplate reads the part of the specification that the old system applies to a Node.
+// nodeTemplate reads the part of the spec that the old system applies to Nodes.
 func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 	if r.nodeMeta(f, to) != "" {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
@@ -62,7 +63,8 @@ func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 		"providerID", "unschedulable", "configSource", "externalID")
 }
 
-// timeouts returns the timeouts of a machine: its own, else those of flags, else the old system's defaults.
+// timeouts returns the timeouts of a machine. If the machine does not set a timeout, the flag applies, and after that
+// the old system's default.
 func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	creation := r.timeout(f, "creationTimeout", "machine-creation-timeout", sapcloudCreation)
 	if text := r.metadata.oldAnnotations[sapcloudCreationTimeout]; text != "" {
@@ -102,7 +104,7 @@ func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Dur
 	return own
 }
 
-// evictRetries reports a limit of evictions, because Machinist's drain only has a timeout.
+// evictRetries reports a loss if the number of evictions is limited, because Machinist only limits the time of a drain.
 func (r *sapcloudReader) evictRetries(f *fields) {
 	const name, flag = "maxEvictRetries", "machine-max-evict-retries"
 	if f.number(name) != nil || r.flags[flag] != "" {

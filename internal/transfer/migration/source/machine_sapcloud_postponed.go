@@ -11,8 +11,8 @@ import (
 // CodePreserve: Machinist preserves machines in a different way.
 const CodePreserve = "Preserve"
 
-// postponed converts labels, annotations and status with which the old system would act on a machine. Machinist acts on
-// them when the old system is gone.
+// postponed converts labels, annotations and parts of the status that affect what the controllers do with a machine.
+// Machinist acts on the results after the old system has been removed.
 func (r *sapcloudReader) postponed() {
 	if r.metadata.oldLabels[sapcloudForceDeletion] == sapcloudTrue {
 		r.metadata.later[v1beta1.AnnotationForceDelete] = "true"
@@ -21,8 +21,8 @@ func (r *sapcloudReader) postponed() {
 	r.preserve()
 }
 
-// priority reads which machines of a set are deleted first. The autoscaler marks its choice with the priority 1 and a
-// time, for which Machinist has the delete mark.
+// priority reads the annotation that decides which machines of a set are deleted first. The autoscaler marks the
+// machines that it has selected with priority 1 and a time. These machines get Machinist's delete mark.
 func (r *sapcloudReader) priority() {
 	text := r.metadata.oldAnnotations[sapcloudPriority]
 	if text == "" {
@@ -42,8 +42,8 @@ func (r *sapcloudReader) priority() {
 	}
 }
 
-// preserve reads whether a machine is preserved, or will be when it fails. If an annotation on its Node preserves it,
-// only the status shows that.
+// preserve reads whether a machine is preserved now, or will be preserved after it fails. If the annotation is on the
+// Node of the machine, only the status of the machine shows the preservation.
 func (r *sapcloudReader) preserve() {
 	const expiry = "status.currentStatus.preserveExpiryTime"
 	until := r.fields.observe("status").observe("currentStatus").text("preserveExpiryTime")

@@ -24,39 +24,40 @@ import (
 const (
 	// CodeRenamed: the name is too long for Machinist, or contains a dot.
 	CodeRenamed = "Renamed"
-	// CodeReservedKey: Machinist would act on a label or annotation of the old object.
+	// CodeReservedKey: An old object has a label or annotation in Machinist's own domain, on which Machinist would act.
 	CodeReservedKey = "ReservedKey"
-	// CodeOtherController: the controller of another system owns the object.
+	// CodeOtherController: the owner that controls the object belongs to another system.
 	CodeOtherController = "OtherController"
-	// CodeOtherOwner: the object is deleted together with an object of another system.
+	// CodeOtherOwner: the object has an owner that belongs to another system, and is deleted together with this owner.
 	CodeOtherOwner = "OtherOwner"
-	// CodeOtherFinalizer: another system wants to act before the object is deleted.
+	// CodeOtherFinalizer: the object has a finalizer of another system, which must act before the object is deleted.
 	CodeOtherFinalizer = "OtherFinalizer"
-	// CodeBeingDeleted: the object is not a machine and is being deleted.
+	// CodeBeingDeleted: an object that is not a machine is being deleted.
 	CodeBeingDeleted = "BeingDeleted"
-	// CodeConversionFailed: the conversion of the object failed.
+	// CodeConversionFailed: the object could not be converted because of an unexpected error.
 	CodeConversionFailed = "ConversionFailed"
 )
 
-// dialect is how an old system spells what all systems have.
+// dialect describes the names that an old system uses for features that all systems have.
 type dialect struct {
-	// groups are the API groups of its objects, which may own each other.
+	// groups are the API groups of the system. Objects of one group may be owners of objects of another group.
 	groups []string
-	// finalizers are the finalizers of the system, except those of the garbage collector.
+	// finalizers are the finalizers that the system uses. The finalizers of the garbage collector are not included.
 	finalizers []string
-	// labels and annotations are keys that its controllers write for their own use. A key that ends in a slash stands for
-	// all keys of that domain.
+	// labels and annotations are the keys that the controllers of the system write for their own use. If an entry ends in
+	// a slash, it covers all keys of that domain.
 	labels, annotations []string
-	// autoscaler is the domain of cluster-autoscaler's annotations for the bounds of a group, such as cluster.k8s.io. It
-	// is empty if the system has none.
+	// autoscaler is the domain of the annotations in which cluster-autoscaler stores the minimum and maximum sizes of a
+	// group, such as cluster.k8s.io. The domain is empty if the system has no such annotations.
 	autoscaler string
-	// revision is the annotation for the revision of a deployment or set. It is empty if the system has none.
+	// revision is the annotation that contains the revision of a deployment or set, or empty if the system has no such
+	// annotation.
 	revision string
 }
 
 // metadata is the converted metadata of an old object.
 type metadata struct {
-	// fields is the old metadata. The old labels and annotations are for conversions that are specific to a system.
+	// fields is the old metadata. Conversions that are specific to a system use the old labels and annotations.
 	*fields
 	oldName           string
 	oldLabels         map[string]string
@@ -69,7 +70,8 @@ type metadata struct {
 	deletionRequested bool
 }
 
-// convert calls read for an object and reports the fields that read did not read. If read panics, that is a Blocker.
+// convert calls read to convert an object, and then reports each field that read has not read. If read panics, convert
+// reports a Blocker.
 func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
 	defer func() {
 		if recover() != nil { // The value of the panic may contain a secret.
@@ -85,7 +87,8 @@ func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted))
 	return c
 }
 
-// readRole calls the function for the role. If the old system has no kind for the role, that is a Blocker.
+// readRole calls the function in read for the given role. If the old system has no kind with this role, readRole
+// reports a Blocker.
 func (f *fields) readRole(role Role, read map[Role]func()) {
 	if as, found := read[role]; found {
 		as()
@@ -95,8 +98,8 @@ func (f *fields) readRole(role Role, read map[Role]func()) {
 	f.ignoreAll()
 }
 
-// metadata reads the metadata of an old object and converts what all systems have in common: names, owners, labels,
-// annotations and the autoscaler's bounds.
+// metadata reads the metadata of an old object. metadata converts what all systems have in common: names, owners,
+// labels, annotations, and the autoscaler's minimum and maximum sizes.
 func (d *dialect) metadata(f *fields, role Role) metadata {
 	m := metadata{fields: f.child("metadata"), later: map[string]string{}}
 	m.ignore("namespace", "uid", "resourceVersion", "generation", "generateName", "creationTimestamp", "selfLink",
@@ -142,7 +145,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	return m
 }
 
-// apply writes the metadata to an object of Machinist.
+// apply sets the metadata of the new object.
 func (m *metadata) apply(to client.Object) {
 	to.SetName(m.name)
 	if len(m.labels) > 0 {
@@ -153,7 +156,7 @@ func (m *metadata) apply(to client.Object) {
 	}
 }
 
-// shorten returns a name that Machinist allows for the role.
+// shorten returns a name that Machinist accepts for an object with the given role.
 func (m *metadata) shorten(name string, role Role) string {
 	longest := map[Role]int{
 		RoleDeployment: v1beta1.MaxMachineDeploymentNameLength,
@@ -168,8 +171,9 @@ func (m *metadata) shorten(name string, role Role) string {
 	return short
 }
 
-// shortName returns the name if it is a DNS label of at most longest characters. Otherwise it cuts the name, replaces
-// dots, and appends a hash of the whole name. The result only depends on the name. A longest of 0 means no limit.
+// If a name contains no dot and has at most longest characters, shortName returns it unchanged. Otherwise it cuts the
+// name, replaces dots, and appends a hash of the whole name. The result depends only on the name, so it is always the
+// same. If longest is 0, the name is never changed.
 func shortName(name string, longest int) string {
 	if longest == 0 || len(name) <= longest && !strings.Contains(name, ".") {
 		return name
@@ -181,8 +185,8 @@ func shortName(name string, longest int) string {
 	return strings.TrimRight(name, "-") + "-" + hash
 }
 
-// owners sets the controller of an object if it belongs to the old system. The controller of another system would
-// create a new object, or delete this one.
+// owners sets the controller of an object if the controller belongs to the old system. A controller of another system
+// would create another object, or delete the new one.
 func (d *dialect) owners(m *metadata) {
 	for _, f := range m.objects("ownerReferences") {
 		owner := metav1.OwnerReference{APIVersion: f.text("apiVersion"), Kind: f.text("kind"), Name: f.text("name"),
@@ -205,15 +209,15 @@ func (d *dialect) owners(m *metadata) {
 	}
 }
 
-// labelsOf returns the labels of Machinist's object.
+// labelsOf returns the labels that the new object gets.
 func (d *dialect) labelsOf(f *fields, old map[string]string) map[string]string {
 	return withoutReserved(f, "labels", withoutKeys(old, d.labels))
 }
 
-// annotationsOf returns the annotations of Machinist's object.
+// annotationsOf returns the annotations that the new object gets.
 func (d *dialect) annotationsOf(f *fields, old map[string]string) map[string]string {
 	all := withoutKeys(old, d.annotations)
-	// With it, kubectl apply would remove the fields that the old manifest does not contain.
+	// If the new object had this annotation, kubectl apply would remove the fields that are missing in the old manifest.
 	delete(all, corev1.LastAppliedConfigAnnotation)
 	delete(all, d.revision)
 	if d.autoscaler != "" {
@@ -228,7 +232,7 @@ const (
 	autoscalerMax = "/cluster-api-autoscaler-node-group-max-size"
 )
 
-// autoscalerBounds renames the annotations for the autoscaler's bounds.
+// autoscalerBounds renames the annotations with the minimum and maximum sizes for the autoscaler.
 func (d *dialect) autoscalerBounds(m *metadata) {
 	if d.autoscaler == "" {
 		return
@@ -243,7 +247,8 @@ func (d *dialect) autoscalerBounds(m *metadata) {
 	}
 }
 
-// withoutKeys returns a copy of all without the keys. A key that ends in a slash stands for all keys of that domain.
+// withoutKeys returns a copy of the map without the given keys. If an entry of keys ends in a slash, it covers all keys
+// of that domain.
 func withoutKeys(all map[string]string, keys []string) map[string]string {
 	rest := map[string]string{}
 	maps.Copy(rest, all)
@@ -255,7 +260,8 @@ func withoutKeys(all map[string]string, keys []string) map[string]string {
 	return rest
 }
 
-// withoutReserved removes the keys of Machinist's own domain. The old system never acted on them, but Machinist would.
+// withoutReserved removes keys in Machinist's own domain from the map. These keys had no effect in the old system, but
+// Machinist would act on them.
 func withoutReserved(f *fields, name string, all map[string]string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if reserved(key) {
@@ -272,10 +278,10 @@ func reserved(key string) bool {
 	return domain == v1beta1.GroupVersion.Group || strings.HasSuffix(domain, "."+v1beta1.GroupVersion.Group)
 }
 
-// templateMeta reads the metadata in a template of machines.
+// templateMeta reads the metadata in the template of a deployment or set.
 func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	m := f.child("metadata")
-	// The old systems name the machines themselves, in the namespace of the set.
+	// The old systems ignore these names and namespaces: a machine gets a generated name, and the namespace of its set.
 	m.ignore("creationTimestamp", "name", "generateName", "namespace")
 	m.reportLoss("Machinist's templates only have labels and annotations.", "finalizers", "ownerReferences")
 	meta := v1beta1.TemplateMeta{
@@ -290,7 +296,8 @@ func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	return meta
 }
 
-// nodeMeta reads spec.metadata, which the old system applies to Nodes. It returns the name in it, or "".
+// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node of the machine, and returns the
+// name in spec.metadata, or "" if there is none.
 func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
 	m := f.child("metadata")
 	m.ignore("creationTimestamp", "namespace", "generateName")
@@ -320,7 +327,7 @@ func (f *fields) taints(name string) (all []corev1.Taint) {
 	return all
 }
 
-// readSelector reads a label selector without changing it.
+// readSelector reads a label selector, and returns it unchanged.
 func readSelector(s *fields) metav1.LabelSelector {
 	selector := metav1.LabelSelector{MatchLabels: s.textMap("matchLabels")}
 	for _, e := range s.objects("matchExpressions") {
@@ -330,7 +337,7 @@ func readSelector(s *fields) metav1.LabelSelector {
 	return selector
 }
 
-// keysOf returns the label keys of a selector.
+// keysOf returns the label keys that a selector contains.
 func keysOf(selector metav1.LabelSelector) []string {
 	keys := slices.Sorted(maps.Keys(selector.MatchLabels))
 	for _, e := range selector.MatchExpressions {
@@ -339,13 +346,14 @@ func keysOf(selector metav1.LabelSelector) []string {
 	return keys
 }
 
-// isOwn reports whether the old system writes the label for its own use.
+// isOwn reports whether a label is one that the old system writes for its own use.
 func (d *dialect) isOwn(label string) bool {
 	return len(withoutKeys(map[string]string{label: ""}, d.labels)) == 0
 }
 
-// selector reads a label selector and checks that Machinist can use it: it must match the template's labels. Keys that
-// the old system wrote for its own use are left out of the selector, because they are left out of the labels.
+// selector reads a label selector, and checks that Machinist accepts it: the selector must match the labels in the
+// template. The new template does not contain labels that the old system wrote for its own use. So the new selector
+// does not contain the keys of these labels either.
 func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.LabelSelector {
 	const name = "selector"
 	selector := readSelector(f.child(name))
@@ -371,7 +379,7 @@ func (d *dialect) selector(f *fields, templateLabels map[string]string) metav1.L
 	return selector
 }
 
-// reservedKey reports a key of a selector that is in Machinist's own domain.
+// reservedKey reports the keys of a selector that are in Machinist's own domain.
 func (f *fields) reservedKey(name string, keys []string) (found bool) {
 	for _, key := range keys {
 		if reserved(key) {
@@ -383,7 +391,7 @@ func (f *fields) reservedKey(name string, keys []string) (found bool) {
 	return false
 }
 
-// duration returns the duration of a flag of the old process, or nil if the flag is not set.
+// duration returns the value of an old process's flag as a duration, or nil if the flag is not set.
 func (f Flags) duration(name string, to *fields) *time.Duration {
 	text := f[name]
 	if text == "" {

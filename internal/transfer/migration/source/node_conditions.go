@@ -12,24 +12,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeConditions collects the conditions that make a machine unhealthy, in the form of Machinist's health checks: each
-// type and status once.
+// nodeConditions collects conditions of Nodes that make a machine unhealthy. As in Machinist's health checks, each pair
+// of type and status occurs once.
 type nodeConditions struct {
-	// fields and name are the old field, for findings.
+	// fields and name identify the old field in findings.
 	fields *fields
 	name   string
 	list   []v1beta1.UnhealthyNodeCondition
 }
 
-// maxNodeConditions is the maximum number of conditions in a health check.
+// maxNodeConditions is the maximum number of conditions that a health check can have.
 const maxNodeConditions = 64
 
-// kubernetesConditions are the conditions that every Node has.
+// kubernetesConditions are the conditions that each Node has.
 var kubernetesConditions = []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure,
 	corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}
 
-// add adds a condition: a machine is unhealthy after the condition has had one of the statuses for the time. If a
-// status has two times, the shorter one counts.
+// add adds a condition. A machine becomes unhealthy after the condition has had one of the statuses for the timeout. If
+// the same status is added twice, the shorter timeout applies.
 func (n *nodeConditions) add(name string, timeout time.Duration, statuses ...corev1.ConditionStatus) {
 	corrected := strings.TrimSpace(name)
 	for _, known := range kubernetesConditions {
@@ -66,7 +66,7 @@ func (n *nodeConditions) addStatus(name corev1.NodeConditionType, status corev1.
 	}
 }
 
-// allMachines is a limit that allows the replacement of all machines.
+// allMachines returns the limit 100%, so that all machines may be replaced at the same time.
 func allMachines() *intstr.IntOrString {
 	all := intstr.FromString("100%")
 	return &all

@@ -10,21 +10,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Codes of findings about descriptions of instances of Kubermatic's machine-controller.
+// Codes of findings about instance descriptions of Kubermatic's machine-controller.
 const (
-	// CodeFromEnvironment: the old controller reads a value from its environment.
+	// CodeFromEnvironment: the old controller reads a value from its environment variables.
 	CodeFromEnvironment = "FromEnvironment"
-	// CodeUserData: the user data of new instances is not migrated, or expires.
+	// CodeUserData: the user data for new instances is not migrated, or expires after some time.
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is the key of the SSH public keys, a list of strings, in a description of Kubermatic's
-// machine-controller. It is next to the part for the cloud, but drivers need it there.
+// sshPublicKeys is the key of a list of SSH public keys in an instance description of Kubermatic's machine-controller.
+// In the old object, the list is next to the part for the cloud. Drivers expect it in this part.
 const sshPublicKeys = "sshPublicKeys"
 
-// providerConfig reads the description of an instance. The part for the cloud becomes the class. The rest, from which
-// machine-controller generated user data, is lost unless userData names a Secret with the result. reportedBySet is for
-// a machine whose set reports the user data. providerConfig returns nil if there is no description of the instance.
+// providerConfig reads an instance description. The class is created from the part for the cloud. machine-controller
+// generated user data from the other parts. These parts are lost, unless userData names a Secret that contains the
+// generated user data. reportedBySet is true for a machine if its set has already reported that. providerConfig returns
+// nil if there is no valid description.
 func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {
@@ -59,7 +60,7 @@ func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	return class
 }
 
-// reportUserData reads the fields from which the old controller generated user data.
+// reportUserData reads the fields from which the old controller generated the user data.
 func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	for _, name := range []string{"operatingSystem", "operatingSystemSpec", "caPublicKey", "overwriteCloudConfig"} {
 		if value, found := f.get(name); found && !empty(value) && userData == nil && !reportedBySet {
@@ -75,15 +76,16 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	}
 }
 
-// byKind reads a description that has a kind instead of cloudProvider, as in the early Cluster API.
+// byKind reads a description with a kind instead of cloudProvider. The early Cluster API has such descriptions.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
-	// The driver reads all fields and reports those that it does not know.
+	// The driver reads all these fields, and reports fields that it does not know.
 	f.ignoreAll()
 	return class
 }
 
-// resolve replaces variables that are literals by their values, and collects those that refer to a Secret or ConfigMap.
+// resolve reads the variables in a description. resolve replaces each literal variable by its value, and collects the
+// variables that refer to a Secret or ConfigMap.
 func (c *Class) resolve(f *fields, spec map[string]any, name string) {
 	r := resolver{class: c, fields: f}
 	c.Spec = map[string]any{}
@@ -97,8 +99,8 @@ type resolver struct {
 	fields *fields
 }
 
-// value returns a copy of a part of the description. path is its path in the description, and name its path in the
-// fields.
+// value returns a copy of a part of the description, in which variables are resolved. path is the path of this part in
+// the description, and name is its path in the fields.
 func (r *resolver) value(raw any, path []string, name string) any {
 	switch value := raw.(type) {
 	case map[string]any:
@@ -121,7 +123,8 @@ func (r *resolver) value(raw any, path []string, name string) any {
 	return raw
 }
 
-// isVariable reports whether an object stands for a value. An empty object does not: it may be an empty map.
+// isVariable reports whether an object is a variable, which means that it describes where a value comes from. An empty
+// object is not a variable, because it may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
 		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
@@ -131,9 +134,9 @@ func isVariable(object map[string]any) bool {
 	return len(object) > 0
 }
 
-// variable reads an object that stands for a value, with the precedence of the old controller: a complete reference,
-// the literal, the environment. A reference stays in the description until its value is known, so that the name of the
-// class depends on it.
+// variable reads a variable. Like the old controller, variable uses a complete reference first, then the literal value,
+// and then the environment. A reference stays in the description until its value is read. So the name of the class
+// depends on the reference, and not on the value.
 func (r *resolver) variable(object map[string]any, path []string, name string) any {
 	f := r.fields.addChild(object, r.fields.pathOf(name))
 	secret, configMap := f.reference("secretKeyRef", "Secret"), f.reference("configMapKeyRef", "ConfigMap")
@@ -166,11 +169,11 @@ func scalar(value any) bool {
 	return false
 }
 
-// reference returns a reference to an entry, or nil if the reference is incomplete, because the old controller ignores
-// such a reference.
+// reference returns a reference to one entry of a Secret or ConfigMap, or nil if the reference is incomplete, because
+// the old controller ignores such references.
 func (f *fields) reference(name, kind string) *KeyRef {
 	r := f.child(name)
-	// The reference has the type of references in events, whose other fields do not matter here.
+	// The reference has the type ObjectReference of Kubernetes. The other fields of this type have no effect here.
 	r.ignore("kind", "apiVersion", "uid", "resourceVersion", "fieldPath")
 	ref := &KeyRef{Kind: kind, Namespace: r.text("namespace"), Name: r.text("name"), Key: r.text("key")}
 	if ref.Namespace == "" || ref.Name == "" || ref.Key == "" {

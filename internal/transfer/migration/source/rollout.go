@@ -12,11 +12,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// CodeBounded: a number is outside of the bounds of Machinist, and is replaced by the nearest bound.
+// CodeBounded: a number is outside of the range that Machinist allows, and is replaced by the nearest allowed number.
 const CodeBounded = "Bounded"
 
-// bounded returns a number from 0 to most, or fallback if there is none. Another number is a Blocker, and fallback is
-// returned.
+// bounded returns a number from 0 to most. If the field is missing, bounded returns fallback. If the number is outside
+// of this range, bounded reports a Blocker and returns fallback.
 func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	n := f.number(name)
 	if n == nil {
@@ -29,7 +29,7 @@ func (f *fields) bounded(name string, fallback, most int32) *int32 {
 	return n
 }
 
-// historyLimit returns the number of old sets to keep, at most what Machinist allows.
+// historyLimit returns the number of old sets to keep, but not more than Machinist allows.
 func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	const most = 100
 	n := valueOr(f.number(name), fallback)
@@ -44,8 +44,8 @@ func (f *fields) historyLimit(name string, fallback int32) *int32 {
 	return &n
 }
 
-// progressDeadline returns the time that a rollout may take without progress, which the field has in seconds. In
-// Machinist, it must be longer than minReadySeconds.
+// progressDeadline returns the time for which a rollout may make no progress. The old field contains this time in
+// seconds. Machinist requires a time that is longer than minReadySeconds.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
 	seconds := *f.bounded(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
@@ -56,7 +56,7 @@ func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) 
 	return asDuration(time.Duration(seconds) * time.Second)
 }
 
-// rollingUpdate reads maxSurge and maxUnavailable. Values that are not set become the old system's defaults, surge and
+// rollingUpdate reads maxSurge and maxUnavailable. If a value is not set, the old system's default applies: surge or
 // unavailable.
 func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate {
 	r := &v1beta1.RollingUpdate{
@@ -72,7 +72,7 @@ func (f *fields) rollingUpdate(surge, unavailable int32) *v1beta1.RollingUpdate 
 
 var percentage = regexp.MustCompile(`^[0-9]{1,9}%$`)
 
-// numberOrPercentage returns a number of machines or a percentage, or fallback if there is none.
+// numberOrPercentage returns a number of machines or a percentage. If the field is missing, bounded returns fallback.
 func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrString {
 	value := intstr.FromInt32(fallback)
 	raw, found := f.get(name)
@@ -93,13 +93,13 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 }
 
 func isZero(n *intstr.IntOrString) bool {
-	// Any percentage of 1 except 0% is rounded up to 1.
+	// The percentage is applied to one machine and rounded up. So only 0% results in 0.
 	value, err := intstr.GetScaledValueFromIntOrPercent(n, 1, true)
 	return err == nil && value == 0
 }
 
-// noRemediation returns a health check for machines that the old system never replaced. Without the check, Machinist's
-// built-in policy would replace them.
+// noRemediation returns a health check for machines that the old system never replaced. The health check replaces no
+// machine. Without such a health check, Machinist's built-in policy would replace these machines.
 func noRemediation(name string, selector metav1.LabelSelector) *v1beta1.MachineHealthCheck {
 	check := &v1beta1.MachineHealthCheck{}
 	check.Name = name

@@ -16,23 +16,24 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// System is a system whose fleets Machinist can take over.
+// System is an old system whose fleets Machinist can migrate.
 type System interface {
-	// Group returns the API group of its machines, by which a Migration names the system.
+	// Group returns the API group of the system's machines. A Migration names the system by this group.
 	Group() string
-	// Kinds returns its kinds in the order in which to read them: kinds that others refer to come first.
+	// Kinds returns the kinds of the system in the order in which they are read. A kind comes before the kinds that refer
+	// to it.
 	Kinds() []Kind
-	// Leases returns the Leases of its controllers. One without a namespace is in the namespace of the controllers or of
-	// the objects.
+	// Leases returns the Leases of the system's controllers. If a Lease has no namespace here, it is in the namespace of
+	// the controllers or in the namespace of the objects.
 	Leases() []types.NamespacedName
-	// NodeTraces returns what the system leaves on Nodes.
+	// NodeTraces returns the labels, annotations and other traces of the system on Nodes.
 	NodeTraces() NodeTraces
-	// Convert converts one object of the system. It never fails: if the object cannot be converted, a finding is a
-	// Blocker.
+	// Convert converts one object of the system to objects of Machinist. It does not return an error. If the object cannot
+	// be converted, the result contains a Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }
 
-// Role is the purpose of a kind.
+// Role says what the objects of a kind are for, such as machines or sets.
 type Role string
 
 // The roles.
@@ -44,19 +45,19 @@ const (
 	RoleHealthCheck Role = "health check"
 )
 
-// Kind is a kind of an old system.
+// Kind is an API kind of an old system.
 type Kind struct {
 	Role Role
 	schema.GroupVersionKind
-	// Resource is the plural name of the kind in the API.
+	// Resource is the plural name of the kind, as in API paths.
 	Resource string
-	// ClusterScoped is true if the kind has no namespace.
+	// ClusterScoped is true if objects of the kind have no namespace.
 	ClusterScoped bool
 	// Optional is true if some installations do not have the kind.
 	Optional bool
 }
 
-// kindsOf returns a function that creates namespaced kinds of a group and version.
+// kindsOf returns a function with which a system describes its namespaced kinds of one group and version.
 func kindsOf(group, version string) func(role Role, kind, resource string) Kind {
 	return func(role Role, kind, resource string) Kind {
 		return Kind{Role: role, Resource: resource,
@@ -64,46 +65,52 @@ func kindsOf(group, version string) func(role Role, kind, resource string) Kind 
 	}
 }
 
-// Flags are the flags of the old controllers that change what an object means, by name without dashes.
+// Flags are flags of the old controllers that affect the meaning of objects. The keys are the names of the flags
+// without dashes.
 type Flags map[string]string
 
-// NodeTraces are what an old system leaves on the Nodes of its machines. It is removed when the migration is committed.
-// A key that ends in a slash stands for all keys of that domain.
+// NodeTraces are the traces of an old system on the Nodes of its machines. The migrator removes them when the migration
+// is committed. If a key ends in a slash, it covers all keys of that domain.
 type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked are annotations that other systems may also set. The key of the map is a second annotation, with which the
-	// old system marks that it set the first. If the mark exists, both are removed, else neither.
+	// Marked contains annotations that other systems may set, too. The old system marks such an annotation by a second one
+	// if it has set the first one. In the map, the key is this second annotation, and the value is the first one. The
+	// migrator removes both annotations if the second one exists. Otherwise it removes neither.
 	Marked map[string]string
-	// Taints are the keys of taints, with any effect.
+	// Taints are the keys of taints. The effect of a taint does not matter.
 	Taints []string
-	// OwnerGroups are the API groups whose owner references are removed.
+	// OwnerGroups are API groups. Owner references to objects of these groups are removed.
 	OwnerGroups []string
 }
 
-// Converted is the result of converting one old object.
+// Converted is the result of the conversion of one old object.
 type Converted struct {
-	// Object is a *v1beta1.MachineDeployment, *v1beta1.MachineSet, *v1beta1.Machine or *v1beta1.MachineHealthCheck with
-	// name, labels, annotations and specification. The caller sets the namespace, the owners, the finalizers and the
-	// references to classes, Secrets and providers. Object is nil for a class, and if the old object is not converted.
+	// Object is the new object: a *v1beta1.MachineDeployment, *v1beta1.MachineSet, *v1beta1.Machine or
+	// *v1beta1.MachineHealthCheck with a name, labels, annotations and a spec. The caller sets the namespace, the owner
+	// references, the finalizers, and the references to classes, Secrets and providers. Object is nil for a class. Object
+	// is also nil if the old object is not converted.
 	Object client.Object
-	// Class describes the instances: it is the old class, or the description in the object. It is nil if ClassName is set.
+	// Class describes the instances. The description comes from an old class, or from the old object itself. Class is nil
+	// if ClassName is set.
 	Class *Class
-	// ClassName is the name of the old class that the object refers to, in the namespace of the object.
+	// ClassName is the name of the old class to which the old object refers. The class is in the same namespace as the old
+	// object.
 	ClassName string
-	// Check is a health check that does what the old system did with the machines of the deployment or set without having
-	// an object for it. Its selector is that of Object.
+	// Check is a new health check for a deployment or set. Check is set if the old system checked the health of the
+	// machines without an object for that. Check has the same selector as Object.
 	Check *v1beta1.MachineHealthCheck
-	// Machine is the state of the machine, for RoleMachine.
+	// Machine is the state of the old machine. It is only set for RoleMachine.
 	Machine *Machine
-	// Later are annotations on which Machinist acts. Object gets them when the old system is gone.
+	// Later contains annotations on which Machinist must not act before the old system has been removed. Object gets these
+	// annotations after that.
 	Later map[string]string
-	// Findings are what the user must know. Their paths are relative to the old object.
+	// Findings are problems and losses that the user must know. The paths in the findings are relative to the old object.
 	Findings []provider.Finding
 }
 
-// Blocked reports whether a finding is a Blocker.
+// Blocked reports whether the findings contain a Blocker.
 func (c Converted) Blocked() bool {
 	for _, f := range c.Findings {
 		if f.Level == provider.FindingBlocker {
@@ -115,11 +122,12 @@ func (c Converted) Blocked() bool {
 
 // Machine is the state of a single old machine.
 type Machine struct {
-	// Owner is the UID of the set that controls the machine, or empty.
+	// Owner is the UID of the set that controls the machine, or empty if no set controls the machine.
 	Owner types.UID
-	// ProviderID is the provider ID in the old object, or empty. Machinist's driver may spell it differently.
+	// ProviderID is the provider ID in the old object. It may be empty. The format may differ from that of Machinist's
+	// driver.
 	ProviderID string
-	// NodeName is the name of the Node that the old object names, or empty.
+	// NodeName is the name of the Node in the old object. It may be empty.
 	NodeName string
 	// Deleting is true if the deletion of the machine was requested.
 	Deleting bool
@@ -129,34 +137,37 @@ type Machine struct {
 	Failed bool
 }
 
-// Class is the old system's description of instances.
+// Class is a description of instances in the old system.
 type Class struct {
-	// Name is the name of the MachineClass to create. If it is empty, the name follows from the content (ContentName).
+	// Name is the name of the MachineClass that the migration creates. If Name is empty, ContentName generates a name from
+	// the content.
 	Name string
-	// Provider is the old system's name of the cloud.
+	// Provider is the name of the cloud in the old system.
 	Provider string
-	// Spec is the description of the instance, a JSON object as in the old object.
+	// Spec is the description of the instance. Spec is the same JSON object as in the old object.
 	Spec map[string]any
 	// Path is the path of Spec in the old object.
 	Path string
-	// Values are the references in Spec to values. The values replace them.
+	// Values are the parts of Spec that refer to a Secret or ConfigMap. The values in the Secret or ConfigMap replace
+	// these parts.
 	Values []Value
-	// Credentials are the Secrets with the credentials. If several have a key, the last one is used.
+	// Credentials are the Secrets that contain the credentials. If several Secrets contain the same key, the last Secret
+	// takes precedence.
 	Credentials []types.NamespacedName
-	// UserData is the Secret with the user data, or nil if the old system generated the user data itself.
+	// UserData is the Secret with the user data, or nil if the old system generated the user data.
 	UserData *KeyRef
-	// Capacity is what a node of the class offers, or nil if the old object does not contain it.
+	// Capacity is the capacity of a Node of the class, or nil if the old object does not contain the capacity.
 	Capacity *v1beta1.ClassCapacity
 }
 
-// Value is a place in a description whose value is in a Secret or ConfigMap.
+// Value is a part of a description whose value is stored in a Secret or ConfigMap.
 type Value struct {
-	// Path is the path of the place in Class.Spec. List indexes are decimal numbers.
+	// Path is the path of this part in Class.Spec. List indexes are decimal numbers.
 	Path []string
 	From KeyRef
 }
 
-// KeyRef names one entry of a Secret or ConfigMap.
+// KeyRef is a reference to one key of a Secret or ConfigMap.
 type KeyRef struct {
 	// Kind is Secret or ConfigMap.
 	Kind      string
@@ -165,8 +176,9 @@ type KeyRef struct {
 	Key       string
 }
 
-// ContentName returns a name for a class without one. Equal content has the same name. The hash covers no secret,
-// because values in Secrets are only references.
+// ContentName generates a name for a class that has no name. Classes with equal content get the same name. The name
+// contains a hash of the content. The content contains references to Secrets instead of their values, so the hash does
+// not depend on secret values.
 func (c *Class) ContentName(prefix string) string {
 	data, _ := json.Marshal(struct { // Values that were decoded from JSON can be encoded.
 		Provider    string
@@ -179,9 +191,9 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether instances of both classes are created in the same way. If this is true of a Machine's
-// class and its set's class, the Machine uses the class of the set. User data and capacity only matter for new
-// instances, and an old Machine does not contain them.
+// SameInstances reports whether two classes create equal instances. If the class of a Machine and the class of its set
+// create equal instances, the Machine uses the class of the set. The comparison ignores user data and capacity. User
+// data and capacity only matter for new instances, and an old Machine does not contain them.
 func (c *Class) SameInstances(other *Class) bool {
 	description := func(c *Class) *Class {
 		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
@@ -189,7 +201,7 @@ func (c *Class) SameInstances(other *Class) bool {
 	return equality.Semantic.DeepEqual(description(c), description(other))
 }
 
-// Systems returns all systems by their groups.
+// Systems returns all supported systems, by API group.
 func Systems() map[string]System {
 	all := map[string]System{}
 	for _, s := range systems {

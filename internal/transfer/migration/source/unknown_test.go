@@ -13,26 +13,27 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaque are objects whose fields are not checked: maps with any keys, status, descriptions that a driver reads, and
-// objects that are lost as a whole.
+// opaque lists the names of objects whose fields are not checked. These are maps with arbitrary keys, the status,
+// descriptions that a driver reads, and objects that are reported as one loss.
 var opaque = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
 }
 
-// opaqueIn are such objects of one system, and objects that it ignores as a whole.
+// opaqueIn lists further names of such objects for a single system, and names of objects that the system ignores
+// completely.
 var opaqueIn = map[string][]string{
 	provider.SourceGardener:  {"providerSpec", "capacity", "virtualCapacity", "rollbackTo", "machineClass"},
 	provider.SourceOpenShift: {"value", "remediationTemplate"},
 }
 
-// level is an object in an old object.
+// level is an object that is nested in an old object, together with its path.
 type level struct {
 	path   string
 	object map[string]any
 }
 
-// add adds a field and returns its path.
+// add adds a field to the object, and returns the path of the field.
 func (l level) add(name string, value any) (path string) {
 	l.object[name] = value
 	if l.path == "" {
@@ -41,7 +42,7 @@ func (l level) add(name string, value any) (path string) {
 	return l.path + "." + name
 }
 
-// levels returns the objects in an old object whose fields are checked.
+// levels returns all objects nested in an old object whose fields are checked.
 func levels(group string, object map[string]any, path string) []level {
 	if _, own := object["kind"]; own && path != "" && object["cloudProvider"] == nil && object["apiVersion"] != nil &&
 		object["name"] == nil {
@@ -71,7 +72,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// completeSamples returns the samples in which every field is checked. In the others, a finding may cover a whole part.
+// completeSamples returns the samples for which the conversion checks all fields. In the other samples, one finding can
+// cover several fields.
 func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")
@@ -108,7 +110,7 @@ func TestUnknownFieldsAreReportedAtEveryLevel(t *testing.T) {
 	}
 }
 
-// FuzzUnknownField adds a field with any name and value anywhere.
+// FuzzUnknownField adds an unknown field with an arbitrary name and value at an arbitrary place.
 //
 // Rule: migration-loses-nothing-silently.
 func FuzzUnknownField(f *testing.F) {
@@ -134,7 +136,7 @@ func FuzzUnknownField(f *testing.F) {
 	})
 }
 
-// FuzzConvert converts any JSON object in each role of each system.
+// FuzzConvert converts an arbitrary JSON object in each role of each system.
 //
 // Rule: migration-loses-nothing-silently.
 func FuzzConvert(f *testing.F) {

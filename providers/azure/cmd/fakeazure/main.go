@@ -86,7 +86,7 @@ func onLoopback(listen string) error {
 }
 
 func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err error) {
-	// The logs of client-go are about the machines, and the machines' consoles contain them.
+	// client-go logs messages about the simulated machines. The consoles of the machines already contain this information.
 	klog.SetLogger(logr.Discard())
 	endpointFile := filepath.Join(dir, "endpoint.json")
 	if err := os.Remove(endpointFile); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -29,10 +29,10 @@ type settings struct {
 	endpoints          app.EndpointFlags
 }
 
-// private is the name of a cloud that Microsoft does not operate.
-const private = "Private"
+// privateCloud is the value of --azure-cloud for a cloud that Microsoft does not operate.
+const privateCloud = "Private"
 
-func cloudNames() []string { return append(slices.Sorted(maps.Keys(driver.Clouds())), private) }
+func cloudNames() []string { return append(slices.Sorted(maps.Keys(driver.Clouds())), privateCloud) }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "Azure cloud to use: "+strings.Join(cloudNames(), ", "))
@@ -53,17 +53,17 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 
 func (s *settings) options() (driver.Options, error) {
 	o := driver.Options{FederatedTokenFile: s.federatedTokenFile, CreateSettle: s.createSettle,
-		PrivateCloud: s.cloud == private}
+		PrivateCloud: s.cloud == privateCloud}
 	switch known, ok := driver.Clouds()[s.cloud]; {
 	case ok && (s.authority != "" || s.resourceManager != "" || s.audience != ""):
 		return o,
-			fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are only for --azure-cloud=%s", private)
+			fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are only for --azure-cloud=%s", privateCloud)
 	case ok:
 		o.Cloud = known
 	case !o.PrivateCloud:
 		return o, fmt.Errorf("--azure-cloud is %q, must be one of %s", s.cloud, strings.Join(cloudNames(), ", "))
 	case s.authority == "" || s.resourceManager == "":
-		return o, fmt.Errorf("--azure-cloud=%s needs --azure-authority-host and --azure-resource-manager", private)
+		return o, fmt.Errorf("--azure-cloud=%s needs --azure-authority-host and --azure-resource-manager", privateCloud)
 	default:
 		o.Cloud = driver.PrivateCloud(s.authority, s.resourceManager, s.audience)
 	}

@@ -44,7 +44,7 @@ func (s *handler) putVM(_ context.Context, group, name string, vm compute.Virtua
 	o *compute.VirtualMachinesClientBeginCreateOrUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse], azfake.ErrorResponder,
 ) {
-	c, err := s.with(vm, s.call("VirtualMachines_CreateOrUpdate", group, name))
+	c, err := s.withBody(vm, s.call("VirtualMachines_CreateOrUpdate", group, name))
 	if err != nil {
 		return azfake.PollerResponder[compute.VirtualMachinesClientCreateOrUpdateResponse]{}, notServed(err)
 	}
@@ -58,7 +58,7 @@ func (s *handler) patchVM(_ context.Context, group, name string, vm compute.Virt
 	o *compute.VirtualMachinesClientBeginUpdateOptions) (
 	azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse], azfake.ErrorResponder,
 ) {
-	c, err := s.with(vm, s.call("VirtualMachines_Update", group, name))
+	c, err := s.withBody(vm, s.call("VirtualMachines_Update", group, name))
 	if err != nil {
 		return azfake.PollerResponder[compute.VirtualMachinesClientUpdateResponse]{}, notServed(err)
 	}

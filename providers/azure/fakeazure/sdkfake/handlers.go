@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// The following functions return handlers for most operations. They differ in their parameters: a resource group and
-// a name, a body or none, and options, which they refuse.
+// The following functions return handlers for most operations. They differ in what they accept: a resource group and a
+// name, or a body. They refuse all options.
 
 func reads[T, O any](s *handler, operation string) func(context.Context, string, string, *O) (azfake.Responder[T],
 	azfake.ErrorResponder) {
@@ -26,7 +26,7 @@ func reads[T, O any](s *handler, operation string) func(context.Context, string,
 func changes[T, B, O any](s *handler, operation string) func(context.Context, string, string, B,
 	*O) (azfake.Responder[T], azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, body B, o *O) (azfake.Responder[T], azfake.ErrorResponder) {
-		c, err := s.with(body, s.call(operation, group, name))
+		c, err := s.withBody(body, s.call(operation, group, name))
 		if o != nil || err != nil {
 			return azfake.Responder[T]{}, notServed(o, err)
 		}
@@ -47,7 +47,7 @@ func startsWithoutBody[T, O any](s *handler, operation string) func(context.Cont
 func startsWithBody[T, B, O any](s *handler, operation string) func(context.Context, string, string, B,
 	*O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
 	return func(_ context.Context, group, name string, body B, o *O) (azfake.PollerResponder[T], azfake.ErrorResponder) {
-		c, err := s.with(body, s.call(operation, group, name))
+		c, err := s.withBody(body, s.call(operation, group, name))
 		if o != nil || err != nil {
 			return azfake.PollerResponder[T]{}, notServed(o, err)
 		}
@@ -70,8 +70,8 @@ func listsAll[T, O any](s *handler, operation string) func(*O) azfake.PagerRespo
 	return func(o *O) azfake.PagerResponder[T] { return inGroup("", o) }
 }
 
-// with adds a body to a call.
-func (s *handler) with(body any, c fakeazure.Call) (fakeazure.Call, error) {
+// withBody adds a body to a call.
+func (s *handler) withBody(body any, c fakeazure.Call) (fakeazure.Call, error) {
 	var err error
 	c.Body, err = json.Marshal(body)
 	return c, err

@@ -11,10 +11,11 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// operationParam is the query parameter with the operation in the links that clients poll.
+// operationParam is the query parameter that contains the path of an operation. It occurs in the links that clients
+// poll.
 const operationParam = "operation"
 
-// respond responds to a call that is complete with its response.
+// respond executes a call that starts no operation, and returns its response.
 func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], refused azfake.ErrorResponder) {
 	out, typed, err := ask[T](s, c)
 	if err != nil {
@@ -29,7 +30,7 @@ func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], r
 func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerResponder[T],
 	refused azfake.ErrorResponder) {
 	if at := s.request.URL.Query().Get(operationParam); at != "" {
-		if err := follow(s, c, at, &answer); err != nil {
+		if err := followOperation(s, c, at, &answer); err != nil {
 			refused.SetError(err)
 		}
 		return answer, refused
@@ -55,9 +56,10 @@ func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerRespo
 	return answer, refused
 }
 
-// follow returns the status of an operation that a call has started. After its end, the changed resource is read.
+// followOperation returns the current status of an operation. If the operation has ended, the response contains the
+// changed resource.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
-func follow[T any](s *handler, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
+func followOperation[T any](s *handler, c fakeazure.Call, at string, answer *azfake.PollerResponder[T]) error {
 	// The path has the segments "", subscriptions, *, providers, Microsoft.Compute, locations, *, operations, *.
 	parts := strings.Split(at, "/")
 	_, namespace, _ := strings.Cut(parts[4], ".")
@@ -97,7 +99,8 @@ func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]
 		query := s.request.URL.Query()
 		query.Set("$skiptoken", out.SkipToken)
 		s.request.URL.RawQuery = query.Encode()
-		// The SDK needs a second page to create the link. When the client follows the link, that page is read again.
+		// The SDK creates the link only if a second page exists. If the client follows the link, the transport reads the real
+		// second page.
 		answer.AddPage(out.Status, page, nil)
 	}
 	return answer

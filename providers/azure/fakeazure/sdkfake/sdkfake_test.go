@@ -91,8 +91,8 @@ func (a *azure) create(name string) armnetwork.Interface {
 	return created.Interface
 }
 
-// refused checks an error that Azure returned.
-func (a *azure) refused(err error, status int, code string) *azcore.ResponseError {
+// wantRefused checks that Azure returned an error with this status and code.
+func (a *azure) wantRefused(err error, status int, code string) *azcore.ResponseError {
 	a.Helper()
 	e, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || e.StatusCode != status || e.ErrorCode != code {
@@ -122,10 +122,11 @@ func TestPollerFollowsOperation(t *testing.T) {
 	a.must(err)
 	end()
 	_, err = poller.PollUntilDone(t.Context(), &runtime.PollUntilDoneOptions{Frequency: 5 * time.Millisecond})
-	a.refused(err, http.StatusConflict, "SubnetIsFull")
+	a.wantRefused(err, http.StatusConflict, "SubnetIsFull")
 }
 
-// A second request for the same resource is executed and is not answered as a poll of the first one.
+// If the same request is sent twice, it is executed twice. The second request is not mistaken for a poll of the first
+// operation.
 func TestEachRequestIsExecuted(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = time.Hour })
 	for range 2 {
@@ -168,14 +169,14 @@ func TestParallelListsAreIndependent(t *testing.T) {
 func TestErrorsContainResponse(t *testing.T) {
 	a := start(t, nil)
 	_, err := a.interfaces.Get(t.Context(), "machines", "n", nil)
-	a.refused(err, http.StatusNotFound, "ResourceNotFound")
+	a.wantRefused(err, http.StatusNotFound, "ResourceNotFound")
 	_, err = a.interfaces.NewListPager("nowhere", nil).NextPage(t.Context())
-	a.refused(err, http.StatusNotFound, "ResourceGroupNotFound")
+	a.wantRefused(err, http.StatusNotFound, "ResourceGroupNotFound")
 
 	a.Inject(fakeazure.Fault{Operation: "NetworkInterfaces_*", Status: http.StatusTooManyRequests, Code: "TooManyRequests",
 		Message: "not so fast", RetryAfter: 7})
 	_, err = a.begin("n")
-	e := a.refused(err, http.StatusTooManyRequests, "TooManyRequests")
+	e := a.wantRefused(err, http.StatusTooManyRequests, "TooManyRequests")
 	if e.RawResponse.Header.Get("Retry-After") != "7" || !strings.Contains(e.Error(), "not so fast") {
 		t.Errorf("got the header %v and the error %v, want Retry-After 7 and the message", e.RawResponse.Header, e)
 	}
@@ -198,7 +199,7 @@ func TestUnsupportedRequestsFail(t *testing.T) {
 	}
 }
 
-// A request that the published API's code cannot parse is not executed.
+// If the SDK's own parser rejects a request, the request is not executed.
 func TestSDKParsesRequests(t *testing.T) {
 	a := start(t, nil)
 	ctx := context.WithValue(t.Context(), runtime.CtxAPINameKey{}, "InterfacesClient.BeginCreateOrUpdate")

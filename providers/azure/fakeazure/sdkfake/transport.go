@@ -1,10 +1,10 @@
-// Package sdkfake connects clients of Azure's SDK to a fake Azure through the fake servers that are generated with
-// the SDK. It is the transport of these clients. The published API's own code parses each path, parameter and body
-// that a client sends, and refuses unknown ones. Package fakeazure executes the requests.
+// Package sdkfake connects clients of Azure's SDK to a fake Azure through the fake servers that are generated with the
+// SDK. It is the transport of these clients. The SDK's own parser reads each path, parameter and body that a client
+// sends, and refuses unknown ones. Package fakeazure executes the requests.
 //
-// A fake server of the SDK replays prepared responses to the next request with the same path. Therefore each request
-// here has its own server, also for each page of a list and each poll of an operation. All responses then show the
-// current state, and clients do not affect each other.
+// A fake server of the SDK replays prepared responses to the next request with the same path. Therefore, the transport
+// creates a new server for each request, including each page of a list and each poll of an operation. All responses
+// then show the current state, and clients do not affect each other.
 package sdkfake
 
 import (
@@ -30,8 +30,8 @@ type Transport struct{ azure *fakeazure.Azure }
 // New returns a transport for a fake Azure.
 func New(a *fakeazure.Azure) *Transport { return &Transport{azure: a} }
 
-// Do implements policy.Transporter. Requests for which the SDK has no fake server, such as one for a token, are
-// served over HTTP without a network.
+// Do implements policy.Transporter. If the SDK has no fake server for a request, such as a request for a token,
+// ServeHTTP handles the request in memory.
 func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -39,7 +39,8 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 	if name, _ := r.Context().Value(runtime.CtxAPINameKey{}).(string); name == "" {
 		return t.serveHTTP(r)
 	}
-	// A fake server must not see the end of its context: it would return early and break when its handler returns.
+	// The context of a fake server must not end, because the server would return early and fail when its handler returns
+	// later.
 	s := &handler{azure: t.azure, ctx: r.Context(), request: r.Clone(context.WithoutCancel(r.Context()))}
 	s.request.URL.Path = server.SanitizePagerPollerPath(r.URL.Path)
 	servers := s.compute()
@@ -96,13 +97,13 @@ type handler struct {
 	body    []byte        // the body of a response that the SDK's fake servers leave empty
 }
 
-// answerError is an error response of Azure. It goes through the SDK's servers as an error, because they would drop
-// its header and message.
+// answerError is an error response of Azure. The handlers return it as an error, because the SDK's fake servers would
+// otherwise drop its header and message.
 type answerError struct{ answer fakeazure.Answer }
 
 func (r *answerError) Error() string { return "Azure returned " + r.answer.Code }
 
-// call returns a call with the values that the SDK's servers do not parse.
+// call returns a call with the values that the SDK's fake servers do not parse, such as headers.
 func (s *handler) call(operation, group string, names ...string) fakeazure.Call {
 	query, header := s.request.URL.Query(), s.request.Header
 	subscription, _, _ := strings.Cut(strings.TrimPrefix(s.request.URL.Path, "/subscriptions/"), "/")
@@ -121,8 +122,8 @@ func (s *handler) do(c fakeazure.Call) (fakeazure.Answer, error) {
 	return out, err
 }
 
-// decode converts Azure's response into the SDK's type. Properties that the SDK does not know are lost, as in every
-// use of the SDK.
+// decode converts Azure's response into the SDK's type. Properties that the SDK does not know are lost, as they are for
+// every client of the SDK.
 func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	if out.Body == nil {
 		return typed, nil
@@ -134,7 +135,7 @@ func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	return typed, err
 }
 
-// ask executes a call and returns the response, also in the SDK's type.
+// ask executes a call and returns the response, both as it is and converted to the SDK's type.
 func ask[T any](s *handler, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
 	if out, err = s.do(c); err == nil {
 		typed, err = decode[T](out)

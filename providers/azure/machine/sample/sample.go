@@ -33,8 +33,8 @@ func base() map[string]any {
 	}
 }
 
-// Spec returns a valid providerSpec with changes, which are pairs of a dotted path and a value. The value nil removes
-// a field.
+// Spec returns a valid providerSpec to which the given changes are applied. Each change is a pair of a dotted path and
+// a value. The value nil removes a field.
 func Spec(changes ...any) []byte {
 	all := base()
 	for i := 0; i < len(changes); i += 2 {

@@ -1,4 +1,4 @@
-// Command machinist-demo-libvirt is machinist-demo with the libvirt provider. Its machines are virtual machines of
+// Command machinist-demo-libvirt runs Machinist's demo with the libvirt provider. Its machines are virtual machines of
 // QEMU on this host, which boot Debian and run a real kubelet. It requires Linux, root, and the disk image of
 // hack/guest.
 package main

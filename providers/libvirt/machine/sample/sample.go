@@ -27,14 +27,14 @@ func base() map[string]any {
 	}
 }
 
-// Spec returns a valid providerSpec with changes, which are pairs of a dotted path and a value. The value nil removes
-// the field. A path may contain an index, such as "networks[0].network". The index after the last entry adds an
-// entry.
+// Spec returns a valid providerSpec to which the given changes are applied. Each change is a pair of a dotted path and
+// a value. The value nil removes the field. A path may contain an index, such as "networks[0].network". If the index
+// equals the length of the list, the value is appended.
 func Spec(changes ...any) []byte {
 	var all any = base()
 	for i := 0; i < len(changes); i += 2 {
 		path := strings.ReplaceAll(changes[i].(string), "[", ".[")
-		all = with(all, strings.Split(path, "."), changes[i+1])
+		all = withValue(all, strings.Split(path, "."), changes[i+1])
 	}
 	raw, err := json.Marshal(all)
 	if err != nil {
@@ -43,8 +43,8 @@ func Spec(changes ...any) []byte {
 	return raw
 }
 
-// with returns a copy of the value in which the path has another value.
-func with(in any, path []string, value any) any {
+// withValue returns a copy of an object in which the value at a path is replaced.
+func withValue(in any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
 	}
@@ -57,14 +57,14 @@ func with(in any, path []string, value any) any {
 		if i == len(list) {
 			list = append(list, nil)
 		}
-		list[i] = with(list[i], path[1:], value)
+		list[i] = withValue(list[i], path[1:], value)
 		return list
 	}
 	object, ok := in.(map[string]any)
 	if !ok {
 		object = map[string]any{}
 	}
-	if object[path[0]] = with(object[path[0]], path[1:], value); object[path[0]] == nil {
+	if object[path[0]] = withValue(object[path[0]], path[1:], value); object[path[0]] == nil {
 		delete(object, path[0])
 	}
 	return object

@@ -1,4 +1,4 @@
-// Command machinist-demo-openstack is machinist-demo with the OpenStack provider and a real OpenStack. It unpacks
+// Command machinist-demo-openstack runs Machinist's demo with the OpenStack provider and a real OpenStack. It unpacks
 // OpenStack from Debian's packages if necessary, and runs it on loopback.
 package main
 

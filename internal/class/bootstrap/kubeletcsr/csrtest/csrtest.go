@@ -1,4 +1,4 @@
-// Package csrtest builds certificate requests: valid ones as kubelets send them, and invalid ones.
+// Package csrtest builds certificate requests for tests: valid requests as kubelets send them, and invalid requests.
 package csrtest
 
 import (
@@ -17,14 +17,15 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Draft is an unsigned certificate request. It has the content of a kubelet's request, until a test changes it.
+// Draft is an unsigned certificate request. Unless a test changes it, it has the content of a kubelet's request.
 type Draft struct {
 	x509.CertificateRequest
 	Signer    string
 	KeyUsages []certificatesv1.KeyUsage
 }
 
-// ForClient returns the request for a client certificate with which the kubelet of a node joins or renews.
+// ForClient returns the request that the kubelet of a node sends for a client certificate, to join the cluster or to
+// renew its certificate.
 func ForClient(node string, changes ...func(*Draft)) *Draft {
 	d := &Draft{Signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		KeyUsages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}}
@@ -32,7 +33,8 @@ func ForClient(node string, changes ...func(*Draft)) *Draft {
 	return d.change(changes)
 }
 
-// ForServing returns the request for a serving certificate of a node's kubelet, for these names and addresses.
+// ForServing returns the request that the kubelet of a node sends for a serving certificate. The certificate is for the
+// given DNS names and IP addresses.
 func ForServing(node string, dns []string, ips []string, changes ...func(*Draft)) *Draft {
 	d := ForClient(node)
 	d.Signer, d.KeyUsages[1] = certificatesv1.KubeletServingSignerName, certificatesv1.UsageServerAuth
@@ -64,7 +66,7 @@ func (d *Draft) PEM(t testing.TB) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Object returns the request as a client creates it. The API server adds the requester.
+// Object returns the request as an object that a client can create. The API server adds the requester.
 func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -72,7 +74,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// By returns the request as if this user had created it.
+// By returns the request with the given user as its creator.
 func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -80,19 +82,20 @@ func (d *Draft) By(t testing.TB, user string, groups ...string) *certificatesv1.
 	return csr
 }
 
-// ByToken returns the request as if the bearer of a bootstrap token had created it.
+// ByToken returns the request with the user of a bootstrap token as its creator.
 func (d *Draft) ByToken(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:machinist")
 }
 
-// ByNode returns the request as if a node had created it.
+// ByNode returns the request with a node as its creator.
 func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return d.By(t, "system:node:"+node, "system:nodes")
 }
 
-// The following changes make requests that kubelets do not send.
+// Each of the following functions returns a change to a request. After the change, the request differs from all
+// requests that kubelets send.
 
 // Organizations replaces the organization system:nodes.
 func Organizations(names ...string) func(*Draft) {
@@ -133,7 +136,7 @@ func CertificateAuthority(t testing.TB) func(*Draft) {
 	}
 }
 
-// OtherName adds an alternative name of a form that Go's parser ignores: a user principal name of Windows.
+// OtherName adds an alternative name that Go's parser ignores: a Windows user principal name.
 func OtherName(t testing.TB, dns string) func(*Draft) {
 	upn := slices.Concat([]byte{0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x14, 0x02, 0x03},
 		[]byte{0xa0, 0x07, 0x0c, 0x05}, []byte("admin"))

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world has one namespace and a manager that reports its budgets.
+// world contains one namespace and a manager that reports the budgets of this namespace.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -64,8 +64,8 @@ func (w *world) machine(name string) *v1beta1.Machine {
 	return m
 }
 
-// disrupted makes a machine with a Node, and deletes it.
-func (w *world) disrupted(name string) {
+// createDisrupted creates a machine with a Node, and starts its deletion.
+func (w *world) createDisrupted(name string) {
 	w.Helper()
 	m := w.machine(name)
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: name}
@@ -80,7 +80,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// awaitStatus waits until the status of a budget is so in short: selected, disrupted, allowed and the reason of Valid.
+// awaitStatus waits until the status of a budget is as wanted. The parameter want contains the numbers of selected,
+// disrupted and allowed machines, and the reason of the condition Valid.
 func (w *world) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
 	w.Helper()
 	env.Await(w.T, w.WithWatch, &v1beta1.MachineDisruptionBudgetList{}, "the status of "+b.Name+" is "+want,
@@ -110,10 +111,10 @@ func TestTheStatusFollowsMachinesAndSpec(t *testing.T) {
 	}
 	b := w.budget("b", "20%")
 	w.awaitStatus(b, "10 0 2 BudgetUnderstood")
-	w.disrupted("n")
+	w.createDisrupted("n")
 	w.awaitStatus(b, "11 1 2 BudgetUnderstood")
 
-	// The schema admits a schedule that cannot be understood, where no webhook runs.
+	// The schema admits a schedule that cannot be parsed, and no webhook runs in this test.
 	bad := w.budget("bad", "50%", "0 0 30 2 *")
 	w.awaitStatus(bad, "11 1 0 InvalidWindow")
 	env.Await(t, w.WithWatch, &eventsv1.EventList{}, "an event about the bad budget",

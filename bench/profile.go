@@ -38,9 +38,8 @@ func (b *bench) openProfiles(ours map[string]string) error {
 	return nil
 }
 
-// profile keeps CPU profiles of all profiled processes until stop is called. profile repeatedly stores CPU profiles of
-// all profiled processes until stop is called. stop waits for the last CPU profiles and stores heap profiles. Without
-// --profiles, profile does nothing.
+// profile repeatedly stores CPU profiles of all profiled processes until stop is called. stop waits for the last CPU
+// profiles and stores heap profiles. Without --profiles, profile does nothing.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup

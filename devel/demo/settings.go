@@ -22,8 +22,8 @@ const (
 	componentKubelets          = "the kubelets"
 )
 
-// setting shortens a scenario. setting is a flag with a value that makes a scenario shorter. The demo also prints the
-// default value, so that users do not expect the times of the scenario in their installation.
+// setting is a flag with a value that makes a scenario shorter. The demo also prints the default value, so that users
+// do not expect the times of the scenario in their installation.
 type setting struct {
 	component, name, value, defaultValue string
 }

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// CloudsYAML returns the path of the clouds.yaml. CloudsYAML returns the path of the file clouds.yaml. This file
-// contains the clouds machinist (the user of the tests), machinist-key (the same user with an application credential)
-// and admin.
+// CloudsYAML returns the path of the file clouds.yaml. This file contains the clouds machinist (the user of the tests),
+// machinist-key (the same user with an application credential) and admin.
 func (c *Cloud) CloudsYAML() string { return c.settings.configPath("clouds.yaml") }
 
 // Environment returns the environment variables with which a client uses a cloud of CloudsYAML.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ import (
 
 // Drainer drains Nodes with its own workers, and enqueues a Machine when there is news to report.
 type Drainer interface {
-	Drain(context.Context, drain.Request) drain.Outcome
+	Drain(drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
@@ -61,16 +62,17 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	}
 	s.refreshNow()
 	s.excludeOutages()
-	key := client.ObjectKeyFromObject(s.machine)
 	reachable := nodeReachable(s.node)
 	if !s.isTrue(v1beta1.ConditionDrained) {
 		start := s.start()
-		outcome := s.Drainer.Drain(ctx, drain.Request{
-			Machine: key, UID: s.machine.UID, Node: s.node.Name, NodeUID: s.node.UID,
-			Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
-			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Force: s.teardown.forced(), Skip: skip,
-			Epoch: s.epoch,
+		outcome := s.Drainer.Drain(drain.Request{
+			Subject: s.subject(), Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
+			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Skip: skip,
 		})
+		if outcome.Reason == "" {
+			s.awaitFirstCheck()
+			return onDrain | s.after(drainBackstop), nil
+		}
 		outcome = s.unlessReported(v1beta1.ConditionDrained, outcome)
 		transition := s.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
@@ -97,9 +99,8 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	}
 	drained := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
 	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Machine: key, UID: s.machine.UID, Node: s.node.Name, NodeUID: s.node.UID, Reported: s.node.Status.VolumesAttached,
-		Drained: drained, Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: s.teardown.forced(),
-		Epoch: s.epoch,
+		Subject: s.subject(), Reported: s.node.Status.VolumesAttached, Drained: drained,
+		Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
 	outcome = s.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
 	s.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
@@ -108,6 +109,25 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return onDrain | s.after(drainBackstop), nil
 	}
 	return next, nil
+}
+
+// awaitFirstCheck keeps the report of the drain until a worker of this process has checked the Node. If a deletion has
+// not reported its drain yet, it reports nothing, so that an empty node costs no write. An update must report the drain
+// at once, because the same pass would uncordon the node otherwise.
+func (s *drainStep) awaitFirstCheck() {
+	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
+	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
+		message = c.Message
+	} else if !s.machine.DeletionTimestamp.IsZero() {
+		return
+	}
+	s.teardown.deleting(v1beta1.ReasonDraining, message)
+}
+
+// subject identifies the Machine and its Node to the Drainer.
+func (s *drainStep) subject() drain.Subject {
+	return drain.Subject{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID, Node: s.node.Name,
+		NodeUID: s.node.UID, Epoch: s.epoch, Force: s.teardown.forced()}
 }
 
 // redrainIfInService starts another drain if an administrator has uncordoned the Node after it was drained, because new
@@ -157,13 +177,14 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 // start at this time.
 func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
-// start returns when the drain began: when Drained became False, which is written as soon as the drain has to wait.
+// start returns when the drain began: when Drained became False, which is written as soon as a worker has found that
+// the drain has to wait. Until then, the drain begins now, also after a restart or an outage.
 func (s *drainStep) start() time.Time {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
 	}
-	return s.now.Truncate(time.Second) // As it will be read after it was written, so that it stays the same drain.
+	return s.now.Truncate(time.Second) // The condition has whole seconds.
 }
 
 // notReadySince returns the time at which the kubelet began to report that the Node is not Ready. It is zero if the
@@ -187,13 +208,11 @@ func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
-	if s.Drainer != nil {
-		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
-	}
+	s.suspend()
 }
 
-// suspend stops the workers from evicting pods for an update that does not continue now. The node stays cordoned, and
-// the same drain continues later.
+// suspend stops the workers from evicting pods for a deletion or an update that does not continue now. The node stays
+// cordoned, and the same drain continues later.
 func (s *drainStep) suspend() {
 	if s.Drainer != nil {
 		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))

@@ -59,9 +59,8 @@ func TestANodeThatWasUncordonedIsDrainedAgain(t *testing.T) {
 // Rule: uncordoned-node-drained-again.
 func TestANodeThatWasUncordonedIsDrainedAgainForItsUpdate(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
-		{Outcome: provider.UpdateInProgress},
-		{Outcome: provider.UpdateNeedsDrain}}}
+	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
+	a := &answers{given: []provider.UpdateResult{needsDrain, needsDrain, {Outcome: provider.UpdateInProgress}, needsDrain}}
 	w, m := changed(t, a)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionTrue, v1beta1.ReasonDrained)

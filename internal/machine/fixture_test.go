@@ -41,8 +41,9 @@ type world struct {
 	effects *effects
 	events  *recorder
 	options Options
-	// process is the running process. A restart replaces it.
+	// process is the running process, and drainer is its Drainer. A restart replaces both.
 	process *Reconciler
+	drainer *drainer
 
 	// noTarget is true if there is no target cluster. targetDown is true if the target cluster is unreachable. joins is
 	// true if instances that run become nodes automatically.
@@ -122,7 +123,14 @@ func joining(w *world)  { w.joins = true }
 func (w *world) restart() {
 	w.effects.revive()
 	if w.options.Target != nil {
-		w.options.Drainer = drain.New(drain.Options{Target: w.options.Target.Live, Clock: w.clock})
+		w.drainer = &drainer{Controller: drain.New(drain.Options{Target: w.options.Target.Live, Clock: w.clock,
+			Epoch: func() (epoch uint64) {
+				if w.process.Reach != nil {
+					_, epoch = w.process.Reach.TargetOutages()
+				}
+				return epoch
+			}})}
+		w.options.Drainer = w.drainer
 	}
 	w.process = New(w.options)
 }
@@ -334,6 +342,19 @@ func (w *world) tokens() []corev1.Secret {
 	})
 }
 
+// drainer is a Drainer whose workers run when the test calls drains.
+type drainer struct {
+	*drain.Controller
+	// unchecked is true if the last outcome was that no worker has checked the Node yet.
+	unchecked bool
+}
+
+func (d *drainer) Drain(r drain.Request) drain.Outcome {
+	outcome := d.Controller.Drain(r)
+	d.unchecked = outcome.Reason == ""
+	return outcome
+}
+
 // reconcile runs one pass. If the pass returns an error, the test fails.
 func (w *world) reconcile(name string) reconcile.Result {
 	w.t.Helper()
@@ -344,7 +365,19 @@ func (w *world) reconcile(name string) reconcile.Result {
 	return result
 }
 
+// pass runs one pass. If the pass requests a drain, the drain's workers check the Node and trigger another pass.
 func (w *world) pass(name string) (reconcile.Result, error) {
+	w.t.Helper()
+	result, err := w.singlePass(name)
+	if d := w.drainer; d == nil || !d.unchecked || err != nil {
+		return result, err
+	}
+	w.drainer.unchecked = false
+	w.drains(name)
+	return w.singlePass(name)
+}
+
+func (w *world) singlePass(name string) (reconcile.Result, error) {
 	return w.process.Reconcile(w.t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}})
 }

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -109,7 +108,7 @@ func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 			t.Errorf("requested a drain from %s to %s, but the instance is reclaimed at %s", r.Start, r.Deadline, end)
 		}
 	}
-	if n := len(drainer.requests); n != 4 {
+	if n := len(drainer.requests); n != 6 { // two of them before the workers of a process have checked the node
 		t.Errorf("requested %d times", n)
 	}
 }
@@ -151,10 +150,10 @@ func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	w.step(time.Minute)
 	w.taintNode(m.Status.NodeRef.Name, "cloud.google.com/impending-node-termination")
 	w.reconcile("m")
-	if len(drainer.requests) != 2 {
+	if len(drainer.requests) != 3 { // one of them before the workers have checked the node
 		t.Fatalf("requested %d times", len(drainer.requests))
 	}
-	first, second := drainer.requests[0], drainer.requests[1]
+	first, second := drainer.requests[1], drainer.requests[2]
 	if !second.Start.Equal(first.Start) || !first.Deadline.Equal(first.Start.Add(2*time.Hour)) {
 		t.Errorf("the drain was from %s to %s, and is from %s", first.Start, first.Deadline, second.Start)
 	}
@@ -278,7 +277,7 @@ type forbiddenDrainer struct {
 	t testing.TB
 }
 
-func (f forbiddenDrainer) Drain(context.Context, drain.Request) drain.Outcome {
+func (f forbiddenDrainer) Drain(drain.Request) drain.Outcome {
 	f.t.Error("a drain was requested")
 	return drain.Outcome{}
 }

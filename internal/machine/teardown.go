@@ -51,9 +51,7 @@ func (s *teardownStep) run(ctx context.Context) (progress, error) {
 		return onMachine, nil
 	}
 	if machinestate.Paused(s.machine) {
-		if s.Drainer != nil {
-			s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
-		}
+		s.drain.suspend()
 		s.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
 		return onMachine, nil
 	}

@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -53,10 +51,7 @@ func (w *world) podGone() {
 	if err := w.api.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.process.Drainer.(*drain.Controller).Reconcile(w.t.Context(),
-		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: "m"}}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.drains("m")
 }
 
 func (w *world) agentAnswers(result string) {

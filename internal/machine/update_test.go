@@ -76,7 +76,8 @@ func TestAChangeInPlace(t *testing.T) {
 // uncordoned when it is Ready again.
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain},
+	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
+	a := &answers{given: []provider.UpdateResult{needsDrain, needsDrain,
 		{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
 	w, before := changed(t, a)
 
@@ -108,7 +109,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	if m.Spec.ProviderID != before.Spec.ProviderID {
 		t.Errorf("the instance is %s, but it was %s before", m.Spec.ProviderID, before.Spec.ProviderID)
 	}
-	if n := len(a.asked); n != 4 || a.asked[0].Drained || !a.asked[1].Drained || !a.asked[n-1].Drained {
+	if n := len(a.asked); n != 5 || a.asked[0].Drained || a.asked[1].Drained || !a.asked[2].Drained || !a.asked[n-1].Drained {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -24,9 +23,8 @@ func (s *teardownStep) detachByForce(ctx context.Context) (progress, error) {
 	s.drain.refreshNow()
 	since := s.outOfServiceSince()
 	outcome := s.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID,
-		Node: s.node.Name, NodeUID: s.node.UID, Reported: s.node.Status.VolumesAttached,
-		Drained: since, Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(), Epoch: s.drain.epoch,
+		Subject: s.drain.subject(), Reported: s.node.Status.VolumesAttached, Drained: since,
+		Timeout: s.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
 	if outcome.Done {
 		s.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)

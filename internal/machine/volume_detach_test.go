@@ -57,8 +57,7 @@ func (w *world) detach(ctx context.Context, volume string) {
 // drains runs one pass of the workers that execute drains.
 func (w *world) drains(name string) {
 	w.t.Helper()
-	workers := w.process.Drainer.(reconcile.Reconciler)
-	if _, err := workers.Reconcile(w.t.Context(),
+	if _, err := w.drainer.Reconcile(w.t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}); err != nil &&
 		!w.effects.isDead() {
 		w.t.Fatalf("a worker's pass for %s: %v", name, err)

@@ -18,8 +18,7 @@ import (
 // sentPatch is the body of a patch request.
 type sentPatch struct {
 	kind types.PatchType
-	// data is the encoded patch. data is the encoded patch. If data is empty, content is a merge patch that has already
-	// been decoded.
+	// data is the encoded patch. If data is empty, content is a merge patch that has already been decoded.
 	data    []byte
 	content map[string]any
 }

@@ -268,8 +268,7 @@ func (f *oldFleet) killController() {
 	}
 }
 
-// startController starts the controller. startController does not wait until the controller leads, because a fence may
-// prevent that.
+// startController starts the controller. It does not wait until the controller leads, because a fence may prevent that.
 func (f *oldFleet) startController() {
 	f.t.Helper()
 	f.logStart = len(f.log())

@@ -29,7 +29,7 @@ type Proof struct {
 	Test string
 }
 
-// Theme is a group of incidents on the page.
+// Theme is the heading of a group of incidents in docs/incidents.md.
 type Theme string
 
 // The themes.
@@ -61,7 +61,7 @@ func All() []Incident {
 	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 
-// scenarios returns proofs for the names of scenarios.
+// scenarios returns one proof for each of the named scenarios.
 func scenarios(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Scenario: name})

@@ -28,11 +28,11 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// restartTime is the age from which a pod without a restart counts as stable.
+// restartTime is the time after which a pod without a restart counts as stable.
 const restartTime = 40 * time.Second
 
-// A pod with an unusable kubeconfig, or without an image, is not ready, and a log line or an event names the cause. The
-// pod must not restart repeatedly, so that an administrator finds the cause in its log.
+// If a pod has an unusable kubeconfig or no image, it must not become ready, and a log line or an event must name the
+// cause. The pod must not restart repeatedly, so that an administrator finds the cause in its log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -146,7 +146,7 @@ func TestChartRefusesInvalidValues(t *testing.T) {
 
 func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config) {
 	m.t.Helper()
-	// In the pods, the API server has another address than on this host.
+	// In a pod, the address of the API server differs from the address on this host.
 	config = rest.CopyConfig(config)
 	config.Host = "https://kubernetes.default.svc"
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")

@@ -24,8 +24,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If bootstrap tokens may not request certificates, `machinist preflight`, the condition of the class and `machinist why`
-// for a waiting machine report this. After the command that they suggest, the fleet becomes Ready.
+// If bootstrap tokens have no permission to request certificates, `machinist preflight`, the condition of the class,
+// and `machinist why` for a waiting machine must report this. After the suggested command is run, the fleet must become
+// Ready.
 //
 // Rule: join-is-checked-beforehand.
 func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
@@ -71,7 +72,8 @@ func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 	m.end(h)
 }
 
-// joinBlocked waits until the condition JoinBlocked of each class has the given status. "" stands for no condition.
+// joinBlocked waits until the condition JoinBlocked of each class has the given status. The status "" means that the
+// condition does not exist.
 func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, fmt.Sprintf("classes with JoinBlocked=%q", status),

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// clusterAPI contains kinds of Cluster API with the same names as kinds of Machinist, by short name. kubectl resolves a
-// short name to the kind of Cluster API, whose group sorts first.
+// clusterAPI contains the kinds of Cluster API whose names Machinist uses too, by short name. If a short name is
+// ambiguous, kubectl uses the kind of Cluster API, because its group comes first in alphabetical order.
 var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
 
 var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
@@ -69,7 +69,7 @@ func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 	}
 }
 
-// scriptsUnder returns the two shell scripts in a section of a document.
+// scriptsUnder returns the two shell scripts in one section of a document.
 func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, document))
@@ -87,7 +87,7 @@ func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	return scripts
 }
 
-// clusterAPIFleet creates the CRDs of Cluster API and an object of each.
+// clusterAPIFleet creates the CRDs of Cluster API, and one object of each kind.
 func (m *machinist) clusterAPIFleet() (objects []*unstructured.Unstructured) {
 	m.t.Helper()
 	for short, kind := range clusterAPI {

@@ -24,8 +24,8 @@ const fleetDeadline = 120 * time.Second
 // fleetSize is the number of machines in the example fleet.
 const fleetSize = 3
 
-// The fleet becomes Ready within a deadline. The instances stay when a pod is killed, and when Machinist is upgraded or
-// uninstalled.
+// The fleet becomes Ready within a deadline. The instances must remain when a pod is killed, and when Machinist is
+// upgraded or uninstalled.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) {
@@ -67,7 +67,8 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 	}
 }
 
-// grow adds one machine to the fleet. It fails unless the cloud creates one instance and keeps all others.
+// grow adds one machine to the fleet. It fails the test unless the cloud creates exactly one instance and keeps all
+// others.
 func (m *machinist) grow(after string, live []string, created int) {
 	m.t.Helper()
 	n := len(live) + 1
@@ -180,7 +181,7 @@ func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.noWrites(log, "the upgrade")
 }
 
-// noWrites fails the test if the audit log contains a write to a Machine since its mark.
+// noWrites fails the test if a Machine was written after the mark of the audit log.
 func (m *machinist) noWrites(log *auditlog.Log, what string) {
 	m.t.Helper()
 	counts, err := log.Count(auditlog.Filter{Match: ofMachines})

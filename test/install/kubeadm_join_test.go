@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// With the configuration that Machinist renders, the unmodified kubeadm finds and trusts the cluster, and reads
-// everything that it needs to join. The test uses a dry run, because this host is already the node of the cluster.
+// With the configuration that Machinist renders, the unmodified kubeadm must be able to find the cluster, trust it, and
+// read everything that it needs to join. The test uses a dry run, because this host is already the node of the cluster.
 //
 // Rule: kubeadm-join-config.
 func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {

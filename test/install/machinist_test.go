@@ -26,7 +26,7 @@ import (
 // system is the namespace in which the documents install Machinist.
 const system = "machinist-system"
 
-// Names of the releases, as in README.md.
+// These are the names of the releases in README.md.
 const (
 	coreRelease     = "machinist"
 	providerRelease = "machinist-provider-sim"
@@ -67,7 +67,7 @@ func newMachinist(t *testing.T) *machinist {
 	if err := m.api.Create(t.Context(), restricted); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	// The Services of this test would select pods of the previous test that are still terminating.
+	// Wait until the pods of the previous test have terminated, because the Services of this test would also select them.
 	env.Await(t, m.api, &corev1.PodList{}, "no pods of the previous test",
 		func(list *corev1.PodList) (bool, string) {
 			return len(list.Items) == 0, fmt.Sprintf("%d pods", len(list.Items))
@@ -97,7 +97,8 @@ func (m *machinist) installCloud(h *helm) {
 
 // coreValues returns the Helm flags for the chart machinist.
 func coreValues() []string {
-	// The user ID is not one of the image, as in OpenShift, which assigns a range of user IDs to each namespace.
+	// Use a user ID that the image does not contain. This simulates OpenShift, which assigns a range of user IDs to each
+	// namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager."), user}
 }
@@ -210,7 +211,7 @@ func (m *machinist) instances() (live []string, created int) {
 	return live, dump.InstancesCreated
 }
 
-// untouched fails the test unless the cloud has the same instances as before and has created no others.
+// untouched fails the test unless the cloud has the same instances as before and has not created any others.
 func (m *machinist) untouched(what string, live []string, created int) {
 	m.t.Helper()
 	now, nowCreated := m.instances()
@@ -220,11 +221,11 @@ func (m *machinist) untouched(what string, live []string, created int) {
 	progress(m.t, "%s: %d instances untouched, %d ever created", what, len(now), nowCreated)
 }
 
-// pods returns the pods of a program, such as machinist-manager. "" stands for all programs.
+// pods returns the pods of a program, such as machinist-manager. The program "" means all programs.
 func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	m.t.Helper()
 	list := &corev1.PodList{}
-	// explain calls this function when the test's context is already canceled.
+	// The context must not be the test's context, because that is already canceled when explain calls this function.
 	if err := m.api.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func cluster(t *testing.T) *realnode.KubeadmCluster {
 	return running.cluster
 }
 
-// progress prints a line at once, because go test shows the log of a test only after its end.
+// progress prints a line immediately, because go test prints the log of a test only after the end of the test.
 func progress(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("    "+t.Name()+": "+format+"\n", args...)

@@ -49,7 +49,8 @@ func operatorJourney(t *testing.T, version string) {
 	m.killLeader(providerRelease)
 	m.untouched("killing the leading pod", live, created)
 
-	// For an unknown type, the condition names the known types. For a missing image, it has the message of the kubelet.
+	// If the type is unknown, the condition lists the known types. If the image is missing, the condition contains the
+	// message of the kubelet.
 	m.provider("wrong", "nowhere", nil)
 	m.condition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
 	m.provider("noimage", "other", &v1beta1.ProviderImage{Repository: "machinist-provider-sim", Tag: "v9.9.9"})
@@ -72,7 +73,8 @@ func operatorJourney(t *testing.T, version string) {
 	})
 	m.untouched("a change of the Provider", live, created)
 
-	// Without the operator, the provider continues to work. A deleted Provider remains until its Machines are gone.
+	// When the operator is stopped, the provider continues to work. When a Provider is deleted, it remains until its
+	// Machines no longer exist.
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core,
 		[]string{"--set=operator.enabled=false"})...)
 	m.untouched("removing the operator", live, created)
@@ -118,7 +120,7 @@ func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	})
 }
 
-// condition waits until a Provider has a condition with a status and a message that contains a text.
+// condition waits until a condition of a Provider has the given status, and a message that contains the given text.
 func (m *machinist) condition(name, kind string, status metav1.ConditionStatus, text string) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.ProviderList{}, fmt.Sprintf("Provider %s %s=%s %q", name, kind, status, text),

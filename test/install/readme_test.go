@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The tests install with the commands in README.md, and add only flags for tokens and for the node of the pods. The
-// fleet in README.md is examples/sim, which the tests also create.
+// The tests of this package must use the commands in README.md. They may add only flags for tokens and for the node of
+// the pods. The fleet in README.md is examples/sim, which the tests also create.
 func TestCommandsOfTestsMatchREADME(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -25,7 +25,8 @@ func TestCommandsOfTestsMatchREADME(t *testing.T) {
 		coreRelease:     append(coreValues(), chart("machinist")),
 		providerRelease: append(providerValues(), chart("machinist-provider")),
 	}
-	// These flags do not change what is installed, and the namespace exists after the first command.
+	// The tests may omit these flags. The flags do not change what is installed, and the namespace exists after the first
+	// command.
 	ignored := []string{"--wait", "--create-namespace"}
 	joined := strings.ReplaceAll(string(text), "\\\n", " ")
 	found := 0
@@ -55,7 +56,7 @@ func TestCommandsOfTestsMatchREADME(t *testing.T) {
 	}
 }
 
-// Users copy the commands from README.md without a change.
+// Users copy the commands from README.md, so this test runs them unchanged.
 func TestCommandsInREADMEInstallFleet(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {

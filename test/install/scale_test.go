@@ -23,7 +23,7 @@ import (
 // manyMachines is the size of the fleet during the upgrades.
 const manyMachines = 1000
 
-// An upgrade with a large fleet must not write to any Machine. Upgrades during the growth of the fleet, and interrupted
+// An upgrade with a large fleet must not write to any Machine. Upgrades while the fleet grows, and interrupted
 // upgrades, must not lose or duplicate instances.
 func TestUpgradeOverManyMachines(t *testing.T) {
 	if !full() {
@@ -64,7 +64,7 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 	m.end(h)
 }
 
-// bootAtOnce configures the cloud so that instances boot without a delay.
+// bootAtOnce configures the cloud so that its instances boot without a delay.
 func (m *machinist) bootAtOnce() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
@@ -99,7 +99,7 @@ func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) 
 	}
 }
 
-// awaitNoWrites waits until no write to a Machine occurs for some seconds.
+// awaitNoWrites waits until no Machine has been written for some seconds.
 func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -133,7 +133,7 @@ func (m *machinist) upgradeDuringGrowth(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade kills Helm some time after the start of an upgrade, and then rolls back, as Helm's documentation
+// interruptedUpgrade starts an upgrade, kills Helm after the given time, and then rolls back, as Helm's documentation
 // recommends.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()

@@ -1,4 +1,4 @@
-// Package link simulates a network between clients and servers that a test can interrupt.
+// Package link simulates a network between clients and servers. A test can interrupt this network.
 package link
 
 import (
@@ -22,23 +22,24 @@ type Link struct {
 	open      map[*connection]bool
 }
 
-// Cut is the state of a link.
+// Cut describes how a link is interrupted, if at all.
 type Cut int
 
 const (
-	// Whole is a link that forwards everything.
+	// Whole means that the link forwards everything.
 	Whole Cut = iota
-	// Refused is a link that closes all connections and accepts no new ones.
+	// Refused means that the link closes all connections and accepts no new ones.
 	Refused
-	// Swallowed is a link that drops all data, and the end of connections, without an error. Connections stay open, and
-	// new ones are accepted. When the link is whole again, connections that lost data are closed.
+	// Swallowed means that the link drops all data without an error. It also does not forward the end of connections.
+	// Connections stay open, and new ones are accepted. When the link becomes Whole again, it closes the connections that
+	// lost data.
 	Swallowed
 )
 
-// connection is a connection from a client, and the one to a server that belongs to it.
+// connection is a connection from a client, together with the connection to a server that belongs to it.
 type connection struct {
 	from, to net.Conn // to is nil until a server has accepted the connection
-	// lossy is true if the link dropped data or the end of the connection, so that the stream has a gap.
+	// lossy is true if the link dropped data or the end of the connection, so that the stream is incomplete.
 	lossy bool
 }
 
@@ -74,15 +75,15 @@ func (l *Link) Add(server string) {
 	l.servers = append(l.servers, server)
 }
 
-// Connections returns the number of connections that were forwarded to the server, and the number that no server
-// accepted.
+// Connections returns the number of connections that were forwarded to the server. It also returns the number of
+// connections that no server accepted.
 func (l *Link) Connections(server string) (forwarded, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.forwarded[server], l.failed
 }
 
-// Become changes the state of the link.
+// Become sets how the link is interrupted.
 func (l *Link) Become(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +111,8 @@ func (c *connection) close() {
 	}
 }
 
-// nextServers returns the servers in the order in which to try them. Each call begins with another server.
+// nextServers returns the servers in the order in which a connection must try them. The order begins with another
+// server in each call.
 func (l *Link) nextServers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,7 +168,7 @@ func (l *Link) remove(c *connection) {
 	delete(l.open, c)
 }
 
-// setServer records the connection to the server. It returns false if the link was refused in the meantime.
+// setServer records the connection to the server. It returns false if the link has become Refused in the meantime.
 func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,7 +193,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 		}
 		if n > 0 {
 			if _, err := into.Write(buffer[:n]); err != nil {
-				// Otherwise the other direction would wait forever for the end of the stream.
+				// If this connection stayed open, the other direction would wait forever for the end of the stream.
 				_ = from.Close()
 				return
 			}
@@ -203,7 +205,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 	}
 }
 
-// drops reports whether data of a connection must be dropped, and if so, records that data was dropped.
+// drops reports whether the data of a connection must be dropped. If so, it also records that the connection is lossy.
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

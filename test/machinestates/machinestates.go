@@ -1,5 +1,5 @@
 // Package machinestates contains the states in which Machinist stores Machines: the combinations of phase, failure
-// reason, deletion and conditions. The simulation records them in states.txt. Unit tests must not build other states,
+// reason, deletion and conditions. The simulation records them in states.txt. Unit tests must not use other states,
 // because a test of a state that is never stored proves nothing.
 package machinestates
 
@@ -17,13 +17,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Head is the part of a Machine's state that determines which conditions it can have.
+// Head is the part of a Machine's state that determines which conditions the Machine can have.
 type Head struct {
 	Phase         v1beta1.MachinePhase
 	FailureReason v1beta1.MachineFailureReason
-	// Deleting is true while the Machine is being deleted.
+	// Deleting is true if the Machine is being deleted.
 	Deleting bool
-	// HasInstance is true while an instance is recorded.
+	// HasInstance is true if the status of the Machine contains an instance.
 	HasInstance bool
 }
 
@@ -50,7 +50,8 @@ func (h Head) String() string {
 // noPhase stands for a phase that has not been written yet.
 const noPhase = "(none)"
 
-// States contains the conditions that occurred with each head, as "Type=Status/Reason".
+// States contains, for each head, the conditions that occurred together with this head. The form of a condition is
+// "Type=Status/Reason".
 type States map[string]map[string]bool
 
 // Add adds the state of a Machine.
@@ -68,8 +69,8 @@ func conditionOf(c *metav1.Condition) string {
 	return fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason)
 }
 
-// Check returns an error if the state of the Machine is not in the table. A Machine may lack conditions, because a
-// builder sets only those that matter for its test.
+// Check returns an error if the state of the Machine is not in the table. The Machine need not have all conditions,
+// because a test sets only the conditions that it needs.
 func (s States) Check(m *v1beta1.Machine) error {
 	head := HeadOf(m).String()
 	if s[head] == nil {
@@ -133,7 +134,7 @@ var (
 	unsimulated string
 )
 
-// Recorded returns the states that the simulation recorded, and those that it cannot reach.
+// Recorded returns the states that the simulation has recorded, and the states that the simulation cannot reach.
 var Recorded = sync.OnceValue(func() States {
 	all := States{}
 	for _, text := range []string{recorded, unsimulated} {
@@ -146,7 +147,7 @@ var Recorded = sync.OnceValue(func() States {
 	return all
 })
 
-// Must returns the Machine. It panics if no Machine is ever stored in this state.
+// Must returns the Machine. It panics if Machinist never stores a Machine in this state.
 func Must(m *v1beta1.Machine) *v1beta1.Machine {
 	if err := Recorded().Check(m); err != nil {
 		panic(fmt.Sprintf("machine %s: %v (to record the stored states, run go run ./test/simulate states)", m.Name, err))
@@ -164,7 +165,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions that another table contains and this table lacks.
+// Beyond returns those heads and conditions of the table other that s does not contain.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

@@ -10,7 +10,7 @@ import (
 // Guard is the component that refuses an object.
 type Guard string
 
-// The guards, in the order in which an API server calls them.
+// The guards are listed in the order in which an API server calls them.
 const (
 	// BySchema stands for the CustomResourceDefinition, its rules, and the API server itself. It is always in effect.
 	BySchema Guard = "schema"
@@ -24,15 +24,15 @@ const (
 
 // Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
 type Bad struct {
-	// Name consists of the kind and the mistake. It is unique in the table.
+	// Name is the name of the kind and a description of the mistake. It is unique in the table.
 	Name string
 	// Sample is the object without the mistake. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// Was is not nil if the mistake is an update of an existing object. Was is applied to the sample to get this object.
-	// An empty Was stands for the unchanged sample.
+	// If the mistake is an update of an existing object, Was contains the changes that turn the sample into the existing
+	// object. If Was is empty but not nil, the existing object is the unchanged sample.
 	Was Changes
-	// Reports are texts that the rejection must contain, in particular the field.
+	// Reports contains texts that the rejection must contain, in particular the name of the field.
 	Reports []string
 	By      Guard
 }
@@ -70,7 +70,7 @@ func All() []Bad {
 // fleets contains a sample of each kind that creates machines from a template.
 var fleets = map[string]string{"MachineSet": Set, "MachineDeployment": Deployment}
 
-// entry contains the fields of a Bad that differ within a table.
+// entry contains those fields of a Bad that differ between the entries of a table.
 type entry struct {
 	what    string
 	changes Changes

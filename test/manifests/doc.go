@@ -1,6 +1,7 @@
 // Package manifests contains objects for tests: the smallest valid object of each kind (Samples), and a table of
 // invalid objects that must be refused (All).
 //
-// Each invalid object names the texts that its rejection must contain and the component that refuses it. The component
-// also shows which of the objects a cluster accepts that has only the CustomResourceDefinitions of Machinist.
+// For each invalid object, the table contains the texts that the rejection must contain, and the component that must
+// refuse the object. If a cluster has only the CustomResourceDefinitions of Machinist, it accepts those objects that
+// another component would refuse.
 package manifests

@@ -10,7 +10,7 @@ import (
 	rendered "machinist.dev/machinist/internal/install/manifests"
 )
 
-// wrongTypes returns an object for each field of each kind, in which this field has a value of another type.
+// wrongTypes returns one object for each field of each kind. In this object, the value of the field has a wrong type.
 func wrongTypes() []Bad {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,

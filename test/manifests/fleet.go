@@ -93,8 +93,8 @@ func selectors(kind, sample string) []Bad {
 	)
 }
 
-// annotations returns objects with invalid annotations that other programs use, and objects whose template has
-// annotations or labels that a template must not have.
+// annotations returns objects with invalid annotations for other programs. It also returns objects with annotations or
+// labels that a template must not have.
 func annotations(kind, sample string) []Bad {
 	const group = "metadata/annotations/machinist.dev~1"
 	const minSize, maxSize = group + "cluster-api-autoscaler-node-group-min-size", group +

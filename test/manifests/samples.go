@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The smallest valid object of each kind, as a user would write it. Machines refer to the class.
+// These are the smallest valid objects of each kind, in the form in which a user would write them. Machines refer to
+// the class.
 const (
 	Class = `
 apiVersion: machinist.dev/v1beta1
@@ -113,7 +114,8 @@ func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Apply applies the changes to an object. It applies a change of a part before changes within this part.
+// Apply applies the changes to an object. It changes a part of the object before it changes a smaller part inside of
+// this part.
 func (c Changes) Apply(object *unstructured.Unstructured) error {
 	for _, path := range slices.Sorted(maps.Keys(c)) {
 		parts := strings.Split(path, "/")
@@ -175,7 +177,7 @@ func toInt64(value any) any {
 	return value
 }
 
-// Ref returns a reference with a name.
+// Ref returns a reference to the object with the given name.
 func Ref(name string) map[string]any { return map[string]any{"name": name} }
 
 // MatchLabels returns a selector with one label.

@@ -135,7 +135,7 @@ func (x *fixture) create(object client.Object) {
 	x.Helper()
 	x.must(x.user.Create(context.Background(), object))
 	x.Cleanup(func() {
-		// A remaining old object would prevent later migrations from deleting its CRD.
+		// If this old object remained, later migrations could not delete its CRD.
 		object.SetFinalizers(nil)
 		_ = client.IgnoreNotFound(x.user.Delete(context.Background(), object))
 	})
@@ -187,7 +187,7 @@ func (x *fixture) instance(of *unstructured.Unstructured) *simcloud.Instance {
 	return in
 }
 
-// migrate creates a Migration and lets it proceed to the stage. It accepts all losses.
+// migrate creates a Migration that proceeds up to the given stage. It accepts all losses.
 func (x *fixture) migrate(name, source string, stage v1beta1.MigrationStage) {
 	x.Helper()
 	never := false
@@ -223,7 +223,8 @@ func (x *fixture) migration(name string) *v1beta1.Migration {
 	return m
 }
 
-// byAge returns the names of two Migrations by age. The first one was created first.
+// byAge returns the names of two Migrations: first the younger one, then the older one. The first one was created
+// first.
 func (x *fixture) byAge(first, second string) (younger, older string) {
 	x.Helper()
 	a, b := x.migration(first), x.migration(second)
@@ -234,8 +235,8 @@ func (x *fixture) byAge(first, second string) (younger, older string) {
 	return second, first
 }
 
-// reconcileUntil runs passes of the migrator until a Migration has a state. It advances the clock as the migrator
-// requests.
+// reconcileUntil runs passes of the migrator until a Migration has the expected state. It advances the clock by the
+// times for which the migrator asks to wait.
 func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	x.Helper()
 	var m *v1beta1.Migration
@@ -249,7 +250,7 @@ func (x *fixture) reconcileUntil(name string, until func(*v1beta1.Migration) boo
 	return m
 }
 
-// abort aborts a Migration, so that its policies do not refuse changes of later tests.
+// abort aborts a Migration, so that its policies no longer refuse changes that later tests make.
 func (x *fixture) abort(name string) {
 	x.Helper()
 	x.change(name, func(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationAbort })
@@ -281,8 +282,7 @@ func reached(phase v1beta1.MigrationPhase) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool { return m.Status.Phase == phase }
 }
 
-// notPlanned returns a function that reports whether the condition Planned is False with a message that contains the
-// parts.
+// notPlanned returns a function that reports whether the condition Planned is False and its message contains all parts.
 func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	return func(m *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)

@@ -27,7 +27,7 @@ func (x *fixture) unavailable() admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: x.namespace, Name: "gone"}}
 }
 
-// inNamespace selects only the namespace of the test, so that the webhook does not affect other tests.
+// inNamespace returns a selector for the namespace of the test, so that a webhook does not affect other tests.
 func (x *fixture) inNamespace() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": x.namespace}}
 }

@@ -19,12 +19,12 @@ type hierarchy struct {
 	path        string   // the path of this process's cgroup below mount
 }
 
-// cgroupsName is the name of the file in the folder of a run that lists its cgroups. A later run removes them if this
-// run is killed.
+// cgroupsName is the name of a file in the folder of a run. The file lists the cgroups of the run, so that a later run
+// can remove them if this run is killed.
 const cgroupsName = "cgroups"
 
-// ownCgroups moves this process into a new cgroup in each hierarchy. The process and its children see this cgroup as
-// the root, so all containers are in it, and their resources count as those of the test.
+// ownCgroups moves this process into a new cgroup in each hierarchy. For the process and its children, this cgroup is
+// the root. So all containers are in this cgroup, and their use of resources counts as use by the test.
 func ownCgroups(folder string) error {
 	hierarchies, err := hierarchies()
 	if err != nil {
@@ -50,7 +50,7 @@ func ownCgroups(folder string) error {
 			return err
 		}
 	}
-	// This applies to the thread and to the processes that it starts. The caller has locked the thread.
+	// The new namespace applies only to this thread and to the processes that it starts. The caller has locked the thread.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("create cgroup namespace: %w", err)
 	}

@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// NodeName is the name of the real node. Pods that must run as real containers select it by the label
+// NodeName is the name of the real node. If a pod must run as a real container, it selects this node by the label
 // kubernetes.io/hostname, because the cluster may also contain nodes of the simulated cloud.
 const NodeName = "real"
 
-// startTimeout limits the start of the node, or of a kubeadm cluster.
+// startTimeout is the time limit for the start of the node or of a kubeadm cluster.
 const startTimeout = 4 * time.Minute
 
 // stopGrace is the time that a process has to end before it is killed.
@@ -31,8 +31,9 @@ type Options struct {
 	ControlPlane controlplane.Options
 
 	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The kubelet
-	// then requests a client certificate and a serving certificate, which must be approved. With ApproveNodeClientCSRs,
-	// the control plane approves the client certificate. Without a token, the kubelet has both certificates at its start.
+	// then requests a client certificate and a serving certificate, which must be approved. If ApproveNodeClientCSRs is
+	// set, the control plane approves the client certificate. If BootstrapToken is empty, the kubelet has both
+	// certificates when it starts.
 	BootstrapToken string
 
 	// KubeletConfig contains additional fields of the kubelet's configuration in YAML. KubeletFlags are additional flags.
@@ -56,8 +57,8 @@ type Cluster struct {
 	kubelet *child.Process
 }
 
-// Start starts a cluster and returns when the node is ready for pods. It can be called once in a process, because the
-// programs of the node use fixed folders and ports. If it fails, it leaves no process running.
+// Start starts a cluster and returns when the node is ready for pods. It can be called only once in a process, because
+// the programs of the node use fixed folders and ports. If it fails, it leaves no process running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -130,7 +131,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	return dns.Await(ctx, httpReady("http://127.0.0.1:8181/ready"))
 }
 
-// Stop stops all processes. Containers and their shims end with the test process, see Main.
+// Stop stops all processes. Containers and their shims end only with the test process: see Main.
 func (c *Cluster) Stop() error {
 	err := c.host.stop()
 	if c.ControlPlane != nil {

@@ -2,7 +2,7 @@ package realnode
 
 import "fmt"
 
-// containerdSocket is the socket of containerd. In the namespaces, /run belongs to this run.
+// containerdSocket is the socket of containerd. In the namespaces, the folder /run belongs only to this run.
 const containerdSocket = "/run/containerd/containerd.sock"
 
 // registryAddress is the address of the local registry, which serves the images of all registries.
@@ -27,8 +27,8 @@ func (h *host) writeContainerdFiles() error {
 	})
 }
 
-// containerdConfig is the format of containerd's configuration. Its arguments are the folder of the run, the socket and
-// the pause image.
+// containerdConfig is a format string for containerd's configuration. Its arguments are the folder of the run, the
+// socket and the pause image.
 const containerdConfig = `version = 3
 root = "%[1]s/containerd"
 state = "/run/containerd"
@@ -52,8 +52,8 @@ bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
 conf_dir = "%[1]s/cni"
 `
 
-// bridge is the format of the CNI configuration, which connects pods to the host and to each other. Its argument is the
-// folder of the run.
+// bridge is a format string for the CNI configuration, which connects pods to the host and to each other. Its argument
+// is the folder of the run.
 const bridge = `{
   "cniVersion": "1.0.0",
   "name": "pods",

@@ -2,8 +2,8 @@
 // of devel/controlplane, containerd, a kubelet, kube-proxy and CoreDNS. Its pods are real containers with images from a
 // registry, service accounts, DNS names and probes. hack/node/build.sh prepares the programs.
 //
-// Everything runs in separate network, mount and process namespaces, in which the test binary starts itself again. A
-// package that uses realnode needs Linux, root and this function:
+// Everything runs in separate network, mount and process namespaces. The test binary starts itself again in these
+// namespaces. A package that uses realnode needs Linux, root and this function:
 //
 //	func TestMain(m *testing.M) { realnode.Main(m) }
 //

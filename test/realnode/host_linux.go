@@ -42,15 +42,15 @@ func newHost(output io.Writer) (*host, error) {
 // Dir returns the folder of the node, which contains the log NAME.log of each program. Main removes the folder.
 func (h *host) Dir() string { return h.dir }
 
-// PID returns the process ID, outside of the namespaces, of a process in the namespaces. nsenter needs it to enter
-// them.
+// PID returns the ID of a process in the namespaces, as seen from outside of the namespaces. nsenter needs this ID to
+// enter the namespaces.
 func (h *host) PID() (string, error) {
 	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
 	return string(pid), err
 }
 
 // startRuntime starts containerd, and a registry with the images of the layouts. The returned function waits until both
-// answer.
+// of them respond.
 func (h *host) startRuntime(layouts []string) (await func(context.Context) error, err error) {
 	registry := h.newProcess("registry", h.programs.registry, registryArgs(append(layouts, h.programs.pause))...)
 	containerd := h.newProcess("containerd", h.programs.containerd, "--config", filepath.Join(h.dir, "containerd.toml"))

@@ -42,7 +42,7 @@ type KubeadmCluster struct {
 	kube   kubernetes.Interface
 }
 
-// Paths in the namespaces of a KubeadmCluster.
+// These are paths in the namespaces of a KubeadmCluster.
 const (
 	kubeadmKubeconfig = "/etc/kubernetes/admin.conf"
 	kubeadmAuditLog   = "/var/log/kubernetes/audit.log"
@@ -50,9 +50,9 @@ const (
 	kubeletLog        = "/var/log/kubelet.log"
 )
 
-// StartKubeadm creates a cluster with `kubeadm init` and installs the configuration of a CNI plugin, which kubeadm
-// leaves to its users. It returns when the node and all pods of the cluster are ready. Like Start, it can be called
-// once in a process.
+// StartKubeadm creates a cluster with `kubeadm init`. It also installs the configuration of a CNI plugin, because
+// kubeadm does not install one. It returns when the node and all pods of the cluster are ready. Like Start, it can be
+// called only once in a process.
 func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error) {
 	begun := time.Now()
 	h, err := newHost(o.Output)
@@ -95,7 +95,8 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	if err != nil {
 		return err
 	}
-	// The check SystemVerification fails without cgroups v2 and a readable kernel configuration.
+	// The check SystemVerification is ignored, because it fails on hosts without cgroups v2 or without a readable kernel
+	// configuration.
 	kubeadm := exec.CommandContext(ctx, c.programs.kubeadm, "init", "--config="+filepath.Join(c.dir, "kubeadm.yaml"),
 		"--ignore-preflight-errors=SystemVerification")
 	kubeadm.Stdout, kubeadm.Stderr = c.output, c.output
@@ -113,14 +114,15 @@ func (c *KubeadmCluster) start(ctx context.Context, o KubeadmOptions) error {
 	return c.awaitPods(ctx)
 }
 
-// prepareMachine makes the namespaces look like a separate machine with the packages of kubeadm, in which systemd
-// starts the kubelet.
+// prepareMachine makes the namespaces look like a separate machine on which the packages of kubeadm are installed and
+// systemd starts the kubelet.
 func (c *KubeadmCluster) prepareMachine() error {
 	if err := overlay(c.dir, "/etc", "/usr", "/opt"); err != nil {
 		return err
 	}
-	// kubeadm uses the address of the interface with the default route as the node's address. CoreDNS must forward to a
-	// name server other than itself. No host is reachable through this interface.
+	// kubeadm needs an interface with the default route, because it uses the address of this interface as the node's
+	// address. CoreDNS needs the address of a name server that is not CoreDNS itself. No host is reachable through this
+	// interface.
 	err := setUpNetwork(
 		"ip link add uplink type veth peer name upstream",
 		"ip link set uplink up",
@@ -134,7 +136,7 @@ func (c *KubeadmCluster) prepareMachine() error {
 	if err := setHostname(KubeadmNodeName); err != nil {
 		return err
 	}
-	// On some systems, this is a link into a folder that is now empty.
+	// On some systems, this file is a link into a folder that is now empty.
 	if err := os.Remove("/etc/resolv.conf"); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -212,7 +214,7 @@ func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, e
 	return descriptions, nil
 }
 
-// Stop stops the kubelet, containerd and the registry. Containers end with the test process, see Main.
+// Stop stops the kubelet, containerd and the registry. Containers end only with the test process: see Main.
 func (c *KubeadmCluster) Stop() error {
 	_ = exec.Command("/usr/bin/systemctl", "stop", "kubelet").Run() // The kubelet may not be running.
 	return c.host.stop()
@@ -227,7 +229,7 @@ func (c *KubeadmCluster) Config() *rest.Config { return rest.CopyConfig(c.config
 // Kube returns an administrator's client.
 func (c *KubeadmCluster) Kube() kubernetes.Interface { return c.kube }
 
-// Kubectl returns the path of a kubectl of the cluster's version.
+// Kubectl returns the path of a kubectl with the version of the cluster.
 func (c *KubeadmCluster) Kubectl() string { return c.programs.kubectl }
 
 // Kubeadm returns the path of kubeadm.
@@ -245,8 +247,8 @@ func tail(path string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// kubeadmConfig is the format of kubeadm's configuration. Its arguments are the address and the name of the node, the
-// version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these
+// kubeadmConfig is a format string for kubeadm's configuration. Its arguments are the address and the name of the node,
+// the version of Kubernetes, the address range of pods, and the paths of the audit policy and log. It changes these
 // defaults:
 //
 //   - the audit log, because tests count writes with it;
@@ -289,7 +291,7 @@ conntrack: {maxPerCore: 0, min: 0}
 `
 
 // systemctl is a script that replaces systemctl, because systemd cannot run in these namespaces. It supports only the
-// unit kubelet, as the packages of kubeadm define it.
+// unit kubelet, with the definition from the packages of kubeadm.
 const systemctl = `#!/bin/sh
 unit=$(echo "$*" | tr ' ' '\n' | grep -v '^--' | sed -n 2p)
 pid=$(cat /run/kubelet.pid 2>/dev/null)

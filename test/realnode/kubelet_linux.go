@@ -35,9 +35,9 @@ func (c *Cluster) prepareKubelet(ctx context.Context, path string, o Options) (*
 	return c.newProcess("kubelet", path, append(flags, o.KubeletFlags...)...), nil
 }
 
-// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests them.
-// It returns the path of the kubelet's kubeconfig, and additional configuration and flags. With a token, the kubelet
-// writes its kubeconfig itself.
+// identifyKubelet creates the certificates of the kubelet, or a bootstrap token with which the kubelet requests its
+// certificates. It returns the path of the kubelet's kubeconfig, and additional configuration and flags. If there is a
+// token, the kubelet itself writes its kubeconfig.
 func (c *Cluster) identifyKubelet(
 	ctx context.Context, o Options,
 ) (kubeconfig, config string, flags []string, err error) {
@@ -64,8 +64,8 @@ func (c *Cluster) identifyKubelet(
 		[]string{"--bootstrap-kubeconfig=" + bootstrap}, err
 }
 
-// kubeletConfig is the format of the kubelet's configuration. Its arguments are the folder of the run, the address of
-// the node, the file with the certificate authority of the cluster, and the socket of containerd.
+// kubeletConfig is a format string for the kubelet's configuration. Its arguments are the folder of the run, the
+// address of the node, the file with the certificate authority of the cluster, and the socket of containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
@@ -99,7 +99,7 @@ func (c *Cluster) userKubeconfig(user string, groups ...string) (string, error) 
 	return path, controlplane.WriteKubeconfig(path, config)
 }
 
-// nodeReady returns an error unless pods can be bound to the node.
+// nodeReady returns nil if pods can be bound to the node, and otherwise an error.
 func (c *Cluster) nodeReady(ctx context.Context) error {
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 			return fmt.Errorf("node is not Ready: %s", condition.Message)
 		}
 	}
-	// Other taints are those with which the test registered the node.
+	// All other taints were set by the test when the node registered.
 	for _, taint := range node.Spec.Taints {
 		if strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
 			return fmt.Errorf("node has the taint %s", taint.Key)

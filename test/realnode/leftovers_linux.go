@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lockName is the name of the file in the folder of a run that is locked during the run.
+// lockName is the name of a file in the folder of a run. This file is locked during the run.
 const lockName = "lock"
 
 // lockFolder locks the folder of a run until the returned file is closed or this process ends.
@@ -23,7 +23,8 @@ func lockFolder(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// removeAbandoned removes the folder of a run that was killed. It keeps the folder of a run that still exists.
+// removeAbandoned removes the folder of a run that was killed. It does not remove the folder if the run is still
+// running.
 func removeAbandoned(folder string) error {
 	if _, err := os.Stat(filepath.Join(folder, lockName)); errors.Is(err, fs.ErrNotExist) {
 		return nil // The run is just starting.

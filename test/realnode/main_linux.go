@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// The environment variables that each stage of the binary passes to the next.
+// These are the environment variables that each stage of the binary passes to the next stage.
 const (
 	stageVariable  = "MACHINIST_REALNODE_STAGE"
 	folderVariable = "MACHINIST_REALNODE_FOLDER"
@@ -25,8 +25,8 @@ const (
 	stageTest = "test" // the tests
 )
 
-// pidName is the name of the file in the folder of a run that contains a process ID. It is the ID, outside of the
-// namespaces, of the first process in the namespaces.
+// pidName is the name of a file in the folder of a run. This file contains a process ID. It is the ID of the first
+// process in the namespaces, as seen from outside of the namespaces.
 const pidName = "pid"
 
 // folderPrefix is the prefix of the names of the folder and of the cgroup of each run.
@@ -51,8 +51,8 @@ func Main(m interface{ Run() int }) {
 	os.Exit(code)
 }
 
-// runInNamespaces starts this binary again as the first process of new namespaces. When it has ended, runInNamespaces
-// removes what remains of the run.
+// runInNamespaces starts this binary again as the first process of new namespaces. When this process has ended,
+// runInNamespaces removes what is left of the run.
 func runInNamespaces() (int, error) {
 	if os.Getuid() != 0 {
 		return 0, errors.New("root is required to create network namespaces and containers")
@@ -76,7 +76,8 @@ func runInNamespaces() (int, error) {
 	}
 	defer lock.Close()
 
-	// Pdeathsig kills the child when the thread that started it ends, so this thread must live longer than the child.
+	// Because of Pdeathsig, the kernel kills the child when the thread that started it ends. So this thread must not end
+	// before the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -102,7 +103,7 @@ func runInNamespaces() (int, error) {
 		}
 	}()
 	err = child.Wait()
-	// The kernel has now killed all processes in the namespaces.
+	// At this point, the kernel has killed all processes in the namespaces.
 	removeErr := removeFolder(folder)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -111,8 +112,8 @@ func runInNamespaces() (int, error) {
 	return 0, errors.Join(err, removeErr)
 }
 
-// runInit prepares the namespaces and runs the tests in them. As the init process of the namespaces, it becomes the
-// parent of orphaned processes, such as the shims of containerd, and must wait for them.
+// runInit prepares the namespaces and runs the tests in them. This process is the init process of the namespaces. So it
+// becomes the parent of orphaned processes, such as the shims of containerd, and must wait for these processes.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
 	// The tests inherit the namespaces of this thread.

@@ -23,15 +23,16 @@ var gatewayAddress = net.IPv4(192, 0, 2, 1)
 // an initially empty folder in the folder of the run.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
-// ownSettings are settings of the whole host that the kubelet changes. In the namespaces, it changes files instead.
+// ownSettings are settings of the whole host that the kubelet would change. In the namespaces, the kubelet changes
+// files instead of these settings.
 var ownSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 	"kernel/keys/root_maxbytes",
 }
 
-// prepareMounts mounts a file system in which processes in the namespaces change nothing outside of the folder.
+// prepareMounts mounts file systems so that processes in the namespaces cannot change anything outside of the folder.
 func prepareMounts(folder string) error {
-	// Mounts must not propagate to the host, but the kubelet and the containers share their mounts.
+	// Mounts must not propagate to the host, but they must propagate between the kubelet and the containers.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", propagation|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("set propagation: %w", err)
@@ -121,7 +122,7 @@ func setUpNetwork(commands ...string) error {
 			return fmt.Errorf("%s: %w: %s", command, err, output)
 		}
 	}
-	// Replies between pods on one bridge must also pass the address translation of services.
+	// If two pods on one bridge communicate through a service, replies must also pass the address translation of services.
 	for setting, required := range map[string]bool{"ipv4/ip_forward": true, "bridge/bridge-nf-call-iptables": false} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", setting), []byte("1"), 0)
 		if err != nil && (required || !os.IsNotExist(err)) {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane"
 )
 
-// programs contains the paths of the node's programs, of the OCI layout of the pause image (pause), and of the folder
-// with the OCI layouts of kubeadm's images (images).
+// programs contains the paths of the node's programs. pause is the path of the OCI layout of the pause image, and
+// images is the path of the folder with the OCI layouts of kubeadm's images.
 type programs struct {
 	containerd, kubelet, proxy, dns, registry string
 	kubeadm, kubectl                          string
@@ -49,7 +49,7 @@ func locatePrograms() (programs, error) {
 	return p, nil
 }
 
-// requestTimeout limits one request that checks whether a program is ready.
+// requestTimeout is the time limit of one request that checks whether a program is ready.
 const requestTimeout = 5 * time.Second
 
 // httpReady returns a function that checks whether a GET request succeeds.

@@ -13,7 +13,7 @@ import (
 
 // prepareProxy prepares kube-proxy.
 func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
-	// The API server binds a role to this user by default.
+	// By default, the API server binds the role of kube-proxy to this user.
 	kubeconfig, err := c.userKubeconfig("system:kube-proxy")
 	if err != nil {
 		return nil, err
@@ -23,8 +23,9 @@ func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 		c.write(map[string]string{"kube-proxy.yaml": config})
 }
 
-// proxyConfig is the format of kube-proxy's configuration. Its arguments are the path of the kubeconfig and the name of
-// the node. It does not change the settings of connection tracking, because they apply to the whole host.
+// proxyConfig is a format string for kube-proxy's configuration. Its arguments are the path of the kubeconfig and the
+// name of the node. The configuration does not change the settings of connection tracking, because they apply to the
+// whole host.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -52,8 +53,8 @@ func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 		c.write(map[string]string{"Corefile": corefile})
 }
 
-// dnsConfig is the format of CoreDNS's configuration. Its arguments are the address of the node, which the pods use as
-// their DNS server, and the path of the kubeconfig.
+// dnsConfig is a format string for CoreDNS's configuration. Its arguments are the address of the node, which the pods
+// use as their DNS server, and the path of the kubeconfig.
 const dnsConfig = `.:53 {
   bind %s
   errors

@@ -9,7 +9,7 @@ func machineMutants() []mutant {
 			scenario: "deletes-refused", finds: "pace: ",
 		},
 		{
-			name: "successors-evicted-for-ever", file: "internal/machine/drain/turn.go",
+			name: "successors-evicted-for-ever", file: "internal/machine/drain/successors.go",
 			from: "	return successor && (toleratesCordon(pod) || after >= schedulerLag)",
 			to:   "	return successor && after < 0",
 			alsoRemoved: &mutant{file: "internal/machine/drain/plan.go",

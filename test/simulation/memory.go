@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"machinist.dev/machinist/internal/fleet/disruption"
-	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // This code copies the memory of controllers by reflection, so that production code contains no code for the
@@ -40,11 +39,6 @@ func copyMemory(into, from reflect.Value) {
 		return
 	case t.Kind() == reflect.Pointer && isOurs(t.Elem()) && !into.IsNil() && !from.IsNil():
 		copyMemory(into.Elem(), from.Elem())
-		return
-	case t.Kind() == reflect.Slice && t.Elem() == reflect.TypeFor[*queueing.Trigger]():
-		for i := range into.Len() {
-			copyMemory(into.Index(i), from.Index(i))
-		}
 		return
 	}
 	into.Set(from)

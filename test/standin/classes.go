@@ -33,7 +33,7 @@ func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
 	return p.deleteOrphans(ctx)
 }
 
-// deleteOrphans deletes the instances with the role tag for which no Machine with the same name exists.
+// deleteOrphans deletes each instance that has the role tag, if no Machine has the instance's name.
 func (p *pass) deleteOrphans(ctx context.Context) error {
 	names := map[string]bool{}
 	for _, m := range p.objects[machines] {
@@ -50,7 +50,8 @@ func (p *pass) deleteOrphans(ctx context.Context) error {
 	return nil
 }
 
-// description returns the description of the instance of a Machine. It is in the class if the group has classes.
+// description returns the description of the instance that a Machine needs. If the group has classes, the description
+// is in the Machine's class.
 func (p *pass) description(m *unstructured.Unstructured) map[string]any {
 	from := m
 	if name, _, _ := unstructured.NestedString(m.Object, p.className...); len(p.className) > 0 {

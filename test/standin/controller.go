@@ -24,25 +24,27 @@ type controller struct {
 	Options
 	group
 	kube client.Client
-	// leases is the client for Leases. identity identifies the process in them.
+	// leases is the client for Leases. identity is the name of the process in the Leases.
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// leading is locked while the controller leads. After a lost Lease, the last pass ends before the next one begins.
+	// leading is locked while the controller leads. So after the controller has lost a Lease, its last pass ends before
+	// another pass can begin.
 	leading sync.Mutex
 }
 
-// pass is one pass over all objects, with the state at its beginning.
+// pass is one pass over all objects. It contains their state at its beginning.
 type pass struct {
 	*controller
 	objects map[string][]*unstructured.Unstructured // by kind
-	// instances are indexed by the UID of their Machine, and nodes by name.
+	// instances contains the instances by the UID of their Machine. nodes contains the Nodes by name.
 	instances map[types.UID]*simcloud.Instance
 	nodes     map[string]*corev1.Node
-	// changes counts the changes of the cluster and the cloud. pending counts the objects that wait for something.
+	// changes is the number of changes to the cluster and the cloud. pending is the number of objects that wait for
+	// something.
 	changes, pending int
 }
 
-// lead runs passes until ctx is done. It logs "settled" when there is nothing left to do.
+// lead runs passes until ctx is done. When nothing is left to do, it logs "settled".
 func (c *controller) lead(ctx context.Context) {
 	c.leading.Lock()
 	defer c.leading.Unlock()
@@ -64,7 +66,7 @@ func (c *controller) lead(ctx context.Context) {
 	}
 }
 
-// run reads all objects and reconciles each of them once.
+// run reads all objects, and then reconciles each of them once.
 func (p *pass) run(ctx context.Context) error {
 	if err := p.read(ctx); err != nil {
 		return err
@@ -120,7 +122,7 @@ func (c *controller) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: c.Group, Version: c.version, Kind: kind}
 }
 
-// change performs one write to the cluster or the cloud, and logs it with its result.
+// change sends one write to the cluster or the cloud, and logs the write and its result.
 func (p *pass) change(verb, kind, name string, do func() error) error {
 	p.changes++
 	err := do()
@@ -139,7 +141,7 @@ func (p *pass) create(ctx context.Context, object *unstructured.Unstructured) er
 	})
 }
 
-// update changes an object with edit, and writes it if it changed.
+// update calls edit, and then writes the object if edit has changed it.
 func (p *pass) update(ctx context.Context, object client.Object, edit func()) error {
 	before := object.DeepCopyObject().(client.Object)
 	edit()
@@ -164,7 +166,7 @@ func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured,
 	})
 }
 
-// patch calls do if the object differs from before.
+// patch calls do if the object differs from the earlier state before.
 func (p *pass) patch(verb string, object, before client.Object, do func() error) error {
 	difference, err := client.MergeFrom(before).Data(object)
 	if err != nil || string(difference) == "{}" {

@@ -1,6 +1,7 @@
 // Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. It
 // reconciles the objects of one API group with instances of the simulated cloud. It marks objects, Nodes and instances
-// as the real controllers do. A test stops and restarts it, to see what an old controller would do to the fleet.
+// in the same way as the real controllers. A test can stop and restart the stand-in, to find out what an old controller
+// would do to the fleet.
 //
 // It has no state of its own, and reads everything from the cluster and the cloud in each pass.
 package standin
@@ -13,7 +14,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Kinds, which have the same names in all groups.
+// The kinds have the same names in all groups.
 const (
 	classes     = "MachineClass"
 	deployments = "MachineDeployment"
@@ -24,25 +25,26 @@ const (
 // group describes one old system.
 type group struct {
 	version string
-	// parents are the kinds of the objects that own or describe Machines, from the top.
+	// parents contains the kinds of the objects that own or describe Machines, beginning with the highest one.
 	parents []string
-	// parentFinalizer is a finalizer of the parents, and revision is an annotation of deployments. Each may be empty.
+	// parentFinalizer is a finalizer of the parents. revision is an annotation of deployments. Each may be empty.
 	parentFinalizer, revision string
-	// finalizers are the finalizers of Machines, and nodeFinalizer is the finalizer of their Nodes. Each may be empty.
+	// finalizers are the finalizers of Machines. nodeFinalizer is the finalizer of their Nodes. Each may be empty.
 	finalizers    []string
 	nodeFinalizer string
-	// className is the path of the name of the class in a Machine. It is nil without classes.
+	// className is the path of the field in a Machine that contains the name of the class. It is nil if the group has no
+	// classes.
 	className []string
-	// instance is the path of the description of the instance in a class, or in a Machine without a class. nodeMeta and
-	// taints are the paths of the metadata and taints for the Node in a Machine.
+	// instance is the path of the instance's description in a class, or in a Machine if the group has no classes. nodeMeta
+	// and taints are the paths in a Machine of the metadata and taints for the Node.
 	instance, nodeMeta, taints []string
-	// noStatusSubresource is set if the kinds have no status subresource.
+	// noStatusSubresource is set if the kinds of the group have no status subresource.
 	noStatusSubresource bool
-	// identify stores the identity of the instance in a Machine. It may be nil.
+	// identify stores the identity of the instance in the Machine. It may be nil.
 	identify func(machine *unstructured.Unstructured, in *simcloud.Instance)
-	// status returns the status of a Machine with a ready Node.
+	// status returns the status that a Machine has when its Node is ready.
 	status func(node *corev1.Node) map[string]any
-	// mark marks a Node as the Node of a Machine.
+	// mark sets the labels or annotations that mark a Node as the Node of a Machine.
 	mark func(machine *unstructured.Unstructured, node *corev1.Node)
 }
 

@@ -11,7 +11,8 @@ const kubermaticOwner = "machine-controller/owned-by"
 
 var kubermaticFinalizers = []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
 
-// firstKubermatic is the first version, which has only Machines. The garbage collector deletes a Node with its Machine.
+// firstKubermatic is the first version of Kubermatic's machine-controller. It has only Machines. When a Machine is
+// deleted, the garbage collector deletes its Node.
 var firstKubermatic = group{
 	version:             "v1alpha1",
 	finalizers:          kubermaticFinalizers,
@@ -32,7 +33,7 @@ var firstKubermatic = group{
 	},
 }
 
-// kubermatic is the version with the early Cluster API. The garbage collector deletes the dependents of a set or
+// kubermatic is the version that uses the early Cluster API. The garbage collector deletes the dependents of a set or
 // deployment, and then the owner.
 var kubermatic = group{
 	version:         "v1alpha1",

@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// acquire leads while it holds all Leases. When it loses one, it calls end, because the real process would exit.
+// acquire acquires all Leases. While it holds all of them, the controller leads. When it loses a Lease, it calls end,
+// because the real process would exit.
 func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	if len(leases) == 0 {
 		c.Log.Info("leads", "identity", c.identity)
@@ -31,8 +32,8 @@ func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	})
 }
 
-// oldLock reads a Lease like old versions of client-go. They ignore the duration in the Lease and use the duration of
-// the reader.
+// oldLock reads a Lease in the same way as old versions of client-go. These ignore the duration in the Lease, and use
+// the duration that the reader is configured with.
 type oldLock struct {
 	resourcelock.Interface
 	duration time.Duration

@@ -18,7 +18,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// period is the pause between two passes, and between two checks of the workload.
+// period is the time between two passes, and between two checks of the workload.
 const period = 500 * time.Millisecond
 
 // Options are the options of a stand-in.
@@ -31,16 +31,17 @@ type Options struct {
 	Namespace string
 	// UserData is the user data of the instances.
 	UserData []byte
-	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is how long
-	// another process waits after the last renewal.
+	// Leases are the names of the Leases of the old system, in the namespace of the workload. LeaseDuration is the time
+	// after the last renewal for which another process must wait.
 	Leases        []string
 	LeaseDuration time.Duration
-	// Workload is the Deployment of the old controller. The stand-in does nothing while the Deployment has no replicas.
+	// Workload is the Deployment of the old controller. While the Deployment has no replicas, the stand-in does nothing.
 	Workload types.NamespacedName
 	Log      *slog.Logger
 }
 
-// Run runs a stand-in until ctx is done. Like a pod, it restarts after it lost a Lease or its Deployment was scaled up.
+// Run runs a stand-in until ctx is done. Like a pod, it starts again after it has lost a Lease, or after its Deployment
+// has been scaled up.
 func Run(ctx context.Context, o Options) error {
 	g, known := groups[o.Group]
 	if !known {
@@ -79,7 +80,8 @@ func (c *controller) runPod(ctx context.Context) {
 	c.acquire(ctx, cancel, c.Leases)
 }
 
-// hasReplicas reports whether the Deployment exists and has replicas. If it cannot be read, its pod continues to run.
+// hasReplicas reports whether the Deployment exists and has replicas. If the Deployment cannot be read, hasReplicas
+// returns true, because the pod of a real controller would continue to run.
 func (c *controller) hasReplicas(ctx context.Context) bool {
 	workload := &appsv1.Deployment{}
 	err := c.kube.Get(ctx, c.Workload, workload)

@@ -36,7 +36,8 @@ var sapcloud = group{
 			"lastOperation": map[string]any{"type": "Create", "state": "Successful"}}
 	},
 	mark: func(machine *unstructured.Unstructured, node *corev1.Node) {
-		// The controller stores what it applied, so that it can remove entries that the template no longer contains.
+		// The controller stores the applied template, so that it can later remove entries that the template no longer
+		// contains.
 		template, _, _ := unstructured.NestedMap(machine.Object, "spec", "nodeTemplate")
 		applied, err := json.Marshal(template)
 		if err == nil {

@@ -12,10 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// templateHash is the label by which a deployment distinguishes its sets.
+// templateHash is a label of sets. A deployment uses it to find the set for its template.
 const templateHash = "machine-template-hash"
 
-// deployment reconciles a deployment: one set for its template has all replicas. It scales other sets to 0 at once.
+// deployment reconciles a deployment: the set for the current template gets all replicas. All other sets are scaled to
+// 0 at once.
 func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
 	if d.GetDeletionTimestamp() != nil {
 		return p.deleteParent(ctx, d, sets)
@@ -108,7 +109,7 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 }
 
 // deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs
-// to the garbage collector, the garbage collector does this.
+// to the garbage collector, deleteParent does nothing, because the garbage collector does all of this.
 func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil
@@ -137,7 +138,7 @@ func (p *pass) newMachine(s *unstructured.Unstructured) *unstructured.Unstructur
 	return m
 }
 
-// child returns a new object that is controlled by another one.
+// child returns a new object whose controller is parent.
 func (p *pass) child(kind string, parent *unstructured.Unstructured) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(p.kind(kind))
@@ -146,7 +147,7 @@ func (p *pass) child(kind string, parent *unstructured.Unstructured) *unstructur
 	return o
 }
 
-// owned returns the objects of a kind that a parent controls.
+// owned returns those objects of a kind whose controller is parent.
 func (p *pass) owned(kind string, parent *unstructured.Unstructured) (all []*unstructured.Unstructured) {
 	for _, o := range p.objects[kind] {
 		if metav1.IsControlledBy(o, parent) {

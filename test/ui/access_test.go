@@ -22,7 +22,8 @@ import (
 	"machinist.dev/machinist/internal/cli/ui"
 )
 
-// The browser has the cookie of the view, but a page of another site can neither read nor change anything with it.
+// Although the browser has the cookie of the view, a page of another site must not be able to read or change anything
+// with this cookie.
 func TestOtherSiteHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("private", 3)
@@ -62,8 +63,8 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	}
 }
 
-// machinist ui starts the browser with a file that redirects to the link, so that the link is not in the arguments of a
-// process. For the browser, the first request then comes from another site.
+// machinist ui opens a file in the browser that redirects to the link. In this way, the link is not in the arguments of
+// a process. The browser therefore treats the first request as a request from another site.
 func TestLinkOpensFromFile(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("file", 3)
@@ -81,8 +82,8 @@ func TestLinkOpensFromFile(t *testing.T) {
 	b.awaitText("web-abcde-00000")
 }
 
-// In a DNS rebinding attack, the attacker's host name resolves to loopback, so the attacker's pages have the same
-// origin as the view under that name.
+// In a DNS rebinding attack, the attacker's host name resolves to loopback. If the browser opens the view under this
+// name, the attacker's pages have the same origin as the view.
 func TestReboundHostNameHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("rebinding", 3)
@@ -128,7 +129,7 @@ func TestUserOfOneNamespaceSeesOnlyThisNamespace(t *testing.T) {
 	b.awaitText("the cloud was slow")
 	b.open("/machines/theirs/web-abcde-00000")
 	b.awaitText("does not exist in namespace theirs")
-	// A plan changes nothing, but its dry run needs the permission to change the deployment.
+	// A plan does not change anything, but its dry run requires the permission to change the deployment.
 	b.open("/plan")
 	get[bool](b, `(document.getElementById("manifest").value = "{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: web}, spec: {replicas: 9}}", document.forms[0].requestSubmit(), true)`)
 	b.awaitText("you do not have the permission")

@@ -32,13 +32,14 @@ type tab struct {
 	requested, errors []string
 }
 
-// newTab opens a tab. The test fails at its end if a request left this machine or a script failed.
+// newTab opens a tab. When the test ends, it fails if the browser sent a request to another machine or if a script
+// failed.
 func newTab(t *testing.T, s *served) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	b := &tab{t: t, ctx: ctx, server: s}
-	// chromedp closes the tab with the context of the first call, so this call must not have a timeout.
+	// If the context of the first call is done, chromedp closes the tab. So this call must not have a timeout.
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (b *tab) login() {
 	b.openLink(b.server.link())
 }
 
-// openLink opens an address that leads to the view in one or several steps.
+// openLink opens an address that redirects to the view in one or more steps.
 func (b *tab) openLink(address string) {
 	b.t.Helper()
 	b.goTo(address)
@@ -103,7 +104,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open navigates to a path of the view.
+// open opens a path of the view.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.server.url(path)), chromedp.WaitReady("main"))
@@ -158,7 +159,7 @@ func (b *tab) awaitText(text string) {
 	b.await("((document.querySelector('main') || document.body || {}).textContent || '').includes(" + quoted(text) + ")")
 }
 
-// get evaluates a JavaScript expression. If the result is a promise, it waits for it.
+// get evaluates a JavaScript expression. If the result is a promise, get waits until the promise is settled.
 func get[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -212,8 +213,8 @@ func (b *tab) withoutScript() {
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// withoutOurScript blocks the scripts of the view, so that only links and forms work. Unlike withoutScript, it allows
-// the scripts of the test.
+// withoutOurScript blocks the scripts of the view, so that only its links and forms work. Unlike withoutScript, it
+// does not block the scripts of the test.
 func (b *tab) withoutOurScript() {
 	b.t.Helper()
 	call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: []*network.BlockPattern{

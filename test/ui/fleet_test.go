@@ -60,7 +60,7 @@ func newFleet(t *testing.T, n int32) *fleet {
 		f.create(o)
 	}
 	f.await("an available fleet", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
-	// The test need not delete the fleet, because the whole control plane is deleted at the end.
+	// The test does not have to delete the fleet, because the whole control plane is deleted at the end.
 	return f
 }
 

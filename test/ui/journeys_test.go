@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// shownState returns an expression that is true if the heading of the page shows the state.
+// shownState returns a JavaScript expression that is true if the heading of the page contains the given state.
 func shownState(state string) string {
 	return fmt.Sprintf("(document.querySelector('.head .st') || {}).textContent === %q", state)
 }
@@ -23,7 +23,7 @@ func TestPagesFollowRollout(t *testing.T) {
 	b.await(shownState("Complete"))
 	list := newTab(t, s)
 	list.login()
-	// A reload of the page would lose this variable.
+	// If the page were loaded again, it would lose this variable.
 	get[bool](b, "window.kept = true")
 	get[bool](list, "window.kept = true")
 
@@ -54,7 +54,7 @@ func TestPagesShowFailureOfReplacedMachine(t *testing.T) {
 	b.awaitText(lost.Status.NodeRef.Name)
 	b.awaitText("The machine waits for nothing")
 	f.loseInstance(&lost)
-	// The page reports that the machine is gone, and its failure.
+	// The page must report that the instance no longer exists, and must name the failure reason.
 	b.awaitText("has its failure")
 	b.awaitText("InstanceVanished")
 	f.await("a replaced machine", func(d *v1beta1.MachineDeployment) bool {
@@ -96,7 +96,7 @@ func TestPagesShowRefusalOfCloud(t *testing.T) {
 	b.awaitText("The provider rejects the configuration of the machine.")
 	b.open("/machines?state=unsettled")
 	b.awaitText(refused)
-	// A plan for the fix changes nothing.
+	// Planning the fix must not change anything.
 	manifest := fmt.Sprintf(`{apiVersion: machinist.dev/v1beta1, kind: MachineDeployment, metadata: {name: workers, namespace: %s},
 spec: {replicas: 2, selector: {matchLabels: {pool: workers}}, template: {metadata: {labels: {pool: workers}},
 spec: {classRef: {name: large}, version: v1.36.3}}}}`, f.namespace)

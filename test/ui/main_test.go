@@ -32,7 +32,7 @@ const rebound = "rebound.example"
 var (
 	// running is a running Machinist with the simulated cloud.
 	running *stack.Stack
-	// static is a second control cluster, without controllers.
+	// static is a second control cluster, which has no controllers.
 	static  *controlplane.ControlPlane
 	browser context.Context
 	// axe is the script axe-core, which finds accessibility problems.
@@ -107,12 +107,12 @@ func runAll(m *testing.M) int {
 type served struct {
 	t    *testing.T
 	base *url.URL
-	// links are the printed login links that have not been used yet.
+	// links contains the printed login links that have not been used yet.
 	links chan string
 	logs  bytes.Buffer
 }
 
-// serve runs `machinist ui` until the end of the test.
+// serve runs `machinist ui` and stops it when the test ends.
 func serve(t *testing.T, kubeconfig string, args ...string) *served {
 	t.Helper()
 	args = append([]string{"ui", "--open=false", "--kubeconfig", kubeconfig}, args...)

@@ -32,7 +32,7 @@ func (p *staticCluster) fleetOf(namespace string, machines int) *v1beta1.Machine
 	return web
 }
 
-// rows is an expression for the number of rows in the tables of a page.
+// rows is a JavaScript expression for the number of rows in the tables of a page.
 const rows = "document.querySelectorAll('tbody tr').length"
 
 func TestURLContainsFilters(t *testing.T) {
@@ -51,7 +51,7 @@ func TestURLContainsFilters(t *testing.T) {
 	if focus := get[string](b, "document.activeElement.name"); focus != "q" {
 		t.Errorf("after typing, the focus is on %q, want q", focus)
 	}
-	// Back undoes first the typed text and then the choice. Forward restores the choice.
+	// When the user goes back, the view first undoes the typed text and then the choice. Forward restores the choice.
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?zone=sim-1b' && document.querySelector('input[name=q]').value === ''")
 	b.await(rows + " === 43")
@@ -61,7 +61,7 @@ func TestURLContainsFilters(t *testing.T) {
 	get[bool](b, "(history.forward(), true)")
 	b.await("document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.await(rows + " === 43")
-	// A reload of the URL shows the same rows.
+	// If the URL is loaded again, the page contains the same rows.
 	b.do(chromedp.Reload())
 	b.await(rows + " === 43 && document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.open("/machines?state=broken")
@@ -195,7 +195,7 @@ func TestPagesEscapeHostileTexts(t *testing.T) {
 	}
 	b.open("/machines/hostile/" + m.Name)
 	b.await("document.getElementById('connection').dataset.state === 'live'")
-	// The script of the view must also insert updates as text.
+	// When the script of the view inserts updates, it must also insert them as text.
 	withFailure(m, "updated: "+evil)
 	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)

@@ -76,14 +76,14 @@ func TestPagesWithTenThousandMachines(t *testing.T) {
 	call(b, page.BringToFront, cdp.Empty{}) // The browser does not paint tabs in the background.
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
-	// A screenshot forces the browser to paint.
+	// Take a screenshot, because this forces the browser to paint.
 	if _, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("first paint after %.0f ms", get[float64](b, `new Promise(done => new PerformanceObserver(list => {
 		for (const e of list.getEntriesByName("first-contentful-paint")) done(e.startTime);
 	}).observe({type: "paint", buffered: true}))`))
-	// The page shows a change of one machine without a reload.
+	// The page must display a change of one machine without being loaded again.
 	m := all[100]
 	withFailure(m, "It is gone.")
 	at := time.Now()

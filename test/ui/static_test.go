@@ -27,7 +27,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// staticCluster is a control cluster without controllers, in which objects stay as a test creates them.
+// staticCluster is a control cluster without controllers. Its objects stay in the state in which a test creates them.
 type staticCluster struct {
 	t   *testing.T
 	cp  *controlplane.ControlPlane
@@ -44,7 +44,8 @@ func newStaticCluster(t *testing.T) *staticCluster {
 }
 
 // startStatic starts the control cluster without controllers. Its API server does not validate Machines, and stores
-// their status when they are created. So ten thousand Machines need half as many requests, and each request is fast.
+// the status of a Machine in the request that creates the Machine. So only half as many requests are needed for ten
+// thousand Machines, and each request takes less time.
 func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
@@ -191,7 +192,7 @@ func machine(set *v1beta1.MachineSet, number int) *v1beta1.Machine {
 // vanished is the message of the provider about an instance that no longer exists.
 const vanished = "The provider reports that the instance is gone."
 
-// withFailure changes a machine to a failed one and returns it.
+// withFailure sets the status of a machine to a failure, and returns the machine.
 func withFailure(m *v1beta1.Machine, message string) *v1beta1.Machine {
 	m.Status.Phase = v1beta1.MachineFailed
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, message

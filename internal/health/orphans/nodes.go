@@ -36,7 +36,7 @@ type Target struct {
 
 // Drainer drains Nodes in the background.
 type Drainer interface {
-	Drain(context.Context, drain.Request) drain.Outcome
+	Drain(drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
@@ -157,25 +157,25 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 		return false, client.IgnoreNotFound(err)
 	}
 	if epoch := c.Target.Epoch(); observation.Drain.UID != node.UID || observation.Drain.Epoch != epoch {
+		c.forgetDrain(in)
 		observation.Drain = Drain{Node: node.Name, UID: node.UID, Began: c.Clock.Now(), Epoch: epoch}
 	}
 	var timeouts v1beta1.MachineTimeouts
 	ready := readiness(node)
 	request := drain.Request{
-		Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
+		Subject: drain.Subject{Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
+			Epoch: observation.Drain.Epoch},
 		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()),
-		Epoch:         observation.Drain.Epoch,
 		NodeReachable: ready.Status != corev1.ConditionUnknown && ready.Status != "",
 	}
 	if ready.Status == corev1.ConditionFalse {
 		request.NotReadySince = ready.LastTransitionTime.Time
 	}
-	outcome := c.Target.Drainer.Drain(ctx, request)
+	outcome := c.Target.Drainer.Drain(request)
 	if outcome.Done && ready.Status == corev1.ConditionTrue {
 		outcome = c.Target.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-			Machine: request.Machine, UID: request.UID, Node: node.Name, NodeUID: node.UID,
-			Reported: node.Status.VolumesAttached,
-			Drained:  outcome.LastPodGone, Timeout: timeouts.VolumeDetachOrDefault(), Epoch: request.Epoch,
+			Subject: request.Subject, Reported: node.Status.VolumesAttached, Drained: outcome.LastPodGone,
+			Timeout: timeouts.VolumeDetachOrDefault(),
 		})
 	}
 	if !outcome.Done {

@@ -26,7 +26,7 @@ type fakeDrainer struct {
 	forgotten       int
 }
 
-func (d *fakeDrainer) Drain(_ context.Context, r drain.Request) drain.Outcome {
+func (d *fakeDrainer) Drain(r drain.Request) drain.Outcome {
 	d.asked = append(d.asked, r)
 	return drain.Outcome{Done: d.empty, LastPodGone: now}
 }
@@ -102,19 +102,21 @@ func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 		t.Fatalf("the node is %+v after %d drains", w.nodeOf(live, "one").Spec, len(drainer.asked))
 	}
 	// When the confirmation is removed, the Node is uncordoned.
+	forgotten := drainer.forgotten
 	w.confirm("small", "")
 	w.pass()
 	w.want(orphan)
-	if w.nodeOf(live, "one").Spec.Unschedulable || drainer.forgotten != 1 {
+	if w.nodeOf(live, "one").Spec.Unschedulable || drainer.forgotten != forgotten+1 {
 		t.Errorf("the node is %+v", w.nodeOf(live, "one").Spec)
 	}
 
 	w.confirm("small", w.clock.Now().Add(5*time.Hour).Format(time.RFC3339))
 	w.pass()
 	*epoch = 2 // The target cluster was unreachable, so the drain starts again.
+	forgotten = drainer.forgotten
 	w.pass()
 	first, second := drainer.asked[1], drainer.asked[2]
-	if !second.Start.After(first.Start) || second.Epoch != 2 ||
+	if drainer.forgotten != forgotten+1 || !second.Start.After(first.Start) || second.Epoch != 2 ||
 		second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() {
 		t.Errorf("drains %+v and %+v", first, second)
 	}

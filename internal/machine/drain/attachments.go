@@ -12,23 +12,25 @@ import (
 )
 
 const (
-	// attachmentAge is the maximum age of a list that shows no attachments of a node, counted back from the requested
-	// time. This is safe because a volume is attached well before the pod that uses it runs, let alone ends. A caller that
-	// finds a list of more than half this age reads another one, so there are two or three lists per second for any number
-	// of machines.
+	// attachmentAge limits the age of a list of VolumeAttachments. A list that was read up to attachmentAge before the
+	// requested time may still prove that a node has no attachments. This is safe because a volume is attached to a node
+	// long before the pod that uses the volume starts, and therefore long before that pod ends. If a list is older than
+	// half of attachmentAge, the caller reads a new one. The API server therefore gets two or three list requests per
+	// second, regardless of the number of machines.
 	attachmentAge = time.Second
 
-	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with fewer of them, callers never have
-	// to wait for a list.
+	// attachmentPage is the page size for lists of VolumeAttachments. If all VolumeAttachments of the cluster fit into one
+	// page, callers never wait for a list.
 	attachmentPage = 500
 
-	// attachmentRest limits how often many VolumeAttachments are read: the pause after reading them is this many times as
-	// long as the reading took.
+	// attachmentRest limits the load that long lists of VolumeAttachments cause: after each list that needs several pages,
+	// there is a pause of attachmentRest times the duration of the list.
 	attachmentRest = 5
 )
 
-// attachments finds the VolumeAttachments of a node. The API server cannot select them by node, so one list serves all
-// machines that wait. Only the names of each attachment are kept until the next list.
+// attachments finds the VolumeAttachments of a node. The API server cannot select VolumeAttachments by node. All
+// machines that wait for volumes therefore share one list. Of each attachment, only the names are stored until the next
+// list.
 type attachments struct {
 	target client.Reader
 	clock  clock.PassiveClock
@@ -41,13 +43,14 @@ type attachments struct {
 	reading bool
 }
 
-// on returns the attachments to a node at the given time or later. An empty result may be up to attachmentAge older. If
-// another list would be too early, on returns how long to wait instead.
-func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration,
-	err error) {
+// attachedTo returns the attachments of a node at the given time or later. If the node has no attachments, the result
+// may be from a list that is up to attachmentAge older than the given time. If it is too early for another list,
+// attachedTo returns how long the caller must wait.
+func (a *attachments) attachedTo(ctx context.Context, node string,
+	since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
 	now := a.clock.Now()
-	if list, ok := a.known(node, since); ok {
+	if list, ok := a.cached(node, since); ok {
 		a.mu.Unlock()
 		return list, 0, nil
 	}
@@ -73,9 +76,9 @@ func (a *attachments) on(ctx context.Context, node string, since time.Time) (lis
 	return byNode[node], 0, nil
 }
 
-// known returns the attachments to a node from the last list. ok is false if that list is too old for the given time,
-// see on.
-func (a *attachments) known(node string, since time.Time) (list []Attachment, ok bool) {
+// cached returns the attachments of a node from the last list. ok is false if this list is too old for the given time.
+// attachedTo documents how old the list may be.
+func (a *attachments) cached(node string, since time.Time) (list []Attachment, ok bool) {
 	if a.taken.IsZero() {
 		return nil, false
 	}
@@ -84,8 +87,8 @@ func (a *attachments) known(node string, since time.Time) (list []Attachment, ok
 	return list, age <= 0 || len(list) == 0 && (age <= attachmentAge/2 || age <= attachmentAge && a.reading)
 }
 
-// last returns the attachments to a node from the last list, regardless of its age.
-func (a *attachments) last(node string) []Attachment {
+// latest returns the attachments of a node from the last list, regardless of the age of the list.
+func (a *attachments) latest(node string) []Attachment {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byNode[node]

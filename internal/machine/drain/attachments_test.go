@@ -11,14 +11,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// In a large cluster, a list for each machine would overload the API server.
+// In a large cluster, one list of VolumeAttachments per machine would overload the API server.
 func TestManyAttachmentsAreListedRarely(t *testing.T) {
 	b := newBench(t)
 	lists := 0
 	reader := &pagedReader{items: 1200, page: func() { lists++; b.pass(time.Second) }}
 	a := attachments{target: reader, clock: b.clock}
 	ask := func(node string, since time.Time) (int, time.Duration) {
-		list, wait, err := a.on(context.Background(), node, since)
+		list, wait, err := a.attachedTo(context.Background(), node, since)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,8 +39,8 @@ func TestManyAttachmentsAreListedRarely(t *testing.T) {
 	}
 }
 
-// A list for each machine of a fleet would overload the API server. An old list must not decide about a node with
-// attachments.
+// One list of VolumeAttachments per machine of a fleet would overload the API server. An outdated list must not be used
+// for a node that has attachments.
 //
 // Rule: volumes-detached-first.
 func TestMachinesShareListsOfAttachments(t *testing.T) {
@@ -55,7 +55,7 @@ func TestMachinesShareListsOfAttachments(t *testing.T) {
 	}}, clock: b.clock}
 	ask := func(what, node string, attached, listed int) {
 		t.Helper()
-		list, wait, err := a.on(context.Background(), node, b.clock.Now())
+		list, wait, err := a.attachedTo(context.Background(), node, b.clock.Now())
 		if err != nil || wait != 0 || len(list) != attached || lists != listed {
 			t.Errorf("%s: %d attachments, wait %s, after %d lists, %v, want %d after %d", what, len(list), wait, lists, err,
 				attached, listed)
@@ -76,7 +76,7 @@ func TestMachinesShareListsOfAttachments(t *testing.T) {
 	ask("much later", "none", 0, 5)
 }
 
-// pagedReader lists VolumeAttachments of 100 nodes in pages of 500.
+// pagedReader is a fake client. Its VolumeAttachments belong to 100 nodes, and it returns them in pages of 500.
 type pagedReader struct {
 	client.Reader
 	items int
@@ -97,7 +97,7 @@ func (r *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	return fillAttachments(list, from, to, r.items)
 }
 
-// A machine must neither continue because of an old list nor wait for a new one beyond its timeout.
+// A machine must not continue because of an outdated list, and must not wait for a new list after its timeout.
 func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b := newBench(t)
 	listed := 0

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// bench runs a controller without goroutines on a fake target cluster with a fake clock.
+// bench runs a drain controller without goroutines, with a fake target cluster and a fake clock.
 type bench struct {
 	*testing.T
 	*Controller
@@ -30,12 +30,13 @@ type bench struct {
 	target         client.WithWatch
 	work, triggers *fakeQueue
 
-	// refuse contains the API server's answers to the eviction of pods, by name. callTime is how long an eviction takes.
+	// refuse maps names of pods to the API server's answers to their evictions. callTime is the duration of an eviction
+	// request.
 	refuse   map[string]error
 	callTime time.Duration
 	onEvict  func(pod string)
 	onList   func()
-	// unreachable is the API server's answer to every call.
+	// If unreachable is set, the API server returns this error for every call.
 	unreachable error
 
 	evictions []string // names of the pods, in order
@@ -81,7 +82,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	return b
 }
 
-// restart creates a new controller that remembers nothing.
+// restart replaces the controller with a new one, which has no state.
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
@@ -110,11 +111,17 @@ func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
 // pass advances the clock.
 func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 
-// request returns a request to drain a machine's node, which has the machine's name, within two hours from noon.
+// request returns a request to drain the node of a machine. The node has the same name as the machine. The drain starts
+// at noon, and its deadline is two hours later.
 func request(machine string) Request {
 	return Request{
+		Subject: subject(machine), Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
+	}
+}
+
+func subject(machine string) Subject {
+	return Subject{
 		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
-		Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
 	}
 }
 
@@ -122,7 +129,7 @@ func key(machine string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "machines", Name: machine}
 }
 
-// runPass makes one pass of a worker and returns when it is requeued.
+// runPass runs one pass of a worker and returns the time until the next pass.
 func (b *bench) runPass(machine string) time.Duration {
 	b.Helper()
 	result, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key(machine)})
@@ -132,8 +139,8 @@ func (b *bench) runPass(machine string) time.Duration {
 	return result.RequeueAfter
 }
 
-// drain returns what the Machine reconciler sees of a drain.
-func (b *bench) drain(machine string) Outcome { return b.Drain(context.Background(), request(machine)) }
+// drain requests the drain of a machine's node and returns the outcome that the Machine reconciler gets.
+func (b *bench) drain(machine string) Outcome { return b.Drain(request(machine)) }
 
 func (b *bench) expectEvictions(want ...string) {
 	b.Helper()
@@ -150,7 +157,7 @@ func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	}
 }
 
-// fakeQueue records what is added to it, and calls note if it is set.
+// fakeQueue records the requests that are added to it. If note is set, fakeQueue also calls it for each request.
 type fakeQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string
@@ -184,7 +191,6 @@ func aNode(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-node")}}
 }
 
-// on assigns a pod to a node.
 func on(node string, pod corev1.Pod) *corev1.Pod {
 	pod.Spec.NodeName = node
 	return &pod

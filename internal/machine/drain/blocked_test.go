@@ -84,13 +84,16 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	b.budgetChanged(budget)
 	forced := request("m1")
 	forced.Force = true
-	b.Drain(context.Background(), forced)
-	if len(b.rejections.byMachine) != 0 {
-		t.Errorf("rejections of completed drains are still known: %v", b.rejections.byMachine)
+	b.Drain(forced)
+	b.work.take()
+	budget.Status.DisruptionsAllowed = 2
+	b.budgetChanged(budget)
+	if got := b.work.take(); got != nil {
+		t.Errorf("work for %v after both drains no longer wait for the budget", got)
 	}
 }
 
-// A report that was held back must appear as soon as it is allowed.
+// If the report of a new blocker is delayed, it must appear as soon as the message may change again.
 func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")))
 	b.refuse["web-1"], b.refuse["web-2"] = refusedBy("web", 0), refusedBy("web", 0)
@@ -107,8 +110,8 @@ func TestNewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	if o := b.drain("m1"); !strings.Contains(o.Message, "web-2") {
 		t.Errorf("web-2 is not reported: %s", o.Message)
 	}
-	// The last pass was before the clock advanced.
-	if rewritten := b.drainStates.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
+	// The last pass ran before the clock was advanced.
+	if rewritten := b.records.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
 		t.Errorf("reported at %s, want 30s", rewritten.Sub(noon))
 	}
 }
@@ -130,8 +133,8 @@ func TestRetryAfterOfTheAPIServerIsRespected(t *testing.T) {
 	b.expectEvictions("web")
 }
 
-// The condition must not report for half a minute that a budget blocks the drain while pods are deleted despite the
-// budget.
+// When the drain starts to delete pods despite their PodDisruptionBudget, the condition must show this at once. The
+// condition must not claim for another 30 seconds that the budget blocks the drain.
 //
 // Rule: drain-names-blockers.
 func TestForcedDrainIsReportedAtOnce(t *testing.T) {
@@ -139,12 +142,12 @@ func TestForcedDrainIsReportedAtOnce(t *testing.T) {
 	b.refuse["web"] = refusedBy("web", 0)
 	wanted := request("m1")
 	wanted.Deadline = at(8 * time.Second)
-	b.Drain(context.Background(), wanted)
+	b.Drain(wanted)
 	var reasons []string
 	for range 20 {
 		next := b.runPass("m1")
 		if b.triggers.take() != nil {
-			o := b.Drain(context.Background(), wanted)
+			o := b.Drain(wanted)
 			reasons = append(reasons, fmt.Sprint(b.clock.Since(noon), " ", o.Reason))
 		}
 		if next == 0 {

@@ -4,29 +4,32 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// assessment is what the PodDisruptionBudgets of a pod mean for its eviction.
+// assessment describes how the PodDisruptionBudgets of a pod affect its eviction.
 type assessment struct {
-	// budgets are the names of the budgets that select the pod.
+	// budgets contains the names of the budgets that select the pod.
 	budgets []string
-	// never explains why the budgets can never allow the eviction. It is empty if they can allow it.
-	never string
+	// neverReason explains why these budgets can never allow the eviction. It is empty if they may allow the eviction.
+	neverReason string
 }
 
-// assess returns the assessment of a pod by the budgets of its namespace.
+// assess determines which of the given budgets select the pod, and whether these budgets can ever allow its eviction.
 func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment {
 	var v assessment
 	for i := range budgets {
@@ -36,19 +39,20 @@ func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment 
 			continue
 		}
 		v.budgets = append(v.budgets, budget.Name)
-		if v.never == "" {
-			v.never = neverAllows(budget)
+		if v.neverReason == "" {
+			v.neverReason = neverAllows(budget)
 		}
 	}
 	slices.Sort(v.budgets)
 	if len(v.budgets) > 1 {
-		v.never = "the API server never evicts a pod that is selected by more than one budget"
+		v.neverReason = "the API server never evicts a pod that is selected by more than one budget"
 	}
 	return v
 }
 
-// neverAllows returns why a budget cannot allow the eviction of a healthy pod, however healthy the other pods are. It
-// is empty if the budget can allow it, or if the disruption controller has not processed the current budget yet.
+// neverAllows returns the reason why a budget does not allow the eviction of a healthy pod even if all other pods are
+// healthy. The reason is empty if the budget can allow the eviction, or if the disruption controller has not processed
+// the latest version of the budget yet.
 func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	status := budget.Status
 	if status.ObservedGeneration < budget.Generation || status.ExpectedPods == 0 ||
@@ -64,88 +68,79 @@ func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("the budget needs all of its %s", wording.Count(status.ExpectedPods, "pod"))
 }
 
-// budgetsByNamespace reads the budgets of each namespace at most once.
-type budgetsByNamespace struct {
-	reader client.Reader
-	read   map[string][]policyv1.PodDisruptionBudget
-}
-
-func (b *budgetsByNamespace) in(ctx context.Context, namespace string) ([]policyv1.PodDisruptionBudget, error) {
-	if budgets, done := b.read[namespace]; done {
-		return budgets, nil
+// explain adds the PodDisruptionBudgets of a pod to the result of a failed eviction. If the eviction failed for another
+// reason than a budget's refusal, explain adds the budgets only if several of them select the pod.
+func explain(try *Attempt, result result, v assessment) {
+	if result != blocked && len(v.budgets) < 2 {
+		return
 	}
-	var list policyv1.PodDisruptionBudgetList
-	if err := b.reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list PodDisruptionBudgets in namespace %q: %w", namespace, err)
+	try.Refused, try.Budgets = true, v.budgets
+	if v.neverReason != "" {
+		try.Never, try.Why = true, v.neverReason
 	}
-	if b.read == nil {
-		b.read = map[string][]policyv1.PodDisruptionBudget{}
+}
+
+// onBudgets returns an event handler for PodDisruptionBudgets. If a budget changes, the handler triggers the drains
+// that wait for this budget.
+func (c *Controller) onBudgets() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	changed := func(o client.Object) {
+		if budget, ok := o.(*policyv1.PodDisruptionBudget); ok {
+			c.budgetChanged(budget)
+		}
 	}
-	b.read[namespace] = list.Items
-	return list.Items, nil
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			c.retry(client.ObjectKeyFromObject(e.Object), math.MaxInt)
+		},
+	}
 }
 
-// rejections tracks which pods are blocked by which budget. When a budget allows evictions again, it finds the drains
-// that wait for the budget without a search through all drains.
-type rejections struct {
-	mu        sync.Mutex
-	byBudget  map[types.NamespacedName]map[types.UID]refused
-	byMachine map[types.NamespacedName]map[types.UID]types.NamespacedName // the budget of each refused pod
+// budgetChanged triggers new attempts for pods that the budget blocks. The number of pods is at most the number of
+// disruptions that the budget allows now.
+func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
+	if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
+		return
+	}
+	c.retry(client.ObjectKeyFromObject(budget), int(budget.Status.DisruptionsAllowed))
 }
 
-// refused is a pod that a budget blocks.
-type refused struct {
-	machine types.NamespacedName
-	pod     types.UID
-	since   time.Time
+func (c *Controller) retry(budget types.NamespacedName, n int) {
+	for _, machine := range c.records.retryBlockedBy(budget, n) {
+		c.work.Enqueue(machine)
+	}
 }
 
-// set replaces what is known about a machine: the budget of each of its refused pods.
-func (r *rejections) set(machine types.NamespacedName, pods map[types.UID]types.NamespacedName, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.byMachine[machine]
-	for pod, budget := range before {
-		if pods[pod] != budget {
-			delete(r.byBudget[budget], pod)
-			if len(r.byBudget[budget]) == 0 {
-				delete(r.byBudget, budget)
+// retryBlockedBy marks pods for another attempt: the n pods that the budget has blocked for the longest time. It does
+// not mark more pods, because the budget would refuse their evictions again. It returns their machines.
+func (m *records) retryBlockedBy(budget types.NamespacedName, n int) []types.NamespacedName {
+	type blockedPod struct {
+		Blocker
+		machine types.NamespacedName
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var pods []blockedPod
+	for machine, r := range m.machines {
+		for _, b := range r.drained.Blocked {
+			if b.Pod.Namespace == budget.Namespace && len(b.Budgets) == 1 && b.Budgets[0] == budget.Name {
+				pods = append(pods, blockedPod{b, machine})
 			}
 		}
 	}
-	for pod, budget := range pods {
-		if before[pod] == budget {
-			continue
-		}
-		if r.byBudget == nil {
-			r.byBudget = map[types.NamespacedName]map[types.UID]refused{}
-		}
-		if r.byBudget[budget] == nil {
-			r.byBudget[budget] = map[types.UID]refused{}
-		}
-		r.byBudget[budget][pod] = refused{machine: machine, pod: pod, since: now}
-	}
-	if len(pods) == 0 {
-		delete(r.byMachine, machine)
-		return
-	}
-	if r.byMachine == nil {
-		r.byMachine = map[types.NamespacedName]map[types.UID]types.NamespacedName{}
-	}
-	r.byMachine[machine] = pods
-}
-
-// longestBlocked returns the n pods that the budget has blocked for the longest time. The budget would refuse further
-// pods again.
-func (r *rejections) longestBlocked(budget types.NamespacedName, n int) []refused {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var pods []refused
-	for _, pod := range r.byBudget[budget] {
-		pods = append(pods, pod)
-	}
-	slices.SortFunc(pods, func(a, b refused) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.pod, b.pod))
+	slices.SortFunc(pods, func(a, b blockedPod) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 	})
-	return pods[:min(n, len(pods))]
+	var machines []types.NamespacedName
+	for _, pod := range pods[:min(n, len(pods))] {
+		r := m.machines[pod.machine]
+		if r.triggered == nil {
+			r.triggered = map[types.UID]bool{}
+		}
+		r.triggered[pod.UID] = true
+		machines = append(machines, pod.machine)
+	}
+	return machines
 }

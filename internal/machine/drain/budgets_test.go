@@ -1,6 +1,9 @@
 package drain
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,33 +89,37 @@ func TestAssess(t *testing.T) {
 	}
 }
 
-func TestRejectionsReturnPodsThatWaitedLongest(t *testing.T) {
-	var r rejections
+func TestPodsThatWaitedLongestForABudgetAreRetried(t *testing.T) {
 	budget := types.NamespacedName{Namespace: "shop", Name: "web"}
-	other := types.NamespacedName{Namespace: "shop", Name: "db"}
-	m1, m2 := types.NamespacedName{Name: "m1"}, types.NamespacedName{Name: "m2"}
-	r.set(m1, map[types.UID]types.NamespacedName{"web-1": budget, "db-1": other}, at(2*time.Second))
-	r.set(m2, map[types.UID]types.NamespacedName{"web-2": budget}, at(time.Second))
-	r.set(m1, map[types.UID]types.NamespacedName{"web-1": budget, "web-0": budget}, at(3*time.Second))
-
-	found := func(b types.NamespacedName, n int) (uids []types.UID) {
-		for _, pod := range r.longestBlocked(b, n) {
-			uids = append(uids, pod.pod)
+	blocker := func(pod string, since time.Duration, budgets ...string) Blocker {
+		namespace, name, _ := strings.Cut(pod, "/")
+		return Blocker{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name),
+			Attempt{Failures: 1, Since: at(since), Refused: true, Budgets: budgets}}
+	}
+	for n, want := range map[int]string{0: "[]", 2: "[m2 m1]", math.MaxInt: "[m2 m1 m1]"} {
+		var m records
+		for machine, blocked := range map[string][]Blocker{
+			"m1": {blocker("shop/web-0", 3*time.Second, "web"), blocker("shop/web-1", 2*time.Second, "web"),
+				blocker("shop/db-1", 0, "db"), blocker("shop/both", 0, "db", "web"), blocker("other/web", 0, "web")},
+			"m2": {blocker("shop/web-2", time.Second, "web")},
+		} {
+			r, _ := m.admitDrain(request(machine))
+			m.setOutcome(&r.drained, Outcome{Blocked: blocked})
 		}
-		return uids
-	}
-	if diff := cmp.Diff([]types.UID{"web-2", "web-1"}, found(budget, 2)); diff != "" {
-		t.Error(diff)
-	}
-	if got := found(budget, 100); len(got) != 3 {
-		t.Errorf("got %v, want three", got)
-	}
-	if got := found(other, 100); got != nil {
-		t.Errorf("got %v for a budget that no longer refuses any pod", got)
-	}
-	r.set(m1, nil, at(4*time.Second))
-	r.set(m2, nil, at(4*time.Second))
-	if len(r.byBudget) != 0 || len(r.byMachine) != 0 {
-		t.Errorf("rejections are left: %v %v", r.byBudget, r.byMachine)
+		var names []string
+		for _, machine := range m.retryBlockedBy(budget, n) {
+			names = append(names, machine.Name)
+		}
+		if got := fmt.Sprint(names); got != want {
+			t.Errorf("%d pods: got machines %s, want %s", n, got, want)
+		}
+		if r, _, _ := m.task(key("m1")); n == 2 {
+			if got := m.takeTriggered(r); len(got) != 1 || !got["web-1"] {
+				t.Errorf("got %v to retry, want web-1", got)
+			}
+			if got := m.takeTriggered(r); got != nil {
+				t.Errorf("got %v to retry a second time", got)
+			}
+		}
 	}
 }

@@ -31,13 +31,15 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// patience limits how long a failing test waits. A passing test continues with the event for which it waits.
+// patience is the maximum time that a test waits for an event before it fails. If the event occurs earlier, the test
+// continues at once.
 const patience = 2 * time.Minute
 
-// ignoresDeletion is a label on pods that the tests' kubelet does not remove.
+// ignoresDeletion is a label. The kubelet of these tests does not remove pods that have it.
 const ignoresDeletion = "test/kept"
 
-// shared is the control plane of the tests that need one. It is started by the first of them.
+// shared is the control plane that the tests of this package share. The first test that needs the control plane starts
+// it.
 var shared struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
@@ -56,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// cluster is a real API server with the disruption controller, and a kubelet for nodes that do not exist.
+// cluster is a real API server with the disruption controller, and with a fake kubelet for Nodes that have no machine.
 type cluster struct {
 	*testing.T
 	client.WithWatch
@@ -70,7 +72,8 @@ func newCluster(t *testing.T) *cluster {
 	shared.once.Do(func() {
 		shared.cp, shared.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true,
-			// These controllers would act on nodes without a kubelet, or do the work of a drain.
+			// Some of these controllers would evict pods because the Nodes have no real kubelet. The others would delete pods
+			// that the drain has to handle.
 			ExtraControllerManagerArgs: []string{"--controllers=-daemonset-controller,-garbage-collector-controller," +
 				"-node-lifecycle-controller,-taint-eviction-controller"},
 		})
@@ -145,7 +148,8 @@ func withGrace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// budget creates a PodDisruptionBudget for all pods of the namespace, and waits until it refuses or allows evictions.
+// budget creates a PodDisruptionBudget for all pods of the namespace, and waits until its status allows evictions. If
+// allows is false, it waits until the status forbids evictions.
 func (c *cluster) budget(name string, edit func(*policyv1.PodDisruptionBudget),
 	allows bool) *policyv1.PodDisruptionBudget {
 	c.Helper()
@@ -209,7 +213,7 @@ func (c *cluster) startKubelet() {
 	})
 }
 
-// await reads a list of the test's namespace again after each event until done returns true.
+// await lists the objects of the test's namespace after each event, until done returns true.
 func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (bool, string)) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -234,7 +238,8 @@ func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (b
 	}
 }
 
-// reconciler replaces the Machine reconciler: it calls Drain for its machines whenever they are triggered.
+// reconciler is a replacement for the Machine reconciler: whenever one of its machines is triggered, it calls Drain for
+// that machine.
 type reconciler struct {
 	*cluster
 	*drain.Controller
@@ -246,7 +251,8 @@ type reconciler struct {
 	changed  chan struct{} // closed and replaced with each pass
 }
 
-// startDrains runs the drain controller, and a reconciler that it triggers, until the test ends.
+// startDrains starts the drain controller and a reconciler for the machines that the drain controller triggers. Both
+// run until the test ends.
 func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *reconciler {
 	c.Helper()
 	yes := true
@@ -279,8 +285,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	}
 	machines, err := controller.New("machines", mgr, controller.Options{
 		MaxConcurrentReconciles: 4,
-		Reconciler: reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-			r.reconcile(ctx, request.NamespacedName)
+		Reconciler: reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+			r.reconcile(request.NamespacedName)
 			return reconcile.Result{}, nil
 		}),
 	})
@@ -302,12 +308,13 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	return r
 }
 
-// ask requests the drain of a node with a deadline, as for a Machine that is being deleted.
+// ask requests the drain of a node with a deadline, as the Machine reconciler does when a Machine is deleted.
 func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{
-		Machine: types.NamespacedName{Namespace: "machines", Name: node.Name}, UID: types.UID(node.Name),
-		Node: node.Name, NodeUID: node.UID, Start: now, Deadline: now.Add(length), NodeReachable: true,
+		Subject: drain.Subject{Machine: types.NamespacedName{Namespace: "machines", Name: node.Name},
+			UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID},
+		Start: now, Deadline: now.Add(length), NodeReachable: true,
 	}
 	r.mu.Lock()
 	if before, asked := r.requests[request.Machine]; asked {
@@ -318,15 +325,15 @@ func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(
 	}
 	r.requests[request.Machine] = request
 	r.mu.Unlock()
-	r.reconcile(context.Background(), request.Machine)
+	r.reconcile(request.Machine)
 	return request.Machine
 }
 
-func (r *reconciler) reconcile(ctx context.Context, machine types.NamespacedName) {
+func (r *reconciler) reconcile(machine types.NamespacedName) {
 	r.mu.Lock()
 	request := r.requests[machine]
 	r.mu.Unlock()
-	outcome := r.Drain(ctx, request)
+	outcome := r.Drain(request)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.outcomes[machine] = outcome
@@ -335,7 +342,7 @@ func (r *reconciler) reconcile(ctx context.Context, machine types.NamespacedName
 	r.changed = make(chan struct{})
 }
 
-// await waits until the outcomes satisfy a condition.
+// await waits until done returns true for the current outcomes.
 func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain.Outcome) bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -355,7 +362,7 @@ func (r *reconciler) await(what string, done func(map[types.NamespacedName]drain
 	}
 }
 
-// awaitOne waits for the outcome of one machine.
+// awaitOne waits until done returns true for the outcome of one machine.
 func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 	done func(drain.Outcome) bool) (o drain.Outcome) {
 	r.Helper()
@@ -368,7 +375,7 @@ func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 
 func isDone(o drain.Outcome) bool { return o.Done }
 
-// meta returns the metadata of an object in the test's namespace.
+// meta returns ObjectMeta with the given name and the test's namespace.
 func (c *cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.namespace, Name: name}
 }

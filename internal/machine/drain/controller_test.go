@@ -15,13 +15,28 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func TestEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
+// Before the first pass, nothing is reported. If the node is empty, the controller therefore never reports a waiting
+// drain.
+//
+// Rule: drains-have-own-workers.
+func TestEmptyNodeIsDoneInTheFirstPass(t *testing.T) {
 	b := newBench(t, aNode("m1"),
 		on("m1", aPod("a/static", mirror)), on("m1", aPod("a/job", inPhase(corev1.PodSucceeded))), on("other", aPod("a/web")))
+	b.expectOutcome(b.drain("m1"), false, "", "")
+	if b.reads != 0 {
+		t.Errorf("the request took %d reads", b.reads)
+	}
+	b.pass(time.Second)
+	if next := b.runPass("m1"); next != 0 {
+		t.Errorf("a completed drain is requeued after %s", next)
+	}
+	if work, triggers := fmt.Sprint(b.work.take()), fmt.Sprint(b.triggers.take()); work != "[m1]" || triggers != "[m1]" {
+		t.Errorf("work for %s and triggers of %s, want [m1]", work, triggers)
+	}
 	o := b.drain("m1")
 	b.expectOutcome(o, true, v1beta1.ReasonDrained, "No pod is left to evict.")
-	if !o.LastPodGone.Equal(noon) {
-		t.Errorf("the last pod was gone at %s, want %s", o.LastPodGone, noon)
+	if !o.LastPodGone.Equal(at(time.Second)) {
+		t.Errorf("the last pod was gone at %s, want %s", o.LastPodGone, at(time.Second))
 	}
 	if b.reads != 1 {
 		t.Errorf("the drain took %d reads, want 1", b.reads)
@@ -39,7 +54,7 @@ func TestEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
 func TestWorkersEvictPodsInTurn(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")), on("m1", aPod("a/db")),
 		on("m1", aPod("a/dns", withPriority(2_000_000_000))))
-	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
+	b.expectOutcome(b.drain("m1"), false, "", "")
 	b.expectEvictions()
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
 		t.Fatalf("work for %s, want [m1]", got)
@@ -48,12 +63,16 @@ func TestWorkersEvictPodsInTurn(t *testing.T) {
 		t.Errorf("the next check is after %s, want 1s", next)
 	}
 	b.expectEvictions("db", "web")
-	if triggers := b.triggers.take(); triggers != nil {
-		t.Errorf("triggers of %v although there is no change", triggers)
+	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
+		t.Errorf("triggers of %s after the first pass, want [m1]", got)
 	}
+	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 	b.pass(time.Second)
 	b.runPass("m1")
 	b.expectEvictions("dns")
+	if triggers := b.triggers.take(); triggers != nil {
+		t.Errorf("triggers of %v although there is no change", triggers)
+	}
 	b.pass(time.Second)
 	if next := b.runPass("m1"); next != 0 {
 		t.Errorf("a completed drain is requeued after %s", next)
@@ -71,7 +90,22 @@ func TestWorkersEvictPodsInTurn(t *testing.T) {
 	}
 }
 
-// The name of a Node that is to be drained may belong to another Node now, or to none.
+// Rule: drains-have-own-workers.
+func TestSlowEvictionsReleaseTheWorker(t *testing.T) {
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
+	b.callTime = time.Second
+	b.drain("m1")
+	b.work.take()
+	b.runPass("m1")
+	b.expectEvictions("web-1", "web-2")
+	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
+		t.Errorf("work for %s, want [m1] at once", got)
+	}
+	b.runPass("m1")
+	b.expectEvictions("web-3")
+}
+
+// When a Node is to be drained, it may no longer exist, or another Node may have its name.
 func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	for name, node := range map[string]*corev1.Node{
 		"another": {ObjectMeta: metav1.ObjectMeta{Name: "m1", UID: "another"}},
@@ -87,8 +121,8 @@ func TestPodsOfAnotherNodeWithTheSameNameAreNotEvicted(t *testing.T) {
 	}
 }
 
-// Rule interruption-drains-at-once. The caller's cache may still show a notice that was withdrawn. Pods must not end
-// early because of it.
+// Rule interruption-drains-at-once. The caller's cache may still show a notice that was withdrawn. In this case, no
+// pods may be evicted early.
 func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
@@ -103,7 +137,7 @@ func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 			b := newBench(t, node, on("m1", aPod("a/web")))
 			announced := request("m1")
 			announced.Announced, announced.Deadline = true, at(10*time.Second)
-			b.Drain(context.Background(), announced)
+			b.Drain(announced)
 			if next := b.runPass("m1"); len(test.want) == 0 && next != maxRecheck {
 				t.Errorf("the machine is requeued after %s, want %s", next, maxRecheck)
 			}
@@ -139,37 +173,28 @@ func TestChangedRequestIsCheckedAgain(t *testing.T) {
 		{func() {}, false},
 	} {
 		test.change()
-		b.Drain(context.Background(), wanted)
+		b.Drain(wanted)
 		if again := b.work.take() != nil; again != test.again {
 			t.Errorf("%d: checked again: %t, want %t", i, again, test.again)
 		}
 	}
 }
 
-func TestLaterDrainOfAMachineIsANewDrain(t *testing.T) {
+// A machine that is updated in place twice is drained twice.
+func TestDrainAfterForgetIsANewDrain(t *testing.T) {
 	b := newBench(t, aNode("m1"))
-	b.expectOutcome(b.drain("m1"), true, v1beta1.ReasonDrained, "No pod is left to evict.")
+	b.drain("m1")
+	b.runPass("m1")
 	if err := b.target.Create(context.Background(), on("m1", aPod("a/web"))); err != nil {
 		t.Fatal(err)
 	}
-	b.expectOutcome(b.drain("m1"), true, v1beta1.ReasonDrained, "No pod is left to evict.")
 	later := request("m1")
 	later.Start, later.Deadline = at(time.Hour), at(3*time.Hour)
 	b.pass(time.Hour)
-	b.expectOutcome(b.Drain(context.Background(), later), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
-}
-
-// The API server refuses conditions without a reason. There must be one even if a worker processes the machine at the
-// moment.
-func TestOutcomeAlwaysHasAReason(t *testing.T) {
-	b := newBench(t, aNode("m1"))
-	r, _ := b.drainStates.admitVolumes(volumesRequest("m1", noon))
-	r.busy.Lock()
-	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
-	r.volumes = nil
-	b.expectOutcome(b.VolumesDetached(context.Background(), volumesRequest("m1", noon)), false,
-		v1beta1.ReasonWaitingForVolumeDetach, "Checking which volumes are attached to node m1.")
-	if next := b.runPass("m1"); next != minRecheck {
-		t.Errorf("a worker that finds the machine busy is requeued after %s", next)
-	}
+	b.expectOutcome(b.Drain(later), true, v1beta1.ReasonDrained, "No pod is left to evict.")
+	b.Forget(key("m1"))
+	b.Drain(later)
+	b.runPass("m1")
+	b.expectEvictions("web")
+	b.expectOutcome(b.Drain(later), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 }

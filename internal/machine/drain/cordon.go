@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// labelValue is the value with which we set the label that excludes a Node from load balancers. Load balancers only
+	// labelValue is the value that Cordon sets for the label that excludes a Node from load balancers. Load balancers only
 	// check that the label exists.
 	labelValue = "machinist"
 )
 
-// Cordon keeps new pods and load balancers away from a Node. It sends one patch, or none if the Node is cordoned
-// already. It returns the patched Node and does not modify its argument. The argument must have its UID: if another
-// Node has taken the name, Cordon returns a conflict and does not change that Node.
+// Cordon marks a Node as unschedulable and excludes it from load balancers. It sends one patch, or none if the Node is
+// cordoned already. It returns the patched Node and does not modify its argument. The argument must have a UID. If
+// another Node has taken the name in the meantime, Cordon returns a conflict and does not change that Node.
 //
-// The node lifecycle controller of Kubernetes adds a taint to an unschedulable Node, for which it reads and patches the
-// Node again. Cordon sets the taint in the same patch, so that this controller has nothing left to do. If the Node has
-// changed in the meantime, Cordon leaves the taint to that controller.
+// The node lifecycle controller of Kubernetes adds a taint to each unschedulable Node. For this, it reads and patches
+// the Node. Cordon sets the taint in the same patch, so that this controller has nothing left to do. If the Node has
+// changed in the meantime, Cordon omits the taint, and the node lifecycle controller adds it.
 func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if _, labelled := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]; !labelled {
@@ -49,16 +49,16 @@ func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*core
 	return cordoned, err
 }
 
-// Cordoned reports whether there is anything that Uncordon would undo.
+// Cordoned reports whether Uncordon would change the Node.
 func Cordoned(node *corev1.Node) bool {
 	_, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]
 	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
 }
 
-// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. It keeps what other clients
-// did: a Node that was cordoned before stays cordoned, and a label that another client set remains. The same patch
-// removes the given annotations, on which no agent must act any more when pods return. Uncordon returns a conflict if
-// the Node has changed in the meantime.
+// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. Uncordon does not undo what
+// other clients did: if the Node was cordoned before, it stays cordoned, and a label that another client set remains.
+// The same patch removes the given annotations. Agents must not act on these annotations when pods run on the Node
+// again. Uncordon returns a conflict if the Node has changed in the meantime.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
@@ -77,15 +77,15 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	return patch.apply(ctx, target, node, "uncordon")
 }
 
-// withoutUnschedulable returns the taints without those that duplicate spec.unschedulable.
+// withoutUnschedulable returns all taints except the one that Kubernetes adds because of spec.unschedulable.
 func withoutUnschedulable(taints []corev1.Taint) []corev1.Taint {
 	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeUnschedulable
 	})
 }
 
-// nodePatch is a JSON merge patch. It has a resource version only if it replaces the list of taints. In all other cases
-// a resource version would only cause conflicts with the kubelet's heartbeats.
+// nodePatch is a JSON merge patch. The patch contains a resource version only if it replaces the list of taints. In all
+// other cases, a resource version would only cause conflicts with the heartbeats of the kubelet.
 type nodePatch struct {
 	Metadata struct {
 		UID             types.UID      `json:"uid"`

@@ -16,12 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// daemonSetMemory is how long a DaemonSet that was found is assumed to exist. If it is deleted in the meantime, the
-// garbage collector deletes its pods anyway, unless a client orphaned them on purpose.
+// daemonSetMemory is how long the controller assumes that a DaemonSet still exists after it was read. If the DaemonSet
+// is deleted in the meantime, the garbage collector deletes its pods anyway, unless a client orphaned the pods on
+// purpose.
 const daemonSetMemory = time.Minute
 
-// daemonSets distinguishes pods that a DaemonSet would create again from pods whose DaemonSet no longer exists. All
-// nodes run pods of the same few DaemonSets, so each DaemonSet is read once a minute, not once per node.
+// daemonSets detects pods whose DaemonSet no longer exists. If the DaemonSet still exists, it would create the pod
+// again. All nodes run pods of the same few DaemonSets, so each DaemonSet is read once a minute, not once per node.
 type daemonSets struct {
 	target client.Reader
 	clock  clock.PassiveClock
@@ -30,14 +31,14 @@ type daemonSets struct {
 	found map[types.UID]time.Time
 }
 
-// orphaned returns the UIDs of the pods' DaemonSets that no longer exist.
+// orphaned returns the UIDs of DaemonSets that control some of the pods but no longer exist.
 func (d *daemonSets) orphaned(ctx context.Context, pods []corev1.Pod) (map[types.UID]bool, error) {
 	var orphaned map[types.UID]bool
 	for i := range pods {
 		pod := &pods[i]
 		owner := daemonSetOf(pod)
-		// DaemonSets of other API groups are assumed to exist: we only know that they behave like the DaemonSets of
-		// Kubernetes.
+		// DaemonSets of other API groups are assumed to exist, because the controller only knows that they behave like the
+		// DaemonSets of Kubernetes.
 		if owner == nil || !strings.HasPrefix(owner.APIVersion, "apps/") || orphaned[owner.UID] || d.known(owner.UID) {
 			continue
 		}

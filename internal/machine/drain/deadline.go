@@ -2,15 +2,16 @@ package drain
 
 import "time"
 
-// deadline is the end of a drain, and what it means for one pod. Without an end, pods are never deleted if a
-// PodDisruptionBudget refuses their eviction.
+// deadline contains the start and the end of a drain, and calculates the times that matter for one pod. If a drain has
+// no end and a PodDisruptionBudget refuses the eviction of a pod, the pod is never deleted.
 type deadline struct {
 	start, end time.Time
 }
 
-// moment returns when eviction ends and deletion begins for a pod with the given grace period. The pod can use its full
-// grace period before the end of the drain, but is never deleted in the first half of the drain.
-func (d deadline) moment(grace time.Duration) (time.Time, bool) {
+// deletionTime returns the time from which a pod with the given grace period is deleted instead of evicted. The result
+// is false if the drain has no deadline. The time is chosen so that the pod can use its full grace period before the
+// deadline, but a pod is never deleted in the first half of the drain.
+func (d deadline) deletionTime(grace time.Duration) (time.Time, bool) {
 	if d.end.IsZero() {
 		return time.Time{}, false
 	}
@@ -18,24 +19,26 @@ func (d deadline) moment(grace time.Duration) (time.Time, bool) {
 	return d.end.Add(-min(grace, length/2)), true
 }
 
-// passed reports whether a pod with the given grace period is deleted instead of evicted by now.
-func (d deadline) passed(grace time.Duration, now time.Time) bool {
-	moment, ok := d.moment(grace)
+// isDeletionTime reports whether it is time to delete a pod with the given grace period, instead of evicting it.
+func (d deadline) isDeletionTime(grace time.Duration, now time.Time) bool {
+	moment, ok := d.deletionTime(grace)
 	return ok && !now.Before(moment)
 }
 
-// over reports whether the end has passed.
-func (d deadline) over(now time.Time) bool {
+// isOver reports whether the deadline has passed.
+func (d deadline) isOver(now time.Time) bool {
 	return !d.end.IsZero() && !now.Before(d.end)
 }
 
-// remaining returns how many seconds of its grace period a pod that is deleted now can use, at least 1.
-func (d deadline) remaining(grace time.Duration, now time.Time) int64 {
+// remainingGrace returns the grace period for the deletion of a pod now, in seconds. It is the shorter one of the pod's
+// own grace period and the time until the deadline, but at least 1.
+func (d deadline) remainingGrace(grace time.Duration, now time.Time) int64 {
 	left := max(min(grace, d.end.Sub(now)), minGrace)
 	return int64(left / time.Second)
 }
 
-// countsAsGoneAt returns when a pod that should have ended at the given time counts as gone although it still exists.
+// countsAsGoneAt takes the time at which a terminating pod should have ended. It returns the time from which the drain
+// no longer waits for this pod.
 func (d deadline) countsAsGoneAt(ends time.Time) (time.Time, bool) {
 	if d.end.IsZero() {
 		return time.Time{}, false

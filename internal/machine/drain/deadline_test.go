@@ -8,8 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPodsAreEvictedThenDeleted checks random drains on both sides of the time from which a pod is deleted. Before it,
-// the pod is evicted. From then on, it is deleted with what is left of its grace period.
+// TestPodsAreEvictedThenDeleted checks random drains shortly before and after the time at which pods are no longer
+// evicted but deleted. Before this time, the pod must be evicted. Afterwards, the pod must be deleted, with the rest of
+// its grace period.
 //
 // Rule: budgets-hold-until-deadline.
 func TestPodsAreEvictedThenDeleted(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 		in := Input{
 			Pods:  []corev1.Pod{aPod("a/web", withGrace(asked))},
 			Start: noon, Deadline: noon.Add(length), NodeReachable: true,
-			// Often close to that time, sometimes anywhere.
+			// Most of the times are close to the start of the deletion; the others are random.
 			Now: noon.Add(length - time.Duration(asked)*time.Second + time.Duration(r.Int64N(5)-2)*time.Second),
 		}
 		switch r.IntN(3) {
@@ -34,7 +35,7 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 		}
 		step := Plan(in).Steps[0]
 
-		// The rule, in seconds.
+		// Check the rule with times in seconds.
 		left, used := in.Deadline.Sub(in.Now).Seconds(), max(float64(asked), 1)
 		if left > min(used, length.Seconds()/2) {
 			if step.Action != Evict {

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// simulation runs a controller without goroutines. Its agenda contains the machines to process next.
+// simulation runs a controller without goroutines. agenda contains the machines to process next.
 type simulation struct {
 	*bench
 	agenda  []types.NamespacedName
 	history []string // calls, triggers and work in order
 }
 
-// simulate creates a simulation in which budgets refuse evictions, DaemonSets do not exist and volumes are attached.
+// simulate creates a simulation. In it, budgets refuse evictions, DaemonSets do not exist, and volumes stay attached.
 func simulate(t *testing.T) *simulation {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
@@ -90,7 +90,8 @@ func (s *simulation) options() Options {
 	}
 }
 
-// run makes the passes on the agenda and then one for each machine, in rounds that are a second apart.
+// run executes the given number of rounds, one second apart. Each round runs the passes on the agenda, and then one
+// pass for each machine.
 func (s *simulation) run(rounds int) {
 	s.Helper()
 	pass := func(machine types.NamespacedName) {
@@ -123,7 +124,7 @@ func (s *simulation) run(rounds int) {
 	}
 }
 
-// The replay of a failure relies on this.
+// Failures of a simulation can only be replayed if the controller is deterministic.
 func TestSameInputsResultInTheSameCallsInTheSameOrder(t *testing.T) {
 	first := simulate(t)
 	first.run(8)

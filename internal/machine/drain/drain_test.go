@@ -22,7 +22,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
-	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
@@ -220,9 +219,9 @@ func TestForceEndsTheDrainWithoutEvictions(t *testing.T) {
 }
 
 // Rule: drains-have-own-workers.
-func TestManyDrainsShareTheEvictionSlots(t *testing.T) {
+func TestWorkersLimitTheEvictionsInFlight(t *testing.T) {
 	c := newCluster(t)
-	const machines, podsEach, slots = 200, 3, 6
+	const machines, podsEach, workers = 200, 3, 6
 	evict, err := drain.EvictWith(c.config, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +245,7 @@ func TestManyDrainsShareTheEvictionSlots(t *testing.T) {
 			c.pod(node, fmt.Sprintf("web-%d-%d", i, j))
 		}
 	}
-	drains := c.startDrains(drain.Options{Evict: counted, Evictions: queueing.NewSlots(slots), Workers: 32})
+	drains := c.startDrains(drain.Options{Evict: counted, Workers: workers})
 	begun := time.Now()
 	for _, node := range nodes {
 		drains.ask(node, time.Hour)
@@ -260,8 +259,8 @@ func TestManyDrainsShareTheEvictionSlots(t *testing.T) {
 		}
 		return done == machines
 	})
-	if peak := peak.Load(); peak > slots || peak < 2 {
-		t.Errorf("%d concurrent evictions, want 2 to %d", peak, slots)
+	if peak := peak.Load(); peak > workers || peak < 2 {
+		t.Errorf("%d concurrent evictions, want 2 to %d", peak, workers)
 	}
 	if sent := sent.Load(); sent != machines*podsEach {
 		t.Errorf("%d evictions, want %d", sent, machines*podsEach)
@@ -314,7 +313,8 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 	machine := drains.ask(node, time.Hour)
 	drained := drains.awaitOne(machine, "the drain", isDone).LastPodGone
 	request := drain.VolumesRequest{
-		Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID, Drained: drained, Timeout: time.Hour,
+		Subject: drain.Subject{Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID},
+		Drained: drained, Timeout: time.Hour,
 	}
 	if o := drains.VolumesDetached(context.Background(), request); o.Done || !strings.Contains(o.Message, volume) {
 		t.Errorf("got %+v, want a wait for %s", o, volume)
@@ -358,7 +358,7 @@ func TestCordonAndUncordon(t *testing.T) {
 			test.edit(node)
 			c.create(node)
 			given := node.DeepCopy()
-			// A kubelet's heartbeat between our read and our patch must not cause a conflict.
+			// If the kubelet sends a heartbeat between the read of the Node and the patch, the patch must not cause a conflict.
 			updated := node.DeepCopy()
 			updated.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			if err := c.Status().Patch(ctx, updated, client.MergeFrom(node)); err != nil {
@@ -405,7 +405,7 @@ func TestCordonAndUncordon(t *testing.T) {
 	}
 }
 
-// patches records patches, and refuses the first ones as conflicts.
+// patches records the patches that are sent. The first patches fail with a conflict.
 type patches struct {
 	client.Client
 	conflicts int

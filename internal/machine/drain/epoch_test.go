@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The workers do not wait in calls to an unreachable cluster. When the cluster is reachable again, they do not act on
-// the old deadline, which may have passed in the meantime.
+// While the cluster is unreachable, the workers do not wait in calls to it. When the cluster is reachable again, they
+// do not act on the old deadline, which may have passed in the meantime.
 //
 // Rule: outage-extends-drain.
 func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {
@@ -39,7 +39,7 @@ func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 			b.restart(Options{Epoch: func() uint64 { return epoch }})
 			wanted := request("m1")
 			wanted.Epoch = 6
-			b.Drain(context.Background(), wanted)
+			b.Drain(wanted)
 			b.work.take()
 			b.triggers.take()
 			b.pass(3 * time.Hour) // The deadline has passed.
@@ -52,7 +52,7 @@ func TestDrainWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 				t.Error("the machine is not triggered")
 			}
 			wanted.Start, wanted.Deadline, wanted.Epoch = at(3*time.Hour), at(5*time.Hour), 7
-			b.Drain(context.Background(), wanted)
+			b.Drain(wanted)
 			if b.work.take() == nil {
 				t.Fatal("the drain does not continue")
 			}
@@ -78,7 +78,7 @@ func TestWaitForVolumesWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	epoch = 3
 	b.pass(wanted.Timeout + time.Hour)
 	b.runPass("m1")
-	if _, _, waiting := b.drainStates.task(wanted.Machine); waiting == nil {
+	if _, _, waiting := b.records.task(wanted.Machine); waiting == nil {
 		t.Error("the outage counted as time of the wait")
 	}
 	if b.triggers.take() == nil {

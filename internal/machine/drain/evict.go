@@ -23,12 +23,15 @@ const (
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// callTimeout is the time limit of one eviction or deletion; Request.patience may return less. The API server itself
-	// may take some seconds if many clients evict pods of the same PodDisruptionBudget, and an admission webhook up to 30
-	// seconds.
-	callTimeout = 35 * time.Second
+	// quickTimeout is the time limit of an eviction or deletion. It is short because an admission webhook that hangs must
+	// not block the workers for long. If the API server does not answer in time, later calls for the same pod may take up
+	// to maxTimeout, because some of them would never succeed otherwise: if the webhook may be ignored, the API server
+	// waits up to 30 seconds for the webhook and then evicts the pod. Controller.longCalls limits how many workers wait
+	// for such calls.
+	quickTimeout = 3 * time.Second
+	maxTimeout   = 35 * time.Second
 
-	// maxReason is the maximum number of characters that an error of the API server contributes to a message.
+	// maxReason is the maximum number of characters of an API server's error that a message quotes.
 	maxReason = 256
 )
 
@@ -37,8 +40,8 @@ type EvictFunc func(ctx context.Context, eviction *policyv1.Eviction) error
 
 // EvictWith returns an EvictFunc that uses its own connection to the target cluster. httpClient may be nil.
 //
-// The usual clients sleep when the API server answers with Retry-After, up to ten times. This would block a worker for
-// minutes while a PodDisruptionBudget is new.
+// If the API server answers with Retry-After, the clients of client-go wait and retry up to ten times. This would block
+// a worker for minutes if the disruption controller has not processed a PodDisruptionBudget yet.
 func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
@@ -55,8 +58,8 @@ func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) 
 		return nil, fmt.Errorf("create a client for evictions: %w", err)
 	}
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
-		// Use Get, not Error: if a pod has two PodDisruptionBudgets, the API server answers with a failed Status under a
-		// success code.
+		// Call Get, not Error: if a pod has two PodDisruptionBudgets, the API server returns a failed Status with the HTTP
+		// code of a success.
 		_, err := connection.Post().
 			Namespace(eviction.Namespace).Resource("pods").Name(eviction.Name).SubResource("eviction").
 			Body(eviction).MaxRetries(0).Do(ctx).Get()
@@ -72,36 +75,35 @@ func evictThrough(target client.Client) EvictFunc {
 	}
 }
 
-// evict asks for the eviction of a step's pod. It does not evict another pod that has taken the name.
-func (c *Controller) evict(ctx context.Context, s Step, timeout time.Duration) error {
+// call sends the eviction or deletion of a step to the API server. The request contains the UID, so that it does not
+// affect another pod with the same name.
+func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))},
+	meta := metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
+	if s.Action == Delete {
+		return c.options.Target.Delete(ctx, &corev1.Pod{ObjectMeta: meta}, client.GracePeriodSeconds(s.Grace),
+			client.Preconditions{UID: &s.UID})
 	}
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))}
 	if s.Grace > 0 {
-		eviction.DeleteOptions.GracePeriodSeconds = &s.Grace
+		options.GracePeriodSeconds = &s.Grace
 	}
-	return c.options.Evict(ctx, eviction)
+	return c.options.Evict(ctx, &policyv1.Eviction{ObjectMeta: meta, DeleteOptions: options})
 }
 
-// delete deletes a step's pod with the grace period of the step.
-func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}}
-	return c.options.Target.Delete(ctx, pod, client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})
-}
-
-// resultOf returns the result of an attempt, and what it means for the next attempt. The Attempt is empty unless the
-// pod still exists and was not asked to end.
+// resultOf evaluates the answer to an eviction or deletion. It returns the result for the metric, and the Attempt to
+// store for the pod. This Attempt is empty if the request succeeded or if the pod no longer exists.
 func resultOf(action Action, err error, before Attempt, now time.Time) (result, Attempt) {
 	first := firstBackoff
 	if action == Delete {
 		first = firstDeleteBackoff
 	}
-	try := Attempt{Failures: before.Failures + 1, Deleting: before.Deleting}
+	try := Attempt{Failures: before.Failures + 1, Since: before.Since, Deleting: before.Deleting,
+		Unanswered: before.Unanswered}
+	if try.Since.IsZero() {
+		try.Since = now
+	}
 	if action == Delete && try.Deleting.IsZero() {
 		try.Failures, try.Deleting = 1, now
 	}
@@ -113,8 +115,8 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 	case err == nil:
 		return evicted, Attempt{}
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// A conflict means another UID: another pod has taken the name. If the conflict had another cause, the next check
-		// shows it.
+		// A conflict means that the UID differs: another pod has taken the name. If the conflict had another cause, the next
+		// check still finds the pod.
 		return gone, Attempt{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		try.Refused, try.Why = true, rejection(err)
@@ -127,6 +129,10 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 		return throttled, try
 	}
 	try.Why = shorten(err.Error())
+	if !answered(err) {
+		try.Unanswered = action
+		try.Why = "the API server did not answer, perhaps because an admission webhook hangs: " + try.Why
+	}
 	return failed, try
 }
 
@@ -138,7 +144,7 @@ func rejection(err error) string {
 	return shorten(err.Error())
 }
 
-// answered reports whether the API server answered at all. If it did not, trying the next pod is useless.
+// answered reports whether the API server answered the request, either with success or with an error.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return err == nil || errors.As(err, &status)

@@ -31,12 +31,16 @@ func refusedBy(budget string, retryAfter int) error {
 func TestResultOfAnAttempt(t *testing.T) {
 	podResource := schema.GroupResource{Resource: "pods"}
 	soon := func(d time.Duration, failures int, why string) Attempt {
-		return Attempt{Failures: failures, NotBefore: at(d), Why: why}
+		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Why: why}
 	}
 	const rejection = "The disruption budget db needs 2 healthy pods and has 2 currently"
 	refused := func(d time.Duration, failures int) Attempt {
-		return Attempt{Failures: failures, NotBefore: at(d), Refused: true, Why: rejection}
+		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Refused: true, Why: rejection}
 	}
+	denied := func(message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Message: message}}
+	}
+	const hangs = "the API server did not answer, perhaps because an admission webhook hangs: context deadline exceeded"
 	tests := []struct {
 		name   string
 		action Action
@@ -72,14 +76,24 @@ func TestResultOfAnAttempt(t *testing.T) {
 		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests,
 			"post", podResource, "web", "", 0, true),
 			result: throttled, try: soon(5*time.Second, 1, "the API server throttles requests")},
-		{name: "denied", action: Evict, err: errors.New(strings.Repeat("é", 300)), result: failed,
+		{name: "denied", action: Evict, err: denied(strings.Repeat("é", 300)), result: failed,
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
-		{name: "a deletion fails after refused evictions", action: Delete, err: errors.New("denied"),
+		{name: "not answered", action: Evict, err: context.DeadlineExceeded, result: failed,
+			try: Attempt{Failures: 1, Since: noon, NotBefore: at(5 * time.Second), Unanswered: Evict, Why: hangs}},
+		{name: "refused after it was not answered", action: Evict, err: refusedBy("db", 0),
+			before: Attempt{Failures: 1, Unanswered: Evict}, result: blocked,
+			try: Attempt{Failures: 2, Since: noon, NotBefore: at(10 * time.Second), Unanswered: Evict, Refused: true,
+				Why: rejection}},
+		{name: "a deletion is not answered", action: Delete, err: context.DeadlineExceeded,
+			before: Attempt{Failures: 2, Unanswered: Evict}, result: failed,
+			try: Attempt{Failures: 1, Since: noon, NotBefore: at(time.Second), Deleting: noon, Unanswered: Delete, Why: hangs}},
+		{name: "a deletion fails after refused evictions", action: Delete, err: denied("denied"),
 			before: Attempt{Failures: 7}, result: failed,
-			try: Attempt{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
-		{name: "a deletion fails again", action: Delete, err: errors.New("denied"), before: Attempt{Failures: 2, Deleting: at(-time.Hour)},
-			result: failed,
-			try:    Attempt{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
+			try: Attempt{Failures: 1, Since: noon, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
+		{name: "a deletion fails again", action: Delete, err: denied("denied"),
+			before: Attempt{Failures: 2, Since: at(-2 * time.Hour), Deleting: at(-time.Hour)}, result: failed,
+			try: Attempt{Failures: 3, Since: at(-2 * time.Hour), NotBefore: at(4 * time.Second), Deleting: at(-time.Hour),
+				Why: "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func newMetrics() metrics {
 	return m
 }
 
-// register registers the metrics. A second controller in the same process uses the metrics of the first one.
+// register registers the metrics. If the process has a second controller, both use the metrics of the first one.
 func (m *metrics) register(registerer prometheus.Registerer) error {
 	err := registerer.Register(m.evictions)
 	var already prometheus.AlreadyRegisteredError

@@ -14,47 +14,40 @@ import (
 // maxNamed is the maximum number of pods or volumes that a message names.
 const maxNamed = 5
 
-// finish records that a drain is done.
-func (c *Controller) finish(r *record, request Request, reason, message string) {
-	now := c.options.Clock.Now()
-	c.drainStates.setDrainOutcome(r, Outcome{Done: true, Reason: reason, Message: message, LastPodGone: now})
-	c.rejections.set(request.Machine, nil, now)
-	c.evictions.Withdraw(request.Machine)
+// finish records that a drain has ended.
+func (c *Controller) finish(r *record, reason, message string) {
+	c.records.setOutcome(&r.drained, Outcome{Done: true, Reason: reason, Message: message,
+		LastPodGone: c.options.Clock.Now()})
 }
 
-// reportProgress records the progress of a drain that is not done. It returns how long the report holds a new message
-// back, or 0 if it holds none back.
+// reportProgress records the progress of a drain that is not done. It returns the time until the condition may show the
+// new message, or 0 if the message is not delayed.
 func (c *Controller) reportProgress(r *record, request Request, decision Decision) (wait time.Duration) {
-	now := c.options.Clock.Now()
-	pass := &r.drainPass
-	all := blockers(decision.Steps, pass.attempts)
-	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all), now)
-	c.drainStates.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
-
-	c.rejections.set(request.Machine, budgetsOf(decision.Steps, pass.attempts), now)
-	if !c.drainStates.inProgress(request.Machine, r) {
-		c.rejections.set(request.Machine, nil, now)
-	}
+	all, report := blockers(decision.Steps, r.drainPass.attempts), &r.drainPass.report
+	wait = report.update(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all),
+		c.options.Clock.Now())
+	c.records.setOutcome(&r.drained, Outcome{Reason: report.reason, Message: report.message, Blocked: all})
 	return wait
 }
 
-// reportError records that the drain cannot continue at the moment. It keeps what is known about blocking pods.
-func (c *Controller) reportError(r *record, err error) {
-	report := &r.drainPass.report
-	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	before := c.drainStates.drainOutcomeOf(r)
-	c.drainStates.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
+// reportError records that a pass failed. The blocking pods and the attached volumes of the previous outcome are kept.
+func (c *Controller) reportError(outcome *Outcome, report *report, err error) {
+	report.update(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
+	before := c.records.outcome(outcome)
+	c.records.setOutcome(outcome, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked,
+		Attached: before.Attached})
 }
 
-// isDenial reports whether the API server denies access to what the drain must read. This is not an outage: it lasts
-// until an administrator grants the permission.
+// isDenial reports whether the API server denies access to what the drain must read. A missing permission is not an
+// outage: the error remains until an administrator grants the permission.
 func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// reportDenial records that the controller may not read the pods of the node, and returns the time of the next try. The
-// controller does not evict pods that it cannot see, even after the deadline: the deadline limits how long known pods
-// may stay. The instance therefore remains until an administrator grants the permission or forces the deletion.
+// reportDenial records that the controller is not allowed to read the pods of the node, and returns the time until the
+// next attempt. The controller does not evict pods that it cannot see, even after the deadline: the deadline limits how
+// long known pods may stay. The instance therefore remains until an administrator grants the permission or forces the
+// deletion.
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
@@ -63,7 +56,7 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 
 	const rule = "Machinist may not read which pods run on node %s, and does not %s pods that it cannot see."
 	message, overdue := fmt.Sprintf(rule, request.Node, "evict"), false
-	if end := (deadline{start: request.Start, end: request.Deadline}); end.over(now) {
+	if end := (deadline{start: request.Start, end: request.Deadline}); end.isOver(now) {
 		overdue = true
 		message = "The drain deadline has passed, but " + fmt.Sprintf(rule, request.Node, "delete")
 	} else if left := request.Deadline.Sub(now); !request.Deadline.IsZero() {
@@ -71,11 +64,11 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	}
 	message += " The error is: " + shorten(err.Error()) + ". Grant the permission, or set the annotation " +
 		v1beta1.AnnotationForceDelete + " to delete the machine without a drain."
-	wait := pass.report.offer(v1beta1.ReasonDrainError, message, fmt.Sprint("denied ", overdue), now)
+	wait := pass.report.update(v1beta1.ReasonDrainError, message, fmt.Sprint("denied ", overdue), now)
 	if wait > 0 {
 		next = min(next, wait)
 	}
-	c.drainStates.setDrainOutcome(r, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
+	c.records.setOutcome(&r.drained, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
 	return next
 }
 
@@ -123,7 +116,7 @@ func (b Blocker) String() string {
 	return fmt.Sprintf("%s (%s)", b.Pod, why)
 }
 
-// blockersKey returns a key for a set of blocking pods and budgets. It does not depend on the details of the
+// blockersKey returns a string that identifies a set of blocking pods and their budgets. It ignores the details of the
 // explanations.
 func blockersKey(all []Blocker) string {
 	var b strings.Builder
@@ -149,24 +142,28 @@ func joinNames[T any](all []T, name func(T) string) string {
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report is what a machine's condition reports while the machine waits. A new reason is reported at once, because users
-// and other controllers act on it. The message of the same reason changes only if its subject changes, and at most
-// every rewriteInterval, because each change costs a write.
+// report contains the reason and message that a machine's condition shows while the machine waits. A new reason is
+// reported at once, because users and other controllers act on it. While the reason stays the same, the message changes
+// only if its subject changes, and at most once per rewriteInterval, because each change causes a write.
 type report struct {
 	reason, message string
 
-	about     string // the subject of the message
+	subject   string // the set of blockers or volumes that the message lists
 	rewritten time.Time
 }
 
-// offer replaces the report if that is allowed now. Otherwise it returns how long to wait, or 0 if there is nothing to
-// replace. The first report does not count as a change: the next one may follow at once.
-func (r *report) offer(reason, message, about string, now time.Time) time.Duration {
+// update replaces the reason and message if a change is allowed now. If the change must be delayed, it returns the
+// remaining time. It returns 0 if no change is delayed. If the subject of the first report is empty, the second report
+// may follow without a delay.
+func (r *report) update(reason, message, subject string, now time.Time) time.Duration {
 	switch {
 	case r.reason == "":
+		if subject != "" {
+			r.rewritten = now
+		}
 	case r.reason != reason:
 		r.rewritten = now
-	case r.about == about:
+	case r.subject == subject:
 		return 0
 	default:
 		if wait := r.rewritten.Add(rewriteInterval).Sub(now); wait > 0 && !r.rewritten.IsZero() {
@@ -174,6 +171,6 @@ func (r *report) offer(reason, message, about string, now time.Time) time.Durati
 		}
 		r.rewritten = now
 	}
-	r.reason, r.message, r.about = reason, message, about
+	r.reason, r.message, r.subject = reason, message, subject
 	return 0
 }

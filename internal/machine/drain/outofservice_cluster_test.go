@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// TestKubernetesDetachesVolumesOfOutOfServiceNode checks the behaviour of Kubernetes on which OutOfService relies. A
-// pod whose kubelet will never confirm its end is removed. Its volume is detached although the Node reports that the
-// volume is in use.
+// TestKubernetesDetachesVolumesOfOutOfServiceNode checks the behavior of Kubernetes on which OutOfService relies. The
+// kubelet of the pod will never confirm that the pod has ended, but Kubernetes removes the pod. Kubernetes also
+// detaches its volume, although the Node still reports that the volume is in use.
 //
 // Rule: out-of-service-taint.
 func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
@@ -38,7 +38,7 @@ func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Set the status as the attacher of the CSI driver does.
+	// Set the status of the VolumeAttachment, as the attacher of a CSI driver does.
 	var attachment *storagev1.VolumeAttachment
 	await(c, "the volume to be asked for", &storagev1.VolumeAttachmentList{},
 		func(l *storagev1.VolumeAttachmentList) (bool, string) {
@@ -78,7 +78,7 @@ func TestKubernetesDetachesVolumesOfOutOfServiceNode(t *testing.T) {
 	}
 }
 
-// claim creates a bound volume and returns an edit that adds it to a pod.
+// claim creates a bound PersistentVolumeClaim. It returns an edit that adds the claim to a pod.
 func (c *cluster) claim(name string) func(*corev1.Pod) {
 	c.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

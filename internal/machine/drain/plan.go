@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// minRecheck and maxRecheck are the shortest and the longest time between two checks of a node that pods are
-	// leaving.
+	// minRecheck and maxRecheck are the minimum and the maximum time between two checks of a node while its pods are
+	// terminating.
 	minRecheck = time.Second
 	maxRecheck = 5 * time.Second
 
-	// idleRecheck is the longest time between two checks of a node on which nothing is expected to happen.
+	// idleRecheck is the maximum time between two checks of a node if no change is expected.
 	idleRecheck = time.Minute
 
 	// terminationLeeway is how long the drain waits for a terminating pod after both the deadline and the end of the pod's
-	// grace period. The kubelet needs some time to end the containers and to report it.
+	// grace period. The kubelet needs some time to stop the containers and to report that they have ended.
 	terminationLeeway = 10 * time.Second
 
-	// slowTermination is how long a pod may be terminating before it is reported as blocking the drain.
+	// slowTermination is the time after which a pod that is still terminating is reported as blocking the drain.
 	slowTermination = time.Minute
 
-	// NotReadyPatience is how long a terminating pod is waited for after the end of its grace period, on a node that
-	// reports but is not Ready. If the container runtime is dead or a disk is read-only, the kubelet never ends the pod.
-	// Kubernetes leaves pods on such a node for the same time by default.
+	// NotReadyPatience applies to a node whose kubelet reports that the node is not Ready. It is how long the drain waits
+	// for a terminating pod after the pod's grace period has ended. If the container runtime has failed or a disk is
+	// read-only, the kubelet never ends the pod. By default, Kubernetes also waits this long before it evicts the pods of
+	// such a node.
 	NotReadyPatience = 5 * time.Minute
 
-	// deletePatience is how long failed deletions of a pod are retried before the drain continues without the pod.
+	// deletePatience is how long a failed deletion of a pod is retried. Afterwards, the drain continues without the pod.
 	deletePatience = time.Minute
 )
 
@@ -39,13 +40,13 @@ const (
 type Action string
 
 const (
-	// Skip leaves the pod on the node, because it is bound to the node.
+	// Skip leaves the pod on the node, because the pod is bound to this node.
 	Skip Action = "skip"
-	// Ignore does not wait for the pod, because it has ended, or because waiting cannot succeed.
+	// Ignore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
 	Ignore Action = "ignore"
-	// Await waits until a terminating pod is gone.
+	// Await means that the drain waits until the terminating pod is gone.
 	Await Action = "await"
-	// Block does nothing to the pod yet: its turn comes later, or the next attempt is not due.
+	// Block means that nothing is sent for the pod yet: other pods are evicted first, or the next attempt is not due.
 	Block Action = "hold"
 	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	Evict Action = "evict"
@@ -59,39 +60,45 @@ type Input struct {
 	Pods []corev1.Pod
 	// Now is the time of the plan.
 	Now time.Time
-	// Start and Deadline are the start and the deadline of the drain. A zero Deadline means that there is none:
-	// PodDisruptionBudgets are then respected without a time limit.
+	// Start and Deadline are the start and the deadline of the drain. A zero Deadline means that there is none: If
+	// Deadline is zero, there is no deadline, and PodDisruptionBudgets are respected without a time limit.
 	Start, Deadline time.Time
-	// NodeReachable is false if the node's kubelet does not report: then nothing can confirm that a pod has ended.
+	// NodeReachable is false if the node's kubelet no longer updates the status of the node. The API server then cannot
+	// learn that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is the time from which the node's kubelet has reported that the node is not Ready. It is zero if the
-	// node is Ready or does not report.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node is
+	// Ready, or if the kubelet does not report the state of the node.
 	NotReadySince time.Time
-	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, because no
-	// controller creates them again.
+	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like all other pods, because
+	// no controller would create them again.
 	Orphaned map[types.UID]bool
-	// Successors are pods that appeared on the node after a pod of the same controller was evicted from it, by their UIDs.
-	// The value is the time from the eviction until the successor was first seen.
+	// Successors contains pods that appeared on the node after another pod of the same controller was evicted from the
+	// node, by the UID of the new pod. The value is the time between that eviction and the first check that found the
+	// successor.
 	Successors map[types.UID]time.Duration
-	// Attempts are the results of earlier attempts, by UID of the pod.
+	// Attempts contains the results of earlier attempts, by the UID of the pod.
 	Attempts map[types.UID]Attempt
-	// RecheckAfter is Decision.RecheckAfter of the previous decision, or 0 for the first one.
+	// RecheckAfter is Decision.RecheckAfter of the previous plan. It is 0 for the first plan.
 	RecheckAfter time.Duration
 }
 
 // Attempt is the result of the attempts to evict or to delete a pod that still exists.
 type Attempt struct {
-	// Failures is the number of failed attempts.
+	// Failures is the number of failed attempts, and Since is the time of the first one.
 	Failures int
+	Since    time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// Deleting is the time from which the pod is deleted instead of evicted. It is zero if the pod is still evicted.
+	// Deleting is the time of the first attempt to delete the pod. It is zero if only evictions were sent.
 	Deleting time.Time
-	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets, as far as they
-	// are known.
+	// Unanswered is the last action that got no answer from the API server. It is empty if the API server answered all
+	// calls. The next call for that action may take long.
+	Unanswered Action
+	// Refused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
+	// PodDisruptionBudgets that select the pod, if the controller could read them.
 	Refused bool
 	Budgets []string
-	// Never is set if those budgets, in their current form, can never allow the eviction.
+	// Never is true if these budgets, as they are now, can never allow the eviction.
 	Never bool
 	// Why explains to users why the last attempt failed.
 	Why string
@@ -103,49 +110,45 @@ type Decision struct {
 	Steps []Step
 	// Done is true if there is no pod left to wait for.
 	Done bool
-	// Forced is true if the deadline is so near that at least one remaining pod is deleted, or was deleted.
+	// Forced is true if the deadline is so near that at least one of the remaining pods must be deleted, or was already
+	// deleted.
 	Forced bool
-	// RecheckAfter is the time between two checks while pods are leaving. It is part of the next Input.
+	// RecheckAfter is the time between two checks while pods are leaving. The caller stores it for the next Input.
 	RecheckAfter time.Duration
-	// Next is when to check again at the latest. It is 0 if the drain is done.
+	// Next is the time until the next check. It is 0 if the drain is done.
 	Next time.Duration
-	// Blocked are the pods that block the drain, sorted by name.
-	Blocked []Blocker
 }
 
 // Step is what happens to one pod.
 type Step struct {
 	Pod types.NamespacedName
 	UID types.UID
-	// Action is what to do with the pod.
+	// Action is the action for the pod.
 	Action Action
-	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the grace period of the pod.
+	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the pod's own grace period.
 	Grace int64
 	// Why explains the action.
 	Why string
 	// Slow is true if the pod has been terminating for a long time.
 	Slow bool
-	// Left is true if the pod is ignored although it may still be running.
+	// Left is true if the drain continues without the pod although the pod may still be running.
 	Left bool
 
+	pod      *corev1.Pod
 	turn     turn
 	priority int32
 	forced   bool // the time has come from which the pod is deleted
-	// dueAt is when the pod needs attention, or zero if that depends on something else.
+	// dueAt is the time at which the next check of the pod is needed. It is zero if no time is known.
 	dueAt time.Time
 }
 
 // Blocker is a pod that blocks a drain.
 type Blocker struct {
 	Pod types.NamespacedName
-	// Refused is set if a PodDisruptionBudget refuses the eviction. Budgets are the names of such budgets in the pod's
-	// namespace, as far as they are known.
-	Refused bool
-	Budgets []string
-	// Never is set if those budgets, in their current form, can never allow the eviction.
-	Never bool
-	// Why explains to users why the pod blocks the drain.
-	Why string
+	UID types.UID
+	// Attempt contains the failed attempts for the pod. If the pod only takes long to terminate, all fields except Why are
+	// empty.
+	Attempt
 }
 
 // Plan decides what happens to each pod of a node that is being drained.
@@ -154,9 +157,10 @@ type Blocker struct {
 // return to the node. It ignores pods that have ended. It evicts workload pods first, critical pods when no workload
 // pod is left, and pods that tolerate the cordon last.
 //
-// PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From then on, Plan deletes
-// the pod with what is left of its grace period, at least one second, whether or not its turn has come. A pod that does
-// not end although it was deleted is waited for until shortly after the deadline.
+// PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From this time on, Plan
+// deletes the pod even if other pods should be evicted first. The grace period is the rest of the original one, at
+// least one second. If a pod still exists although it was deleted, the drain waits for it until shortly after the
+// deadline.
 func Plan(in Input) Decision {
 	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline}}
 	d := Decision{Steps: make([]Step, 0, len(in.Pods))}
@@ -171,21 +175,25 @@ func Plan(in Input) Decision {
 	if !d.Done {
 		d.RecheckAfter, d.Next = p.nextCheck(d.Steps)
 	}
-	d.Blocked = blockers(d.Steps, in.Attempts)
 	return d
 }
 
-// pending reports whether the drain waits for the pod of this step.
+// pending reports whether the drain waits for the pod.
 func (s Step) pending() bool {
 	return s.Action != Skip && s.Action != Ignore
 }
 
-// leaveBehind lets the drain continue without the pod.
+// due reports whether an eviction or deletion must be sent for the pod.
+func (s Step) due() bool {
+	return s.Action == Evict || s.Action == Delete
+}
+
+// leaveBehind marks the pod so that the drain continues without it.
 func (s *Step) leaveBehind(why string) {
 	s.Action, s.Left, s.Why = Ignore, true, why
 }
 
-// compareSteps compares steps by their turn, then by name, so that equal states result in equal plans.
+// compareSteps compares steps by their turn and then by name, so that the same state always results in the same plan.
 func compareSteps(a, b Step) int {
 	return cmp.Or(
 		cmp.Compare(a.turn, b.turn),
@@ -201,14 +209,15 @@ type planner struct {
 	deadline deadline
 }
 
-// step decides about one pod as if its turn had come.
+// step returns the step for one pod. It assumes that all pods of earlier turns are gone.
 func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
 		UID:      pod.UID,
+		pod:      pod,
 		turn:     turnOf(pod),
 		priority: priority(pod),
-		forced:   p.deadline.passed(grace(pod), p.Now),
+		forced:   p.deadline.isDeletionTime(grace(pod), p.Now),
 	}
 	owner := daemonSetOf(pod)
 	switch {
@@ -220,26 +229,26 @@ func (p *planner) step(pod *corev1.Pod) Step {
 		s.Action, s.Why = Skip, fmt.Sprintf("DaemonSet %q would create the pod again", owner.Name)
 	case p.wouldReturn(pod):
 		s.Action, s.Why = Skip, "its controller creates the pod again on the cordoned node"
-	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):
+	case p.deadline.isOver(p.Now) && pod.CreationTimestamp.After(p.Start):
 		s.leaveBehind("created during the drain, whose deadline has passed")
 	case isTerminating(pod):
-		p.terminating(pod, &s)
+		p.planTermination(pod, &s)
 	case s.forced:
-		p.delete(&s, p.deadline.remaining(grace(pod), p.Now), "the drain deadline is near")
+		p.planDeletion(&s, p.deadline.remainingGrace(grace(pod), p.Now), "the drain deadline is near")
 	default:
-		p.evictable(pod, &s)
+		p.planEviction(pod, &s)
 	}
 	return s
 }
 
-// terminating decides about a pod that is terminating.
-func (p *planner) terminating(pod *corev1.Pod, s *Step) {
+// planTermination decides what to do with a terminating pod.
+func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 	if !p.NodeReachable {
 		s.leaveBehind("terminating on an unreachable node, whose kubelet cannot confirm that the pod has ended")
 		return
 	}
 	ends := pod.DeletionTimestamp.Time
-	if stuckAt, ok := p.stuck(ends); ok && !p.Now.Before(stuckAt) {
+	if abandonAt, ok := p.abandonTime(ends); ok && !p.Now.Before(abandonAt) {
 		s.leaveBehind("terminating on a node that is not Ready, whose kubelet does not end the pod")
 		return
 	}
@@ -248,15 +257,15 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 		return
 	}
 
-	// If the pod has no grace period, or one of 0, a second deletion would remove the pod at once.
+	// If the grace period of the pod is 0 or missing, a second deletion would remove the pod at once.
 	var given time.Duration
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && *seconds > 0 {
 		given = boundedGrace(*seconds)
 	}
-	left := p.deadline.remaining(given, p.Now)
-	if moment, ok := p.deadline.moment(given); ok && ends.After(p.deadline.end) && left < int64(given/time.Second) {
+	left := p.deadline.remainingGrace(given, p.Now)
+	if moment, ok := p.deadline.deletionTime(given); ok && ends.After(p.deadline.end) && left < int64(given/time.Second) {
 		if !p.Now.Before(moment) {
-			p.delete(s, left, "its grace period ends after the drain deadline")
+			p.planDeletion(s, left, "its grace period ends after the drain deadline")
 			return
 		}
 		s.dueAt = moment
@@ -269,9 +278,10 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	}
 }
 
-// stuck returns when a pod on a node that is not Ready counts as gone. The pod should have ended at the given time. The
-// drain must have lasted for NotReadyPatience too: its start is measured with our own clock and moves with outages.
-func (p *planner) stuck(ends time.Time) (time.Time, bool) {
+// abandonTime applies to terminating pods on a node that is not Ready. It returns the time from which the drain no
+// longer waits for such a pod. The argument is the time at which the grace period of the pod ends. The drain must also
+// have lasted for NotReadyPatience. Its start comes from our own clock, and is moved when there was an outage.
+func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false
 	}
@@ -284,12 +294,12 @@ func (p *planner) stuck(ends time.Time) (time.Time, bool) {
 	return since.Add(NotReadyPatience), true
 }
 
-// delete decides to delete a pod, unless the previous attempt was just now. It leaves the pod behind if deletions have
-// failed for deletePatience.
-func (p *planner) delete(s *Step, grace int64, why string) {
+// planDeletion decides that a pod is deleted, unless the next attempt is not due yet. If deletions have failed for
+// deletePatience, the drain continues without the pod.
+func (p *planner) planDeletion(s *Step, grace int64, why string) {
 	s.forced = true
 	if try := p.Attempts[s.UID]; !try.Deleting.IsZero() {
-		if p.deadline.over(p.Now) && !p.Now.Before(try.Deleting.Add(deletePatience)) {
+		if p.deadline.isOver(p.Now) && !p.Now.Before(try.Deleting.Add(deletePatience)) {
 			s.leaveBehind("the pod cannot be deleted: " + try.Why)
 			return
 		}
@@ -301,8 +311,9 @@ func (p *planner) delete(s *Step, grace int64, why string) {
 	s.Action, s.Grace, s.Why = Delete, grace, why
 }
 
-// evictable decides about a pod that PodDisruptionBudgets still protect.
-func (p *planner) evictable(pod *corev1.Pod, s *Step) {
+// planEviction decides what to do with a pod that must not be deleted yet, because PodDisruptionBudgets still protect
+// it.
+func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 	if try, tried := p.Attempts[s.UID]; tried && p.Now.Before(try.NotBefore) {
 		s.Action, s.Why, s.dueAt = Block, try.Why, try.NotBefore
 	} else {
@@ -311,13 +322,13 @@ func (p *planner) evictable(pod *corev1.Pod, s *Step) {
 			s.Grace = int64(minGrace / time.Second)
 		}
 	}
-	if moment, ok := p.deadline.moment(grace(pod)); ok && (s.dueAt.IsZero() || moment.Before(s.dueAt)) {
+	if moment, ok := p.deadline.deletionTime(grace(pod)); ok && (s.dueAt.IsZero() || moment.Before(s.dueAt)) {
 		s.dueAt = moment
 	}
 }
 
-// blockLaterTurns withdraws the evictions of pods whose turn comes after that of a pod that still exists. The times
-// from which these pods are deleted still apply.
+// blockLaterTurns sets the action Block for pods that must wait until all pods of earlier turns are gone. These pods
+// are still deleted when the deadline is near.
 func (p *planner) blockLaterTurns(steps []Step) {
 	i := slices.IndexFunc(steps, Step.pending)
 	if i < 0 {
@@ -331,18 +342,15 @@ func (p *planner) blockLaterTurns(steps []Step) {
 	}
 }
 
-// nextCheck returns the time between two checks while pods are leaving, and the time of the next check.
+// nextCheck returns the value for Decision.RecheckAfter, and the time until the next check.
 func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 	recheck = min(max(2*p.RecheckAfter, minRecheck), maxRecheck)
 	next = idleRecheck
-	for _, s := range steps {
-		if s.Action == Evict || s.Action == Delete {
-			recheck = minRecheck
-		}
+	if slices.ContainsFunc(steps, Step.due) {
+		recheck = minRecheck
 	}
 	for _, s := range steps {
-		switch s.Action {
-		case Evict, Delete, Await:
+		if s.due() || s.Action == Await {
 			next = min(next, recheck)
 		}
 		if s.pending() && s.dueAt.After(p.Now) {
@@ -352,8 +360,9 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 	return recheck, next
 }
 
-// blockers returns the pods that block the drain: pods whose eviction or deletion failed, and pods that are slow to
-// terminate. Pods that are terminating normally, or that were not evicted yet, do not block the drain.
+// blockers returns the pods that block the drain, sorted by name. A pod blocks the drain if its eviction or deletion
+// failed, or if it is slow to terminate. A pod does not block the drain if it is terminating normally, or if no
+// eviction was sent yet.
 func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 	var all []Blocker
 	for _, s := range steps {
@@ -361,11 +370,9 @@ func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 		switch {
 		case !s.pending():
 		case s.Slow:
-			all = append(all, Blocker{Pod: s.Pod, Why: s.Why})
+			all = append(all, Blocker{s.Pod, s.UID, Attempt{Why: s.Why}})
 		case tried && s.Action != Await:
-			all = append(all, Blocker{
-				Pod: s.Pod, Refused: try.Refused, Budgets: try.Budgets, Never: try.Never, Why: try.Why,
-			})
+			all = append(all, Blocker{s.Pod, s.UID, try})
 		}
 	}
 	slices.SortFunc(all, func(a, b Blocker) int {

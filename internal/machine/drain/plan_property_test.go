@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulated world. In it, budgets
-// refuse evictions, pods take time to end, some never end, and others cannot be deleted. It checks invariant I7 (no pod
-// is deleted too early or without a grace period, and none is forgotten), and that every drain ends.
+// TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulation. In the simulation,
+// budgets refuse evictions, and pods need time to end. Some pods never end, and others cannot be deleted. The test
+// checks that every drain ends. It also checks invariant I7: no pod is deleted too early or without a grace period, and
+// no pod is forgotten.
 //
 // Rule: budgets-hold-until-deadline.
 func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
@@ -26,7 +27,7 @@ func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
 	}
 }
 
-// world is one node with its pods, and the relevant behaviour of an API server and a kubelet.
+// world simulates one node with its pods, and the behavior of the API server and the kubelet that matters for a drain.
 type world struct {
 	now, start, deadline time.Time
 	reachable            bool
@@ -149,7 +150,7 @@ func (w *world) apply(t *testing.T, d Decision) {
 	}
 }
 
-// checkPolite checks invariant I7 with a calculation that does not use the planner's.
+// checkPolite checks invariant I7. It does not use the planner's calculation of the times.
 func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
 	if s.Grace < 1 {
 		t.Errorf("%s is deleted with a grace period of %d s", p.Name, s.Grace)
@@ -185,8 +186,8 @@ func (w *world) evict(p *worldPod, s Step) error {
 
 func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
 
-// delete deletes a pod as the API server does: the first deletion sets the grace period, later ones can only shorten
-// it.
+// delete deletes a pod as the API server does: the first deletion sets the grace period, and later deletions can only
+// shorten it.
 func (w *world) delete(p *worldPod, grace int64) error {
 	if p.undeletable {
 		return errors.New("denied")
@@ -201,7 +202,7 @@ func (w *world) delete(p *worldPod, grace int64) error {
 	return nil
 }
 
-// pass advances the clock. The kubelet removes pods that have ended.
+// pass advances the clock. The kubelet removes the pods that have ended.
 func (w *world) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	var left []*worldPod
@@ -213,8 +214,8 @@ func (w *world) pass(d time.Duration) {
 	w.pods = left
 }
 
-// FuzzPlan creates pods from random bytes. Plan must not panic, forget a pod, delete one without a grace period or too
-// early, or wait without a time for the next check.
+// FuzzPlan creates pods from random bytes. Plan must not panic and must not forget a pod. It must not delete a pod too
+// early or without a grace period. If it waits, it must return the time of the next check.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60),
@@ -260,7 +261,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// bytesSource reads values from fuzzed bytes. It returns zeros when they are used up.
+// bytesSource reads values from fuzzed bytes. After the last byte, it returns zeros.
 type bytesSource []byte
 
 func (b *bytesSource) byte() (c byte) {
@@ -272,7 +273,7 @@ func (b *bytesSource) byte() (c byte) {
 
 func (b *bytesSource) bool() bool { return b.byte()&1 == 1 }
 
-// int64 returns an extreme value about every second time.
+// int64 returns an extreme value in about half of the calls.
 func (b *bytesSource) int64() int64 {
 	c := b.byte()
 	value := int64(int8(b.byte()))

@@ -11,14 +11,14 @@ const (
 	// defaultGrace is the default of the API server for pods without a termination grace period.
 	defaultGrace = 30 * time.Second
 
-	// minGrace is the shortest grace period that a pod gets. With 0, the API server would remove the pod while its
-	// containers run.
+	// minGrace is the shortest grace period that the controller requests for a pod. If the grace period were 0, the API
+	// server would remove the pod while its containers still run.
 	minGrace = time.Second
 
-	// maxGrace limits grace periods to what a Duration can hold.
+	// maxGrace is the maximum grace period, because time.Duration cannot represent much longer ones.
 	maxGrace = 365 * 24 * time.Hour
 
-	// criticalPriority is the lowest of the priorities that are reserved for the system.
+	// criticalPriority is the lowest priority of system pods. Higher priorities are reserved for the system too.
 	criticalPriority = 2_000_000_000
 )
 
@@ -38,7 +38,7 @@ func isTerminating(pod *corev1.Pod) bool {
 	return !pod.DeletionTimestamp.IsZero()
 }
 
-// isCritical reports whether a pod belongs to the system, so that workloads may need it until they are gone.
+// isCritical reports whether a pod is a system pod. Workload pods may need system pods until they have ended.
 func isCritical(pod *corev1.Pod) bool {
 	switch pod.Spec.PriorityClassName {
 	case "system-cluster-critical", "system-node-critical":
@@ -54,8 +54,8 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. It does not check the API group,
-// because DaemonSets of other API groups create a new pod on a cordoned node too as soon as the old one is gone.
+// daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. It ignores the API group, because
+// DaemonSets of other API groups also create a new pod on a cordoned node as soon as the old pod is gone.
 func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return owner

@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// noon is when the drains of the tests without an API server begin.
+// noon is the time at which drains begin in the tests that do not use an API server.
 var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return noon.Add(d) }
 
 type podOption func(*corev1.Pod)
 
-// aPod returns a running pod with the name "namespace/name", whose UID is its name.
+// aPod returns a running pod. The argument has the form "namespace/name", and the pod's UID equals its name.
 func aPod(name string, options ...podOption) corev1.Pod {
 	namespace, name, _ := strings.Cut(name, "/")
 	pod := corev1.Pod{
@@ -60,7 +60,7 @@ func mirror(p *corev1.Pod) {
 	p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 }
 
-// terminating marks a pod as deleted at the given time, as the API server would.
+// terminating marks a pod as deleted at the given time, with the fields that the API server would set.
 func terminating(since time.Time, grace int64) podOption {
 	return func(p *corev1.Pod) {
 		ends := metav1.NewTime(since.Add(time.Duration(grace) * time.Second))

@@ -9,50 +9,56 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Request asks for the drain of a machine's Node.
-type Request struct {
-	// Machine and UID identify the machine.
+// Subject identifies the machine and the Node of a request.
+type Subject struct {
 	Machine types.NamespacedName
 	UID     types.UID
 
-	// Node and NodeUID identify the Node to drain. If Node is empty, there is nothing to drain. Pods of another Node with
-	// the same name are not touched.
+	// Node and NodeUID identify the Node. If another Node has the same name, its pods are not evicted.
 	Node    string
 	NodeUID types.UID
 
-	// Start and Deadline are stored by the caller, who moves them after an outage of the target cluster. They are the same
-	// in every call for one drain. A Start after the end of the last drain requests another drain. A zero Deadline means
-	// that there is none.
-	Start, Deadline time.Time
-
-	// Announced is true if Deadline is early because the Node shows that its instance is about to be removed. In this
-	// case, nothing is sent if a fresh read of the Node no longer shows that: the caller's cache was stale.
-	Announced bool
-
-	// NodeReachable is false if the node's kubelet does not report. Terminating pods then count as gone.
-	NodeReachable bool
-
-	// NotReadySince is the time from which the node's kubelet has reported that the node is not Ready. It is zero if the
-	// node is Ready or does not report. If it is set, terminating pods count as gone after NotReadyPatience.
-	NotReadySince time.Time
-
-	// Epoch is the value of Options.Epoch for which Start and Deadline exclude outages.
+	// Epoch is a value of Options.Epoch. The times in the request have been moved by the durations of all outages before
+	// this epoch.
 	Epoch uint64
 
-	// Force ends the drain at once, even if it is in progress. Skip prevents the drain from starting. In both cases, no
-	// more pods are touched.
-	Force, Skip bool
+	// Force ends the drain, or the wait for volumes, at once, even if it is in progress.
+	Force bool
 }
 
-// skipReason returns why there is nothing to do. It is empty if there may be something to do.
+// Request requests the drain of a machine's Node.
+type Request struct {
+	Subject
+
+	// The caller stores Start and Deadline, and moves both after an outage of the target cluster. If Deadline is zero,
+	// there is no deadline.
+	Start, Deadline time.Time
+
+	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed. In
+	// this case, the worker reads the Node before it sends evictions. If the Node no longer announces the removal, the
+	// caller's cache was outdated, and the worker sends nothing.
+	Announced bool
+
+	// NodeReachable is false if the node's kubelet no longer reports its status. In this case, terminating pods count as
+	// gone.
+	NodeReachable bool
+
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node is
+	// Ready, or if the kubelet does not report the state of the node. If it is set, a terminating pod counts as gone after
+	// NotReadyPatience.
+	NotReadySince time.Time
+
+	// Skip prevents the start of the drain. If it is set during a drain, the drain ends and no more pods are evicted.
+	Skip bool
+}
+
+// skipReason returns the reason why the Node is not drained. It is empty if the Node must be drained.
 func (r Request) skipReason() string {
 	switch {
 	case r.Force:
 		return "The drain was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
 	case r.Skip:
 		return "The drain was skipped because of the annotation " + v1beta1.AnnotationSkipDrain + "."
-	case r.Node == "":
-		return "The machine has no Node to drain."
 	}
 	return ""
 }
@@ -65,70 +71,57 @@ func (r Request) equal(other Request) bool {
 	return r == other
 }
 
-// VolumesRequest asks to wait for the volumes of a drained Node. It is useless for an unreachable node whose instance
-// may still run, because no controller detaches its volumes. After a wait is over, a request with a later Drained time
-// requests another wait.
+// longTimeout returns the time limit for a call if an earlier call for the same pod got no answer from the API server.
+// If only little time is left until the deadline, the limit is a quarter of it, so that there is time for other calls.
+func (r Request) longTimeout(now time.Time) time.Duration {
+	if r.Deadline.IsZero() {
+		return maxTimeout
+	}
+	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
+}
+
+// VolumesRequest requests a wait for the volumes of a drained Node. If a node is unreachable and its instance may still
+// run, do not request a wait, because no controller detaches the volumes of such a node. When a wait is over, a request
+// with a later value of Drained starts another wait.
 type VolumesRequest struct {
-	// Machine and UID identify the machine.
-	Machine types.NamespacedName
-	UID     types.UID
+	Subject
 
-	// Node and NodeUID identify the Node. If Node is empty, there is nothing to wait for.
-	Node    string
-	NodeUID types.UID
-
-	// Reported is status.volumesAttached of the Node. It may come from a cache; the Node is read again before anything
-	// waits for it.
+	// Reported is status.volumesAttached of the Node. It may come from a cache. If there are volumes to wait for, a worker
+	// reads the Node again.
 	Reported []corev1.AttachedVolume
 
 	// Drained is when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the Drained
-	// condition. For a Node that is out of service, it is when the Node was declared so. Timeout counts from Drained.
+	// condition. If the Node was declared out of service, Drained is the time of that declaration. Timeout starts at
+	// Drained.
 	Drained time.Time
 	Timeout time.Duration
-
-	// Epoch is the value of Options.Epoch for which Drained excludes outages.
-	Epoch uint64
-
-	// Force ends the wait at once.
-	Force bool
 }
 
-// skipReason returns why there is nothing to wait for. It is empty if there may be something to wait for.
-func (r VolumesRequest) skipReason() string {
-	switch {
-	case r.Force:
-		return "The wait for volumes was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
-	case r.Node == "":
-		return "The machine has no Node with volumes."
-	}
-	return ""
-}
-
-// left returns how much of the timeout remains.
-func (r VolumesRequest) left(now time.Time) time.Duration {
+// timeLeft returns the time that remains until the wait for volumes times out.
+func (r VolumesRequest) timeLeft(now time.Time) time.Duration {
 	return r.Drained.Add(r.Timeout).Sub(now)
 }
 
 // Outcome is the progress of a drain, or of the wait for volumes.
 type Outcome struct {
-	// Done is true if the machine may continue.
+	// Done is true if the drain or the wait is over.
 	Done bool
 
-	// Reason and Message are for the condition Drained or VolumesDetached. While the machine waits, the message of one
-	// reason changes only if the set of blockers changes, and at most every 30 s.
+	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. They are empty until
+	// a worker has checked the Node. While the machine waits and the reason stays the same, the message changes only if
+	// the set of blockers changes, and at most every 30 s.
 	Reason, Message string
 
-	// Blocked are the pods that block the drain at the moment.
+	// Blocked contains the pods that block the drain now.
 	Blocked []Blocker
 
-	// Denied is true while the API server does not allow the controller to read what it needs. Only an administrator can
-	// fix this.
+	// Denied is true if the controller has no permission to read what it needs. Only an administrator can fix this.
 	Denied bool
 
-	// Attached are the volumes for which the wait is needed, as far as they are known.
+	// Attached contains the volumes for which the machine waits, if they are known.
 	Attached []string
 
-	// LastPodGone is when the controller saw that the drain was done. It is zero before.
+	// LastPodGone is the time at which the controller found that the drain was done. It is zero until then.
 	LastPodGone time.Time
 }
 

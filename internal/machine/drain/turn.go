@@ -1,21 +1,15 @@
 package drain
 
-import (
-	"time"
+import corev1 "k8s.io/api/core/v1"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-)
-
-// turn is the position of a pod in the order in which the pods of a node are evicted.
+// turn determines the order in which the pods of a node are evicted.
 type turn int
 
 const (
 	workload turn = iota
 	critical
-	// tolerating pods may run on a cordoned node. Storage operators rely on this: other pods need the pods of the storage
-	// operator until they end.
+	// tolerating is the turn of pods that tolerate the cordon and may therefore run on a cordoned node. Storage operators
+	// use such tolerations, because other pods need the pods of the storage operator until they have ended.
 	tolerating
 )
 
@@ -29,7 +23,7 @@ func turnOf(pod *corev1.Pod) turn {
 	return workload
 }
 
-// whyEvicted returns why a pod is evicted now.
+// whyEvicted returns the reason why a pod is evicted now.
 func (t turn) whyEvicted() string {
 	switch t {
 	case critical:
@@ -40,7 +34,7 @@ func (t turn) whyEvicted() string {
 	return "workload pod"
 }
 
-// whyBlocked returns why a pod is not evicted yet.
+// whyBlocked returns the reason why a pod is not evicted yet.
 func (t turn) whyBlocked() string {
 	if t == tolerating {
 		return "pod that tolerates the cordon: other pods are evicted first"
@@ -48,7 +42,7 @@ func (t turn) whyBlocked() string {
 	return "critical pod: workload pods are evicted first"
 }
 
-// toleratesCordon reports whether a scheduler may put the pod onto a cordoned node.
+// toleratesCordon reports whether the scheduler may assign the pod to a cordoned node.
 func toleratesCordon(pod *corev1.Pod) bool {
 	for _, t := range pod.Spec.Tolerations {
 		if (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&
@@ -58,60 +52,4 @@ func toleratesCordon(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// schedulerLag is the maximum lag of the scheduler's cache. For this long after a node was cordoned, the scheduler may
-// still assign pods to the node that do not tolerate the cordon.
-const schedulerLag = 10 * time.Second
-
-// wouldReturn reports whether a pod is the successor of one that was evicted from this node, and would have a successor
-// on this node too if it were evicted. This is so if the pod tolerates the cordon, or if its controller names the node.
-func (p *planner) wouldReturn(pod *corev1.Pod) bool {
-	after, successor := p.Successors[pod.UID]
-	return successor && (toleratesCordon(pod) || after >= schedulerLag)
-}
-
-// successorTracker finds the pods of a node that are successors of evicted pods. The zero value is ready to use.
-type successorTracker struct {
-	// seen are the pods that were on the node before a pod of their controller was evicted.
-	seen map[types.UID]bool
-	// evicted is when the first pod of a controller was evicted, by the controller's UID.
-	evicted map[types.UID]time.Time
-	// successors are the other pods of these controllers, and how long after the eviction each was first seen.
-	successors map[types.UID]time.Duration
-}
-
-// observe records the pods that are on the node now.
-func (r *successorTracker) observe(pods []corev1.Pod, now time.Time) {
-	if r.seen == nil {
-		r.seen, r.evicted = map[types.UID]bool{}, map[types.UID]time.Time{}
-		r.successors = map[types.UID]time.Duration{}
-	}
-	for i := range pods {
-		pod := &pods[i]
-		if _, known := r.successors[pod.UID]; known || r.seen[pod.UID] {
-			continue
-		}
-		if at, evicted := r.evicted[controllerOf(pod)]; evicted {
-			r.successors[pod.UID] = now.Sub(at)
-		} else {
-			r.seen[pod.UID] = true
-		}
-	}
-}
-
-// recordEviction records that a pod was evicted or deleted.
-func (r *successorTracker) recordEviction(pod *corev1.Pod, now time.Time) {
-	owner := controllerOf(pod)
-	if _, known := r.evicted[owner]; !known && owner != "" {
-		r.evicted[owner] = now
-	}
-}
-
-// controllerOf returns the UID of the pod's controller, or an empty UID if it has none.
-func controllerOf(pod *corev1.Pod) types.UID {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return owner.UID
-	}
-	return ""
 }

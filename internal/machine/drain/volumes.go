@@ -1,18 +1,22 @@
 package drain
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Attachment is the part of a VolumeAttachment that the wait for volumes needs.
+// Attachment contains the fields of a VolumeAttachment that the wait for volumes needs.
 type Attachment struct {
-	// PersistentVolume is the name of the attached PersistentVolume. It is empty for an inline volume of a pod.
+	// PersistentVolume is the name of the attached PersistentVolume. It is empty if the attached volume is an inline
+	// volume of a pod.
 	PersistentVolume string
-	// Volume is the name under which the Node reports an inline volume, if it is known.
+	// Volume is the name of an inline volume in the status of the Node, if the controller knows it.
 	Volume corev1.UniqueVolumeName
 }
 
@@ -27,8 +31,8 @@ func attachmentOf(va *storagev1.VolumeAttachment) Attachment {
 	return a
 }
 
-// reportedName returns the name under which a Node reports a volume in status.volumesAttached. It is empty if only the
-// volume's plugin knows it.
+// reportedName returns the name of a volume in status.volumesAttached of a Node. It is empty if only the plugin of the
+// volume knows this name.
 func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeName {
 	if source == nil {
 		return ""
@@ -36,77 +40,56 @@ func reportedName(source *corev1.CSIPersistentVolumeSource) corev1.UniqueVolumeN
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + source.Driver + "^" + source.VolumeHandle)
 }
 
-// VolumeInput is the input of PlanVolumes.
-type VolumeInput struct {
-	// Attachments are the attachments to the node.
-	Attachments []Attachment
-	// Reported is status.volumesAttached of the Node.
-	Reported []corev1.AttachedVolume
-	// Preserved contains the names of PersistentVolumes that are used by pods which the drain leaves on the node.
-	Preserved map[string]bool
-	// PreservedReported contains the names under which the Node reports these volumes.
-	PreservedReported map[corev1.UniqueVolumeName]bool
-	// Now is the time of the decision.
-	Now time.Time
-	// Drained is when the last pod was gone. Timeout is how long to wait from then on.
-	Drained time.Time
-	Timeout time.Duration
-	// RecheckAfter is VolumeDecision.RecheckAfter of the previous decision, or 0 for the first one.
-	RecheckAfter time.Duration
+// preservedVolumes contains the volumes of the pods that a drain leaves on the node.
+type preservedVolumes struct {
+	// names contains the names of the PersistentVolumes. reported contains the names of the same volumes in the status of
+	// the Node.
+	names    map[string]bool
+	reported map[corev1.UniqueVolumeName]bool
 }
 
-// VolumeDecision is the decision whether to wait for volumes.
-type VolumeDecision struct {
-	// Done is true if there is nothing left to wait for, or if the timeout has passed.
-	Done bool
-	// TimedOut is true if Done is true although Waiting is not empty.
-	TimedOut bool
-	// Waiting contains the sorted names of the relevant volumes that are still attached.
-	Waiting []string
-	// RecheckAfter is the time between two checks. It is part of the next VolumeInput.
-	RecheckAfter time.Duration
-	// Next is when to check again at the latest. It is 0 if Done is true.
-	Next time.Duration
-}
-
-// PlanVolumes decides whether to wait for the volumes of a drained node. Relevant are volumes for which another node
-// may be waiting. Volumes of pods that stay on the node are not relevant, and neither are volumes without a
-// PersistentVolume, because they belong to one pod only.
+// relevantVolumes returns the names of the attached volumes that another node may need, sorted. The result does not
+// contain the volumes of pods that stay on the node. It also does not contain volumes without a PersistentVolume,
+// because only one pod can use them.
 //
-// PlanVolumes uses the VolumeAttachments because they outlive the Node's report, which is withdrawn before the volume
-// is detached. It also uses the report, because only the report contains volumes that are attached without a
-// VolumeAttachment.
-func PlanVolumes(in VolumeInput) VolumeDecision {
+// relevantVolumes uses the VolumeAttachments because the Node removes a volume from its report before the volume is
+// detached. It also uses the report, because some volumes are attached without a VolumeAttachment.
+func relevantVolumes(attachments []Attachment, report []corev1.AttachedVolume, preserved preservedVolumes) []string {
 	var attached, reported []string
 	ignored := map[corev1.UniqueVolumeName]bool{"": true}
-	for _, a := range in.Attachments {
+	for _, a := range attachments {
 		switch {
 		case a.PersistentVolume == "":
 			ignored[a.Volume] = true
-		case !in.Preserved[a.PersistentVolume]:
+		case !preserved.names[a.PersistentVolume]:
 			attached = append(attached, a.PersistentVolume)
 		}
 	}
-	for _, v := range in.Reported {
-		if !ignored[v.Name] && !in.PreservedReported[v.Name] {
+	for _, v := range report {
+		if !ignored[v.Name] && !preserved.reported[v.Name] {
 			reported = append(reported, string(v.Name))
 		}
 	}
-
-	// Attachments and report name the same volumes differently. Prefer the names of PersistentVolumes, which users know.
-	d := VolumeDecision{Waiting: attached}
+	// The VolumeAttachments and the report use different names for the same volume. Prefer the names of PersistentVolumes,
+	// because users know them.
 	if len(attached) == 0 {
-		d.Waiting = reported
+		attached = reported
 	}
-	slices.Sort(d.Waiting)
-	d.Waiting = slices.Compact(d.Waiting)
+	slices.Sort(attached)
+	return slices.Compact(attached)
+}
 
-	left := in.Drained.Add(in.Timeout).Sub(in.Now)
-	d.TimedOut = len(d.Waiting) > 0 && left <= 0
-	d.Done = len(d.Waiting) == 0 || d.TimedOut
-	if !d.Done {
-		d.RecheckAfter = min(max(2*in.RecheckAfter, minRecheck), maxRecheck)
-		d.Next = min(d.RecheckAfter, left)
+// volumesOutcome decides whether the machine must wait for the attached volumes.
+func volumesOutcome(request VolumesRequest, attached []string, now time.Time) Outcome {
+	if len(attached) == 0 {
+		return Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
+			Message: "No volume that another node may need is attached."}
 	}
-	return d
+	names := joinNames(attached, func(name string) string { return name })
+	if request.timeLeft(now) <= 0 {
+		return Outcome{Done: true, Reason: v1beta1.ReasonVolumeDetachTimeout,
+			Message: fmt.Sprintf("Timed out after %s while waiting for volumes to be detached: %s.", request.Timeout, names)}
+	}
+	return Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, Attached: attached,
+		Message: fmt.Sprintf("Volumes still attached to node %s: %s.", request.Node, names)}
 }

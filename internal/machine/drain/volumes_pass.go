@@ -12,200 +12,128 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// checkVolumesInline checks the volumes of a node on behalf of a caller that waits. The workers check more closely, and
-// only if there seems to be something to wait for.
-func (c *Controller) checkVolumesInline(ctx context.Context, r *record, request VolumesRequest) {
+// firstVolumesOutcome is the check of a node's volumes for which the caller waits. If it finds volumes, a worker checks
+// them in more detail.
+func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesRequest) Outcome {
+	ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
+	defer cancel()
 	began := c.options.Clock.Now() // See passVolumes.
-	list, wait, err := c.attachments.on(ctx, request.Node, request.Drained)
+	list, wait, err := c.attachments.attachedTo(ctx, request.Node, request.Drained)
 	if err != nil {
-		c.reportVolumesError(r, err)
-		return
+		return Outcome{Reason: v1beta1.ReasonDrainError, Message: shorten(err.Error())}
 	}
-	decision := PlanVolumes(VolumeInput{
-		Attachments: list,
-		Reported:    request.Reported,
-		Now:         began,
-		Drained:     request.Drained,
-		Timeout:     request.Timeout,
-	})
 	if wait > 0 {
-		decision.Done, decision.TimedOut = false, false
+		return Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach,
+			Message: fmt.Sprintf("Checking which volumes are attached to node %s.", request.Node)}
 	}
-	c.reportVolumes(r, request, decision)
+	return volumesOutcome(request, relevantVolumes(list, request.Reported, preservedVolumes{}), began)
 }
 
-// passVolumes checks the volumes of a node and returns the time of the next pass. It returns 0 if the wait is over.
+// passVolumes checks the volumes of a node and returns the time until the next pass. It returns 0 if the wait is over.
+// If the process is suspended during a pass, the time of the suspension does not count for the timeout.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
 	began := c.options.Clock.Now() // Reading takes time, but the result is only as fresh as this.
-	since := request.Drained
-	if again := r.volumesPass.since; again.After(since) {
-		since = again
+	pass, left, since := &r.volumesPass, request.timeLeft(began), request.Drained
+	if pass.since.After(since) {
+		since = pass.since
 	}
-	list, wait, err := c.attachments.on(ctx, request.Node, since)
-	if err == nil && wait > 0 {
-		if left := request.left(began); left > 0 {
+	list, wait, err := c.attachments.attachedTo(ctx, request.Node, since)
+	if wait > 0 {
+		if left > 0 {
 			return min(wait, left), nil
 		}
-		// The list is too old, but the timeout has passed.
-		list = c.attachments.last(request.Node)
+		list = c.attachments.latest(request.Node) // This list is too old, but the timeout has passed.
 	}
-	var decision VolumeDecision
+	var attached []string
 	if err == nil {
-		decision, err = c.checkVolumes(ctx, r, request, list, began)
+		attached, err = c.attachedVolumes(ctx, r, request, list)
 	}
-	if err != nil && answered(err) && request.left(began) <= 0 {
-		// The API server denies the read, so waiting longer is useless.
-		decision, err = VolumeDecision{Done: true, TimedOut: true, Waiting: []string{shorten(err.Error())}}, nil
+	if err != nil && answered(err) && left <= 0 {
+		// The API server refuses the request, so that a longer wait would not help.
+		attached, err = []string{shorten(err.Error())}, nil
 	}
 	if err != nil {
-		c.reportVolumesError(r, err)
 		return 0, err
 	}
-	c.reportVolumes(r, request, decision)
-	return decision.Next, nil
+	o := volumesOutcome(request, attached, began)
+	if o.Done {
+		c.records.setOutcome(&r.detached, o)
+		return 0, nil
+	}
+	pass.report.update(o.Reason, o.Message, fmt.Sprint(attached), c.options.Clock.Now())
+	o.Reason, o.Message = pass.report.reason, pass.report.message
+	c.records.setOutcome(&r.detached, o)
+	pass.since, pass.recheck = c.options.Clock.Now(), min(max(2*pass.recheck, minRecheck), maxRecheck)
+	return min(pass.recheck, left), nil
 }
 
-// checkVolumes reads what the decision needs in addition to the attachments, and decides with the time at which the
-// check began. Time during which the process was suspended does not count as waiting.
-func (c *Controller) checkVolumes(
-	ctx context.Context, r *record, request VolumesRequest, list []Attachment, began time.Time,
-) (VolumeDecision, error) {
-	reported, err := c.reportedBy(ctx, request)
+// attachedVolumes reads the Node and the preserved volumes, and returns the relevant volumes.
+func (c *Controller) attachedVolumes(ctx context.Context, r *record, request VolumesRequest,
+	list []Attachment) ([]string, error) {
+	node, err := c.node(ctx, request.Subject)
 	if err != nil {
-		return VolumeDecision{}, err
+		return nil, err
 	}
-	in := VolumeInput{
-		Attachments:  list,
-		Reported:     reported,
-		Now:          began,
-		Drained:      request.Drained,
-		Timeout:      request.Timeout,
-		RecheckAfter: r.volumesPass.recheck,
+	var report []corev1.AttachedVolume
+	if node != nil {
+		report = node.Status.VolumesAttached
 	}
-	decision := PlanVolumes(in)
-	if !decision.Done {
-		if in.Preserved, in.PreservedReported, err = c.preservedVolumes(ctx, r, request.Node); err != nil {
-			return VolumeDecision{}, err
-		}
-		decision = PlanVolumes(in)
-	}
-	r.volumesPass.recheck, r.volumesPass.since = decision.RecheckAfter, c.options.Clock.Now()
-	return decision, nil
-}
-
-// reportedBy returns the volumes that the Node reports as attached.
-func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]corev1.AttachedVolume, error) {
-	var node corev1.Node
-	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
-	if apierrors.IsNotFound(err) || err == nil && request.NodeUID != "" && node.UID != request.NodeUID {
+	if len(relevantVolumes(list, report, preservedVolumes{})) == 0 {
 		return nil, nil
 	}
+	preserved, err := c.preservedVolumes(ctx, r, request.Node)
 	if err != nil {
-		return nil, fmt.Errorf("get node %q: %w", request.Node, err)
+		return nil, err
 	}
-	return node.Status.VolumesAttached, nil
+	return relevantVolumes(list, report, preserved), nil
 }
 
-// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and the names under which
-// the Node reports them.
-func (c *Controller) preservedVolumes(
-	ctx context.Context, r *record, node string,
-) (preserved map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
-	pods, err := c.podsOn(ctx, node)
+// preservedVolumes returns the volumes of the pods that a drain leaves on the node.
+func (c *Controller) preservedVolumes(ctx context.Context, r *record, node string) (preservedVolumes, error) {
+	preserved := preservedVolumes{map[string]bool{}, map[corev1.UniqueVolumeName]bool{}}
+	in, err := c.observe(ctx, r, node)
 	if err != nil {
-		return nil, nil, err
+		return preserved, err
 	}
-	orphaned, err := c.daemonSets.orphaned(ctx, pods)
-	if err != nil {
-		return nil, nil, err
-	}
-	now, tracker := c.options.Clock.Now(), &r.drainPass.tracker
-	tracker.observe(pods, now)
-	claims := preservedClaims(pods, Plan(Input{Pods: pods, Now: now, Orphaned: orphaned,
-		Successors: tracker.successors}))
-	preserved, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
-	for _, name := range claims {
+	for _, name := range preservedClaims(Plan(in)) {
 		var claim corev1.PersistentVolumeClaim
 		if err := c.options.Target.Get(ctx, name, &claim); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("get PersistentVolumeClaim %s: %w", name, err)
+			return preserved, fmt.Errorf("get PersistentVolumeClaim %s: %w", name, err)
 		}
 		if claim.Spec.VolumeName == "" {
 			continue
 		}
-		preserved[claim.Spec.VolumeName] = true
+		preserved.names[claim.Spec.VolumeName] = true
 		var volume corev1.PersistentVolume
 		if err := c.options.Target.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName},
 			&volume); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("get PersistentVolume %q: %w", claim.Spec.VolumeName, err)
+			return preserved, fmt.Errorf("get PersistentVolume %q: %w", claim.Spec.VolumeName, err)
 		}
-		reported[reportedName(volume.Spec.CSI)] = true
+		preserved.reported[reportedName(volume.Spec.CSI)] = true
 	}
-	return preserved, reported, nil
+	return preserved, nil
 }
 
-// preservedClaims returns the PersistentVolumeClaims of the pods that a plan skips.
-func preservedClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
-	skipped := map[types.UID]bool{}
-	for _, s := range d.Steps {
-		skipped[s.UID] = s.Action == Skip
-	}
+// preservedClaims returns the PersistentVolumeClaims of the pods that the plan skips.
+func preservedClaims(d Decision) []types.NamespacedName {
 	var claims []types.NamespacedName
-	for i := range pods {
-		pod := &pods[i]
-		if !skipped[pod.UID] {
+	for _, s := range d.Steps {
+		if s.Action != Skip {
 			continue
 		}
-		for _, volume := range pod.Spec.Volumes {
+		for _, volume := range s.pod.Spec.Volumes {
 			switch {
 			case volume.PersistentVolumeClaim != nil:
-				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace,
+				claims = append(claims, types.NamespacedName{Namespace: s.Pod.Namespace,
 					Name: volume.PersistentVolumeClaim.ClaimName})
 			case volume.Ephemeral != nil:
-				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + volume.Name})
+				claims = append(claims, types.NamespacedName{Namespace: s.Pod.Namespace, Name: s.Pod.Name + "-" + volume.Name})
 			}
 		}
 	}
 	return claims
-}
-
-// reportVolumes records the progress of the wait.
-func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDecision) {
-	o := Outcome{Done: d.Done}
-	switch {
-	case d.TimedOut:
-		o.Reason = v1beta1.ReasonVolumeDetachTimeout
-		o.Message = fmt.Sprintf("Timed out after %s while waiting for volumes to be detached: %s.", request.Timeout,
-			joinVolumes(d.Waiting))
-	case d.Done:
-		o.Reason, o.Message = v1beta1.ReasonVolumesDetached, "No volume that another node may need is attached."
-	default:
-		report := &r.volumesPass.report
-		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting),
-			c.options.Clock.Now())
-		o.Reason, o.Message, o.Attached = report.reason, report.message, d.Waiting
-	}
-	c.drainStates.setVolumesOutcome(r, o)
-}
-
-func volumesMessage(request VolumesRequest, waiting []string) string {
-	if len(waiting) == 0 {
-		return fmt.Sprintf("Checking which volumes are attached to node %s.", request.Node)
-	}
-	return fmt.Sprintf("Volumes still attached to node %s: %s.", request.Node, joinVolumes(waiting))
-}
-
-func joinVolumes(volumes []string) string {
-	return joinNames(volumes, func(name string) string { return name })
-}
-
-// reportVolumesError records that the attached volumes cannot be read at the moment.
-func (c *Controller) reportVolumesError(r *record, err error) {
-	report := &r.volumesPass.report
-	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	before := c.drainStates.volumesOutcomeOf(r)
-	c.drainStates.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message, Attached: before.Attached})
 }

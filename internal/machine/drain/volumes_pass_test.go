@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -19,8 +18,7 @@ import (
 
 func volumesRequest(machine string, drained time.Time) VolumesRequest {
 	return VolumesRequest{
-		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
-		Drained: drained, Timeout: 5 * time.Minute,
+		Subject: subject(machine), Drained: drained, Timeout: 5 * time.Minute,
 	}
 }
 

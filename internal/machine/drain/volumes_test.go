@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Rule: volumes-detached-first.
-func TestPlanVolumes(t *testing.T) {
+func TestRelevantVolumes(t *testing.T) {
 	pv := func(name string) Attachment { return Attachment{PersistentVolume: name} }
 	reported := func(names ...corev1.UniqueVolumeName) (all []corev1.AttachedVolume) {
 		for _, name := range names {
@@ -20,55 +22,59 @@ func TestPlanVolumes(t *testing.T) {
 		return all
 	}
 	tests := []struct {
-		name string
-		in   VolumeInput
-		want VolumeDecision
+		name        string
+		attachments []Attachment
+		reported    []corev1.AttachedVolume
+		preserved   preservedVolumes
+		want        []string
 	}{
-		{name: "nothing attached", want: VolumeDecision{Done: true}},
-		{name: "an attached volume is waited for", in: VolumeInput{Attachments: []Attachment{pv("b"), pv("a")}},
-			want: VolumeDecision{Waiting: []string{"a", "b"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "an attached volume is checked at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, RecheckAfter: 4 * time.Second},
-			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: 5 * time.Second, Next: 5 * time.Second}},
-		{name: "a volume that only the Node reports is waited for",
-			in:   VolumeInput{Reported: reported("kubernetes.io/iscsi/x")},
-			want: VolumeDecision{Waiting: []string{"kubernetes.io/iscsi/x"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "a volume in both sources is named once",
-			in:   VolumeInput{Attachments: []Attachment{pv("a")}, Reported: reported("kubernetes.io/csi/d^h")},
-			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: time.Second}},
+		{name: "nothing attached"},
+		{name: "an attached volume is waited for", attachments: []Attachment{pv("b"), pv("a")}, want: []string{"a", "b"}},
+		{name: "a volume that only the Node reports is waited for", reported: reported("kubernetes.io/iscsi/x"),
+			want: []string{"kubernetes.io/iscsi/x"}},
+		{name: "a volume in both sources is named once", attachments: []Attachment{pv("a"), pv("a")},
+			reported: reported("kubernetes.io/csi/d^h"), want: []string{"a"}},
 		{name: "a volume of a pod that stays is not waited for",
-			in: VolumeInput{
-				Attachments: []Attachment{pv("logs")}, Reported: reported("kubernetes.io/csi/d^logs"),
-				Preserved:         map[string]bool{"logs": true},
-				PreservedReported: map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true},
-			},
-			want: VolumeDecision{Done: true}},
+			attachments: []Attachment{pv("logs")}, reported: reported("kubernetes.io/csi/d^logs"),
+			preserved: preservedVolumes{map[string]bool{"logs": true},
+				map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true}}},
 		{name: "a volume without PersistentVolume is not waited for",
-			in: VolumeInput{
-				Attachments: []Attachment{{Volume: "kubernetes.io/csi/d^inline"}, {}},
-				Reported:    reported("kubernetes.io/csi/d^inline"),
-			},
-			want: VolumeDecision{Done: true}},
-		{name: "relevant volumes are waited for although others are not", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")},
-			Preserved: map[string]bool{"logs": true}},
-			want: VolumeDecision{Waiting: []string{"db"}, RecheckAfter: time.Second, Next: time.Second}},
-		{name: "the last check is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")},
-			Now: at(5*time.Minute - 1)},
-			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: 1}},
-		{name: "the wait ends at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5 * time.Minute)},
-			want: VolumeDecision{Done: true, TimedOut: true, Waiting: []string{"a"}}},
-		{name: "a detached volume does not time out", in: VolumeInput{Now: at(time.Hour)}, want: VolumeDecision{Done: true}},
+			attachments: []Attachment{{Volume: "kubernetes.io/csi/d^inline"}, {}},
+			reported:    reported("kubernetes.io/csi/d^inline")},
+		{name: "relevant volumes are waited for although others are not",
+			attachments: []Attachment{pv("logs"), {}, pv("db")},
+			preserved:   preservedVolumes{names: map[string]bool{"logs": true}}, want: []string{"db"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			in := test.in
-			in.Drained, in.Timeout = noon, 5*time.Minute
-			if in.Now.IsZero() {
-				in.Now = noon
-			}
-			if diff := cmp.Diff(test.want, PlanVolumes(in)); diff != "" {
+			if diff := cmp.Diff(test.want, relevantVolumes(test.attachments, test.reported, test.preserved)); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Rule: volumes-detached-first.
+func TestOutcomeOfTheWaitForVolumes(t *testing.T) {
+	wait := Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, Attached: []string{"a"},
+		Message: "Volumes still attached to node m1: a."}
+	for _, test := range []struct {
+		name     string
+		attached []string
+		now      time.Duration
+		want     Outcome
+	}{
+		{"an attached volume", []string{"a"}, 0, wait},
+		{"just before the timeout", []string{"a"}, 5*time.Minute - 1, wait},
+		{"the wait ends at the timeout", []string{"a"}, 5 * time.Minute, Outcome{Done: true,
+			Reason:  v1beta1.ReasonVolumeDetachTimeout,
+			Message: "Timed out after 5m0s while waiting for volumes to be detached: a."}},
+		{"a detached volume does not time out", nil, time.Hour, Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
+			Message: "No volume that another node may need is attached."}},
+	} {
+		if diff := cmp.Diff(test.want, volumesOutcome(volumesRequest("m1", noon), test.attached, at(test.now))); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
 	}
 }
 
@@ -112,9 +118,9 @@ func TestPreservedClaimsAreThoseOfSkippedPods(t *testing.T) {
 		aPod("a/db", withClaim("db")),
 		aPod("a/job", inPhase(corev1.PodSucceeded), withClaim("job")),
 	)
-	got := preservedClaims(all, Plan(Input{Pods: all, Now: noon}))
-	want := []types.NamespacedName{{Namespace: "logs", Name: "buffer"}, {Namespace: "logs", Name: "agent-scratch"},
-		{Namespace: "a", Name: "static"}}
+	got := preservedClaims(Plan(Input{Pods: all, Now: noon}))
+	want := []types.NamespacedName{{Namespace: "a", Name: "static"}, {Namespace: "logs", Name: "buffer"},
+		{Namespace: "logs", Name: "agent-scratch"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -15,111 +15,68 @@ import (
 // A slot, or a position in the queue, belongs to an object until it is released. A controller must release it when the
 // object no longer needs it, even after an error. Otherwise the slot is lost.
 type Slots struct {
-	pool *pool
-	// controller is the index in pool.triggers of the controller that owns the objects.
-	controller int
-}
-
-// pool is the common state of the controllers that share a limit.
-type pool struct {
-	limit int
+	limit   int
+	trigger Trigger
 
 	mu       sync.Mutex
-	triggers []*Trigger
-	acquired map[operation]bool
-	// waiting contains the waiting operations in the order of arrival. If n slots are free, the objects of the first n
-	// operations have been enqueued for their controllers.
-	waiting []operation
-}
-
-// operation is the operation of one controller on one object.
-type operation struct {
-	controller int
-	object     types.NamespacedName
+	acquired map[types.NamespacedName]bool
+	// waiting contains the waiting objects in the order of arrival. If n slots are free, the first n objects have been
+	// enqueued.
+	waiting []types.NamespacedName
 }
 
 // NewSlots returns limit slots, but at least one.
 func NewSlots(limit int) *Slots {
-	return &Slots{pool: &pool{limit: max(limit, 1), triggers: []*Trigger{{}}, acquired: map[operation]bool{}}}
-}
-
-// Share returns the same slots for the objects of another controller. Call it before any slot is acquired.
-func (s *Slots) Share() *Slots {
-	s.pool.triggers = append(s.pool.triggers, &Trigger{})
-	return &Slots{pool: s.pool, controller: len(s.pool.triggers) - 1}
+	return &Slots{limit: max(limit, 1), acquired: map[types.NamespacedName]bool{}}
 }
 
 // Limit returns the number of slots.
-func (s *Slots) Limit() int { return s.pool.limit }
+func (s *Slots) Limit() int { return s.limit }
 
 // Acquire gives an object a slot, unless the free slots belong to objects that arrived earlier. An object keeps the
 // slot that it already has.
-func (s *Slots) Acquire(object types.NamespacedName) bool { return s.AcquireBeyond(object, 0) }
-
-// AcquireBeyond works like Acquire, but with some additional slots. The additional slots do not cause waiting objects
-// to be enqueued.
-func (s *Slots) AcquireBeyond(object types.NamespacedName, more int) bool {
-	p, o := s.pool, operation{s.controller, object}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.acquired[o] {
+func (s *Slots) Acquire(object types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.acquired[object] {
 		return true
 	}
-	position := slices.Index(p.waiting, o)
+	position := slices.Index(s.waiting, object)
 	if position < 0 {
-		position = len(p.waiting)
-		p.waiting = append(p.waiting, o)
+		position = len(s.waiting)
+		s.waiting = append(s.waiting, object)
 	}
-	if position >= p.limit-len(p.acquired)+more {
+	if position >= s.limit-len(s.acquired) {
 		return false
 	}
-	p.waiting = slices.Delete(p.waiting, position, position+1)
-	p.acquired[o] = true
+	s.waiting = slices.Delete(s.waiting, position, position+1)
+	s.acquired[object] = true
 	return true
 }
 
 // Occupy gives a slot to an object whose operation was begun by another process. It does so even if no slot is free.
 func (s *Slots) Occupy(object types.NamespacedName) {
-	p, o := s.pool, operation{s.controller, object}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.acquired[o] = true
-	p.waiting = slices.DeleteFunc(p.waiting, func(w operation) bool { return w == o })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acquired[object] = true
+	s.waiting = slices.DeleteFunc(s.waiting, func(w types.NamespacedName) bool { return w == object })
 }
 
 // Release gives up an object's slot or its position in the queue, if it has one.
 func (s *Slots) Release(object types.NamespacedName) {
-	p, o := s.pool, operation{s.controller, object}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.acquired[o] {
-		delete(p.acquired, o)
-		p.enqueueNext()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.acquired[object] {
+		delete(s.acquired, object)
+	} else if position := slices.Index(s.waiting, object); position >= 0 {
+		s.waiting = slices.Delete(s.waiting, position, position+1)
+	} else {
 		return
 	}
-	p.withdraw(o)
-}
-
-// Withdraw gives up an object's position in the queue, if it has one. The object keeps a slot, because its operation is
-// still running.
-func (s *Slots) Withdraw(object types.NamespacedName) {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	s.pool.withdraw(operation{s.controller, object})
-}
-
-func (p *pool) withdraw(o operation) {
-	if position := slices.Index(p.waiting, o); position >= 0 {
-		p.waiting = slices.Delete(p.waiting, position, position+1)
-		p.enqueueNext()
-	}
-}
-
-func (p *pool) enqueueNext() {
-	for _, next := range p.waiting[:min(max(p.limit-len(p.acquired), 0), len(p.waiting))] {
-		p.triggers[next.controller].Enqueue(next.object)
+	for _, next := range s.waiting[:min(max(s.limit-len(s.acquired), 0), len(s.waiting))] {
+		s.trigger.Enqueue(next)
 	}
 }
 
 // Source returns the source that enqueues objects when they can have a slot.
-func (s *Slots) Source() source.Source { return s.pool.triggers[s.controller].Source() }
+func (s *Slots) Source() source.Source { return s.trigger.Source() }

@@ -19,12 +19,7 @@ type controllerSlots struct {
 
 func newSlots(t *testing.T, limit int) *controllerSlots {
 	t.Helper()
-	return withQueue(t, NewSlots(limit))
-}
-
-func withQueue(t *testing.T, slots *Slots) *controllerSlots {
-	t.Helper()
-	h := &controllerSlots{slots, t,
+	h := &controllerSlots{NewSlots(limit), t,
 		workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	t.Cleanup(h.queue.ShutDown)
 	if err := h.Source().Start(t.Context(), h.queue); err != nil {
@@ -143,60 +138,9 @@ func TestEveryObjectGetsASlotEventually(t *testing.T) {
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.pool.waiting))
+			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.waiting))
 		}
 	}
-}
-
-// Controllers that share slots also share the limit and the order of arrival. Each controller gets only its own
-// objects.
-//
-// Rule: drains-have-own-workers.
-func TestSharedSlots(t *testing.T) {
-	machines := newSlots(t, 1)
-	orphans := withQueue(t, machines.Share())
-	machines.wantAcquired("a", true)
-	orphans.wantAcquired("a", false) // An object of another controller with the same name.
-	machines.wantAcquired("b", false)
-	machines.Release(key("a"))
-	orphans.wantEnqueued("a")
-	machines.wantEnqueued()
-	machines.wantAcquired("b", false)
-	orphans.wantAcquired("a", true)
-	orphans.Release(key("a"))
-	machines.wantEnqueued("b")
-	orphans.wantEnqueued()
-}
-
-// Operations that hang do not count, so more operations may begin than there are slots.
-//
-// Rule: hanging-evictions-isolated.
-func TestMoreOperationsThanSlots(t *testing.T) {
-	h := newSlots(t, 1)
-	h.wantAcquired("a", true)
-	h.wantAcquired("b", false)
-	if !h.AcquireBeyond(key("b"), 1) {
-		t.Error("AcquireBeyond(b) = false although the operation on a hangs")
-	}
-	h.wantAcquired("c", false)
-	h.Release(key("a"))
-	h.wantEnqueued() // The operation on b occupies the only slot.
-	h.Release(key("b"))
-	h.wantEnqueued("c")
-}
-
-func TestWithdrawKeepsTheSlot(t *testing.T) {
-	h := newSlots(t, 1)
-	h.wantAcquired("a", true)
-	for _, late := range []string{"b", "c"} {
-		h.wantAcquired(late, false)
-	}
-	h.Withdraw(key("a"))
-	h.wantEnqueued()
-	h.Withdraw(key("b"))
-	h.wantEnqueued() // No slot is free.
-	h.Release(key("a"))
-	h.wantEnqueued("c")
 }
 
 func TestThereIsAtLeastOneSlot(t *testing.T) {

@@ -152,7 +152,6 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 			Evict:        evict,
 			Clock:        realClock,
 			Workers:      s.concurrentDrains,
-			Evictions:    queueing.NewSlots(s.concurrentEvictions),
 			Metrics:      metrics.Registry,
 			BudgetReader: target.Client,
 			Epoch:        op.Reachability().TargetEpoch,
@@ -213,7 +212,6 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Options,
 	events wiring.TargetEvents) (*orphans.Target, error) {
 	o.Metrics = nil // The drains of Machines register the metrics already.
-	o.Evictions = o.Evictions.Share()
 	drains := drain.New(o)
 	table := drains.Wiring()
 	table.Name = "drain-orphans"

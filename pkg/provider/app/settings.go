@@ -25,26 +25,25 @@ import (
 
 // settings are the flags of a provider process, in addition to those that all processes have.
 type settings struct {
-	concurrentMachines  int
-	concurrentClasses   int
-	concurrentDrains    int
-	concurrentEvictions int
-	maxInFlightCreates  int
-	cloudQPS            float64
-	cloudBurst          int
-	bootstrapEndpoint   string
-	bootstrapCAFile     string
-	tokenGroups         []string
-	secretNamespaces    []string
-	approveKubeletCSRs  bool
-	guestAddresses      []string
-	preserveTimeout     time.Duration
-	preserveLimit       int
-	requireTypeVersion  bool
-	interruptions       interruption.Flags
-	orphans             orphans.Rules
-	orphansAction       string
-	webhook             admission.Serving
+	concurrentMachines int
+	concurrentClasses  int
+	concurrentDrains   int
+	maxInFlightCreates int
+	cloudQPS           float64
+	cloudBurst         int
+	bootstrapEndpoint  string
+	bootstrapCAFile    string
+	tokenGroups        []string
+	secretNamespaces   []string
+	approveKubeletCSRs bool
+	guestAddresses     []string
+	preserveTimeout    time.Duration
+	preserveLimit      int
+	requireTypeVersion bool
+	interruptions      interruption.Flags
+	orphans            orphans.Rules
+	orphansAction      string
+	webhook            admission.Serving
 }
 
 // allNamespaces is the value of --secret-namespaces that stands for all namespaces.
@@ -58,7 +57,7 @@ const (
 
 func defaultSettings() *settings {
 	return &settings{
-		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20,
+		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers,
 		cloudBurst: 10, approveKubeletCSRs: true, secretNamespaces: []string{allNamespaces},
 		orphans: orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge,
 			MaxDeletes: orphans.DefaultMaxDeletes},
@@ -74,9 +73,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses,
 		"number of MachineClasses that are reconciled concurrently")
 	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains,
-		"number of nodes whose drain is checked concurrently; the process uses at least 1.5 times --concurrent-evictions")
-	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions,
-		"maximum number of evictions in progress")
+		"number of nodes that are drained concurrently, each with at most one eviction in progress; the process uses at least 2")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates,
 		"maximum number of instances that are being created, each counted from the call that creates it until it runs; 0 means no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS,
@@ -120,8 +117,7 @@ func (s *settings) validate() error {
 	var errs []error
 	for flag, value := range map[string]int{
 		"concurrent-machines": s.concurrentMachines, "concurrent-classes": s.concurrentClasses,
-		"concurrent-drains":    s.concurrentDrains,
-		"concurrent-evictions": s.concurrentEvictions, "cloud-burst": s.cloudBurst,
+		"concurrent-drains": s.concurrentDrains, "cloud-burst": s.cloudBurst,
 	} {
 		if value < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))

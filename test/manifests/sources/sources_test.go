@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Other tests install the definitions and create the samples.
+// Other tests install these definitions and create these samples.
 func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {
@@ -57,8 +57,8 @@ func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	}
 }
 
-// If an API server with the definitions refused a sample or removed a field, only tests in memory would cover that
-// part.
+// If an API server refused a sample or removed a field of it, only tests without an API server would cover this sample
+// or field.
 func TestDefinitionsKeepFieldsOfCompleteSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {

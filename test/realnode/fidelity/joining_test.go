@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificateRequest returns a function that describes the certificate requests of a node to a signer.
+// certificateRequest returns a function that describes the requests of a node for certificates of the given signer.
 func certificateRequest(name, signer string) func(client.Object) string {
 	return func(o client.Object) string {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -55,8 +55,8 @@ func TestKubeletRequestsServingCertificate(t *testing.T) {
 	})
 }
 
-// nodeState returns a function that describes a Node as its kubelet reports it, without values that differ between any
-// two machines.
+// nodeState returns a function that describes a Node as its kubelet reports it. The description does not contain values
+// that always differ between two machines.
 func nodeState(name string) func(client.Object) string {
 	return func(o client.Object) string {
 		n, ok := o.(*corev1.Node)
@@ -84,7 +84,8 @@ func nodeState(name string) func(client.Object) string {
 			addresses = append(addresses, string(a.Type))
 		}
 		for _, kind := range slices.Sorted(maps.Keys(n.Status.Capacity)) {
-			// Huge pages depend on the host, and the real node does not manage local storage.
+			// Ignore huge pages, because they depend on the host. Ignore local storage, because the real node does not manage
+			// it.
 			if !strings.HasPrefix(string(kind), corev1.ResourceHugePagesPrefix) && kind != corev1.ResourceEphemeralStorage {
 				resources = append(resources, string(kind))
 			}
@@ -110,7 +111,7 @@ func TestKubeletRegistersNode(t *testing.T) {
 	})
 }
 
-// The order of the CSINode, the Lease and the Ready condition is random.
+// The kubelet creates the CSINode and the Lease and reports the Ready condition in a random order.
 func TestKubeletCreatesCSINodeAndLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		csi := c.record.distinctStates(t, func(o client.Object) string {

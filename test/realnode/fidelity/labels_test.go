@@ -44,7 +44,7 @@ func TestKubeletRejectsReservedLabels(t *testing.T) {
 		"failure-domain.beta.kubernetes.io/zone", "notkubernetes.io/pool"} {
 		t.Run(strings.ReplaceAll(key, "/", " "), func(t *testing.T) {
 			t.Parallel()
-			// If the kubelet accepts the label, it exits because the configuration file does not exist.
+			// If the kubelet accepts the label, it exits for another reason: the configuration file does not exist.
 			output, err := exec.CommandContext(t.Context(), kubelet, "--node-labels="+key+"=x", "--config=/none").CombinedOutput()
 			if err == nil {
 				t.Fatal("the kubelet exited without an error")

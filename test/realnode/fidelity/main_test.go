@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const (
 	token = "abcdef.0123456789abcdef"
-	// settings is the configuration of both kubelets. They report often, so that tests are fast.
+	// settings is the configuration of both kubelets. The kubelets report often, so that the tests take less time.
 	settings = "rotateCertificates: true\nregisterWithTaints: [{key: example.com/new, effect: NoSchedule}]\n" +
 		"nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 5m\n"
 	labels = "example.com/pool=a,node.kubernetes.io/kind=b"
@@ -119,7 +119,7 @@ func spec(cp *controlplane.ControlPlane) host.Spec {
 			PodStopTime: simcloud.Duration(100 * time.Millisecond)}}
 }
 
-// userData returns user data with which the kubelet of a machine joins with labels.
+// userData returns user data for a machine whose kubelet joins with the given labels.
 func userData(endpoint string, authority []byte, labels string) []byte {
 	kubeconfig := fmt.Sprintf("{kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}], "+
 		"clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], users: [{name: u, user: {token: %s}}]}",
@@ -144,7 +144,7 @@ func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	compareAlone(t, test)
 }
 
-// compareAlone is compare without parallel tests, for tests that change the nodes.
+// compareAlone is like compare, but runs no other tests in parallel. It is for tests that change the nodes.
 func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()

@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// requests returns the answered requests of a node's kubelet for Nodes and Leases since a time.
+// requests returns the requests for Nodes and Leases that a node's kubelet has sent since the given time and that were
+// answered.
 func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Request {
 	t.Helper()
 	found, err := c.audit.Requests(auditlog.Filter{Users: []string{"system:node:" + n.name},
@@ -29,7 +30,8 @@ func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Req
 	return found
 }
 
-// awaitRequests waits until a kubelet has had a number of matching answers since a time.
+// awaitRequests waits until the API server has answered a number of matching requests that a kubelet sent after the
+// given time.
 func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int, match func(auditlog.Request) bool) {
 	t.Helper()
 	limit, tick := time.NewTimer(patience), time.NewTicker(100*time.Millisecond)
@@ -53,7 +55,7 @@ func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int
 	}
 }
 
-// renewsLease matches a renewal of the Lease. The kubelet checks its Node more often than that.
+// renewsLease matches a renewal of the Lease. The kubelet checks its Node more often than it renews the Lease.
 func renewsLease(r auditlog.Request) bool {
 	return r.Verb == "update" && r.Resource == "leases" && r.Code == 200
 }
@@ -75,8 +77,8 @@ func (c *cluster) change(t *testing.T, n node, edit func(*corev1.Node)) {
 	}
 }
 
-// foreignChanges are two changes by another client: they change and delete what the kubelet wrote, and add other
-// values.
+// foreignChanges are two changes of a Node by another client. They change and delete values that the kubelet wrote, and
+// add other values.
 var foreignChanges = []func(*corev1.Node){
 	func(o *corev1.Node) {
 		for key := range o.Labels {
@@ -101,8 +103,8 @@ var foreignChanges = []func(*corev1.Node){
 	},
 }
 
-// A running kubelet restores a part of its Node after a change by another client, and keeps the rest of the change.
-// After a restart, it restores more.
+// If another client changes a Node, a running kubelet restores some values and keeps the other changes. After a
+// restart, it restores more.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")
@@ -155,7 +157,7 @@ func TestKubeletOfDeletedNode(t *testing.T) {
 	})
 }
 
-// lease returns a function that describes the Lease of a node without its renewal time.
+// lease returns a function that describes the Lease of a node. The description does not contain the renewal time.
 func lease(name string) func(client.Object) string {
 	return func(o client.Object) string {
 		x, ok := o.(*coordinationv1.Lease)

@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// scenario is a pod with a behaviour. A script causes it in the real container, an annotation in the simulated one.
+// scenario is a pod that behaves in a certain way. In a real container, a script causes this behavior. In a simulated
+// container, an annotation causes it.
 type scenario struct {
 	name, script      string
 	annotation, value string
@@ -39,7 +40,7 @@ func (p scenario) pod(node string) *corev1.Pod {
 	return pod
 }
 
-// podState returns a function that describes the pod as the kubelet reports it.
+// podState returns a function that describes the pod in the state that the kubelet reports.
 func (p scenario) podState(node string) func(client.Object) string {
 	return func(o client.Object) string {
 		pod, ok := o.(*corev1.Pod)
@@ -75,7 +76,7 @@ func (p scenario) podState(node string) func(client.Object) string {
 	}
 }
 
-// create creates the pod on a node, and returns its states up to the wanted one.
+// create creates the pod on a node, waits for the wanted state, and returns all states up to this state.
 func (p scenario) create(t *testing.T, c *cluster, n node, wanted string, finalizers ...string) []string {
 	t.Helper()
 	pod := p.pod(n.name)
@@ -87,7 +88,7 @@ func (p scenario) create(t *testing.T, c *cluster, n node, wanted string, finali
 	return c.record.states(t, 0, p.podState(n.name), wanted)
 }
 
-// delete deletes the pod, and returns its states up to the wanted one.
+// delete deletes the pod, waits for the wanted state, and returns all states up to this state.
 func (p scenario) delete(t *testing.T, c *cluster, n node, wanted string) []string {
 	t.Helper()
 	from := c.record.count()
@@ -102,8 +103,8 @@ const (
 	neverEnds       = "trap '' TERM; while :; do sleep 0.1; done"
 )
 
-// The kubelet reports a pod when it is bound, runs and is ready. Then it acknowledges the deletion, reports the end of
-// the containers, and removes the pod.
+// The kubelet must report when a pod has been bound, is running and is ready. After the deletion of the pod, the
+// kubelet must acknowledge the deletion, report the end of the containers, and remove the pod.
 func TestPodRunsAndIsDeleted(t *testing.T) {
 	p := scenario{"runs", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -133,7 +134,7 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// Pods that ended remain. When they are deleted, they are removed at once.
+// Pods that ended remain. When such a pod is deleted, it is removed immediately.
 func TestPodsEnd(t *testing.T) {
 	for wanted, p := range map[string]scenario{
 		"Succeeded ready": {"completes", "sleep 1", simcloud.AnnotationCompleteAfter, "1s", corev1.RestartPolicyNever, 30},
@@ -153,7 +154,7 @@ func TestPodsRestart(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string { return p.create(t, c, n, "restarts 2") })
 }
 
-// A pod whose containers wait for a restart ends with their last state.
+// If a pod is deleted while its containers wait for a restart, the pod ends with the last state of these containers.
 func TestPodsAreDeletedBeforeRestart(t *testing.T) {
 	for waits, p := range map[string]scenario{
 		"exited 0 Completed after 0": {"repeats", "sleep 1", simcloud.AnnotationCompleteAfter, "1s",

@@ -56,7 +56,7 @@ func (r *record) add(event watch.Event) {
 	r.changed = make(chan struct{})
 }
 
-// eventsAfter returns the events after the first n, and a channel that is closed at the next event.
+// eventsAfter returns all events after the first n events, and a channel that is closed at the next event.
 func (r *record) eventsAfter(n int) ([]watch.Event, <-chan struct{}) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -73,8 +73,9 @@ func (r *record) count() int {
 // patience is the maximum time to wait for a state.
 const patience = 90 * time.Second
 
-// states returns the descriptions of objects after the first events, up to the first description that contains the wanted
-// text. describe returns "" for objects that must be ignored. Equal consecutive descriptions count as one.
+// states returns descriptions of the objects in the events after the first from events. It waits for a description that
+// contains the wanted text, and returns all descriptions up to this one. describe returns "" for objects that must be
+// ignored. Equal consecutive descriptions count as one.
 func (r *record) states(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })
@@ -118,7 +119,7 @@ func (r *record) until(t *testing.T, from int, describe func(client.Object) stri
 	}
 }
 
-// line joins the parts that are not empty.
+// line joins all parts that are not empty.
 func line(parts ...any) string {
 	var all []string
 	for _, p := range parts {

@@ -1,6 +1,6 @@
 // Command kubeadm creates a cluster with the unmodified kubeadm, in separate namespaces of this host. The cluster runs
 // until the command is interrupted. The command requires root and the programs that hack/node/build.sh prepares. The
-// flag -layout, which may be repeated, is the folder of an OCI layout with images for pods.
+// flag -layout is the folder of an OCI layout with images for pods. It may be repeated.
 package main
 
 import (

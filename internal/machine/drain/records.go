@@ -1,0 +1,152 @@
+package drain
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// records stores what the controller knows about the machines that it drains.
+type records struct {
+	mu       sync.Mutex
+	machines map[types.NamespacedName]*record
+}
+
+// record is what the controller knows about one machine.
+type record struct {
+	uid types.UID
+
+	// records.mu guards the following fields. Each request is nil until the caller has sent it.
+	drain    *Request
+	drained  Outcome
+	volumes  *VolumesRequest
+	detached Outcome
+	// triggered contains pods that may be tried again now, because their PodDisruptionBudget has changed.
+	triggered map[types.UID]bool
+
+	// The following fields are stored by one pass and used by the next one. They need no lock, because the queue never
+	// gives a machine to two workers at the same time.
+	drainPass   drainPass
+	volumesPass volumesPass
+}
+
+// drainPass is the state of a drain that one pass stores for the next one.
+type drainPass struct {
+	recheck  time.Duration
+	attempts map[types.UID]Attempt
+	// tracker finds new pods that their controller creates on the node although the node is cordoned.
+	tracker successorTracker
+	report  report
+	denials int // consecutive
+}
+
+// volumesPass is the state of a wait for volumes that one pass stores for the next one.
+type volumesPass struct {
+	recheck time.Duration
+	since   time.Time // the minimum freshness of the next read
+	report  report
+}
+
+// admitDrain stores a request in the record of its machine. The result changed is true if the request differs from the
+// previous one. In this case, a worker must check the Node.
+func (m *records) admitDrain(request Request) (r *record, changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[request.Machine]
+	if r == nil || r.uid != request.UID ||
+		r.drain != nil && (r.drain.Node != request.Node || r.drain.NodeUID != request.NodeUID) {
+		r = m.newRecord(request.Machine, request.UID)
+	}
+	changed = r.drain == nil || !r.drain.equal(request)
+	r.drain = &request
+	return r, changed
+}
+
+// forVolumes returns the record for a request. The result before is the previous request of the same wait. It is nil if
+// the request starts a new wait: if it is the first request for the Node, or if the previous wait is over.
+func (m *records) forVolumes(request VolumesRequest) (r *record, before *VolumesRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[request.Machine]
+	if r == nil || r.uid != request.UID ||
+		r.volumes != nil && (r.volumes.Node != request.Node || r.volumes.NodeUID != request.NodeUID) {
+		r = m.newRecord(request.Machine, request.UID)
+	}
+	if r.volumes == nil || r.detached.Done && request.Drained.After(r.volumes.Drained) {
+		r.volumes, r.detached, r.volumesPass = nil, Outcome{}, volumesPass{}
+	}
+	return r, r.volumes
+}
+
+// admitVolumes stores a request in its record, where the workers find it.
+func (m *records) admitVolumes(r *record, request VolumesRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.volumes = &request
+}
+
+func (m *records) newRecord(machine types.NamespacedName, uid types.UID) *record {
+	if m.machines == nil {
+		m.machines = map[types.NamespacedName]*record{}
+	}
+	r := &record{uid: uid}
+	m.machines[machine] = r
+	return r
+}
+
+// task returns the work to do for a machine. It returns a drain if one is in progress, otherwise a wait for volumes, or
+// neither.
+func (m *records) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[machine]
+	switch {
+	case r == nil:
+	case r.drain != nil && !r.drained.Done:
+		drain = r.drain
+	case r.volumes != nil && !r.detached.Done:
+		volumes = r.volumes
+	}
+	return r, drain, volumes
+}
+
+// inProgress reports whether the workers must continue a drain. It returns false if the drain is done or if the caller
+// has called Forget.
+func (m *records) inProgress(machine types.NamespacedName, r *record) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.machines[machine] == r && !r.drained.Done
+}
+
+func (m *records) forget(machine types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.machines, machine)
+}
+
+// outcome returns a copy of an outcome in a record.
+func (m *records) outcome(of *Outcome) Outcome {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return *of
+}
+
+// setOutcome replaces an outcome in a record, unless the drain or wait is done already. This matters if the drain was
+// forced while a pass was running: the result of that pass must not replace the outcome.
+func (m *records) setOutcome(of *Outcome, to Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !of.Done {
+		*of = to
+	}
+}
+
+// takeTriggered returns the pods that may be tried again now, and clears the list.
+func (m *records) takeTriggered(r *record) map[types.UID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	triggered := r.triggered
+	r.triggered = nil
+	return triggered
+}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// totalAlloc is the start of the line in a heap profile with the number of bytes that the process has allocated since
-// its start.
+// totalAlloc is the prefix of a line in a heap profile. The line contains the number of bytes that the process has
+// allocated since its start.
 const totalAlloc = "# TotalAlloc = "
 
 // allocated returns the number of bytes that the API server has allocated since its start.

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// These resources belong to a fleet and not to a single machine. The number of their writes depends on the steps and
-// the duration of a roll.
+// These resources belong to a fleet and not to a single machine. The number of writes to them depends on the steps and
+// the duration of the rolling update.
 const (
 	budgetWrites     = " machinedisruptionbudgets.machinist.dev"
 	setWrites        = " machinesets.machinist.dev"
@@ -31,8 +31,8 @@ type disruptionOptions struct {
 	limits []string
 }
 
-// disruptionCommand measures the cost of budgets: a fleet rolls without budgets, with several, and without them
-// again.
+// disruptionCommand measures the cost of budgets: it updates a fleet without budgets, with several budgets, and once
+// more without budgets.
 func disruptionCommand() *cobra.Command {
 	o := &disruptionOptions{}
 	cmd := &cobra.Command{

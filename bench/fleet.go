@@ -100,9 +100,9 @@ func (f fleet) rollTo(ctx context.Context, class string) error {
 	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
 }
 
-// await returns when the deployment reports that all its machines are available and up to date, or, with 0 replicas,
-// when no Machine exists any more. It polls rarely, so that its own requests do not affect the measurement. The audit
-// log contains the exact times.
+// await waits until the deployment reports that all its machines are available and up to date. With 0 replicas, it
+// waits until no Machine exists. It polls rarely, so that its own requests do not affect the measurement. The audit log
+// contains the exact times.
 func (f fleet) await(ctx context.Context, replicas int, timeout time.Duration, alive func() error) error {
 	begun := time.Now()
 	for {

@@ -62,7 +62,8 @@ func growthOf(results []*result) growth {
 	}
 }
 
-// exponent fits y = a·x^b by least squares of the logarithms. It returns b, or 0 if there is no such fit.
+// exponent fits y = a·x^b with the method of least squares, applied to the logarithms. It returns b, or 0 if the fit is
+// impossible.
 func exponent(x, y []float64) float64 {
 	var n, sx, sy, sxx, sxy float64
 	for i := range x {

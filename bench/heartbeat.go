@@ -20,11 +20,11 @@ import (
 const leasePeriod = 10 * time.Second
 
 // maxHeartbeats is the number of parallel heartbeats. If an API server is too slow for the fleet, heartbeats are
-// late, but that is not measured.
+// late. The bench does not measure this delay.
 const maxHeartbeats = 32
 
-// sendHeartbeats lets every node renew its Lease every leasePeriod and report its status once. It spreads the
-// requests evenly over the time and returns their number.
+// sendHeartbeats makes every node renew its Lease every leasePeriod and report its status once. It spreads the requests
+// evenly over the time and returns their number.
 func (h *hosts) sendHeartbeats(ctx context.Context, during time.Duration) (requests int, err error) {
 	names := h.names()
 	var sent atomic.Int64

@@ -117,7 +117,7 @@ func (f *oldFleet) createLike(ctx context.Context, c client.Client, like *unstru
 	if err != nil {
 		return nil, fmt.Errorf("encode the sample: %w", err)
 	}
-	// The labels, the selectors and the Node's name follow from the names.
+	// Replace the names everywhere: also in the labels, in the selectors and in the Node's name.
 	text = []byte(strings.NewReplacer(like.GetName(), name, `"workerset":"general"`, `"workerset":"`+pool+`"`).
 		Replace(string(text)))
 	o := &unstructured.Unstructured{}

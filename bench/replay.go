@@ -135,7 +135,8 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 			return err
 		}
 	}
-	// The kubelet sends this write. Without the Node, the node template cannot be applied.
+	// The kubelet sends this write. Send it even if the Node is not measured, because the node template cannot be applied
+	// without the Node.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}

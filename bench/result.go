@@ -48,7 +48,7 @@ type phase struct {
 	// time, this measure of the work does not depend on the speed of the machine.
 	AllocatedMiBPerMachine float64 `json:"api_server_allocated_mib_per_machine"`
 
-	// OwnAllocatedMiB is the memory that both processes allocated, if it is counted.
+	// OwnAllocatedMiB is the memory that both processes allocated, if this memory is measured.
 	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
 
 	// P50Seconds and P99Seconds are percentiles of the time of one machine. The time begins with the request that
@@ -68,12 +68,13 @@ type phase struct {
 	Reads map[string]int `json:"reads"`
 }
 
-// limit is the result of a bare client for the same phase, and its comparison with the fleet.
+// limit is the result of a bare client for the same phase, together with the comparison between the bare client and the
+// fleet.
 type limit struct {
 	Seconds float64 `json:"seconds"`
 	// Speed is the speed of the machine while the bare client ran.
 	Speed float64 `json:"speed"`
-	// Ratio is the fleet's time divided by that of the bare client. EvenRatio is the ratio at equal speed of the
+	// Ratio is the fleet's time divided by the time of the bare client. EvenRatio is the ratio at equal speed of the
 	// machine.
 	Ratio     float64 `json:"ratio"`
 	EvenRatio float64 `json:"even_ratio"`

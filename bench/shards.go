@@ -21,8 +21,8 @@ type shardsOptions struct {
 	settle       time.Duration
 }
 
-// shardsCommand measures the memory of one process for all machines, and of one process for each shard, for both
-// programs.
+// For both programs, shardsCommand measures the memory of one process for all machines, and the memory of one process
+// for each shard.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}
 	o.surge = "10%"
@@ -105,7 +105,7 @@ func (o *shardsOptions) run(ctx context.Context, out io.Writer) error {
 	return shardsTable(out, results)
 }
 
-// prepare creates the machines of a namespace, records them, and stops the processes that created them.
+// prepare creates and records the machines of a namespace, and stops the processes that created the machines.
 func (b *shardsBench) prepare(ctx context.Context) error {
 	b.printf("creating the %d machines to copy", b.o.each)
 	if _, err := b.awaitSettled(ctx); err != nil {

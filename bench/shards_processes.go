@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// measureProcesses runs a process of a program for each shard, waits until all are idle, and returns their memory.
+// measureProcesses runs one process of a program for each shard, waits until all of these processes are idle, and
+// returns their memory.
 func (b *shardsBench) measureProcesses(ctx context.Context, program string, shards []sharding.Shard) (
 	results []shardMemory, err error) {
 	kubeconfig := filepath.Join(b.stack.Dir(), "stand-in.kubeconfig")
@@ -183,10 +184,10 @@ type shardMemory struct {
 	Shard   string `json:"shard"`
 	// Machines is the number of machines in its namespaces.
 	Machines int `json:"machines"`
-	// SettledMiB is its resident set when it was idle. PeakMiB is its maximum resident set.
+	// SettledMiB is the resident set of the process after it became idle. PeakMiB is its maximum resident set.
 	SettledMiB float64 `json:"settled_mib"`
 	PeakMiB    float64 `json:"peak_mib"`
-	// SettledRatio and PeakRatio are these values divided by those of one process for all machines. For that process
+	// SettledRatio and PeakRatio are these values divided by the values of one process for all machines. For that process
 	// they are 0.
 	SettledRatio float64 `json:"settled_ratio,omitempty"`
 	PeakRatio    float64 `json:"peak_ratio,omitempty"`

@@ -34,7 +34,7 @@ func newSpeedometer() *speedometer {
 	return s
 }
 
-// stop ends the measurement and returns the mean number of pieces of work in a second of processor time.
+// stop ends the measurement. It returns the mean number of pieces of work that take one second of processor time.
 func (s *speedometer) stop() float64 {
 	close(s.done)
 	return <-s.mean
@@ -74,7 +74,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a JSON text that is validated, which allocates no memory.
+// pieceOfWork is a JSON text. Its validation is the work, which allocates no memory.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn is a server in front of an API server. It answers lists and watches of copied kinds with the copies, and
-// forwards all other requests. So a fleet of any size exists at once and takes memory only in the processes that
-// cache it. The copies never change.
+// standIn is a server in front of an API server. It responds to lists and watches of copied kinds with the copies, and
+// forwards all other requests. So a fleet of any size exists immediately, and takes memory only in the processes that
+// cache the fleet. The copies never change.
 type standIn struct {
 	copies  *copies
 	server  *httptest.Server

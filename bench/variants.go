@@ -93,7 +93,8 @@ func administratorOnly(name string) func(*bench, *tape, int) (map[string]*replay
 	}
 }
 
-// withManagedFields returns the users that write in an installation, but keeps the managed fields of Machines.
+// withManagedFields returns the users that write in an installation. The writes of these users do not clear the managed
+// fields of Machines.
 func withManagedFields(b *bench, t *tape, workers int) (map[string]*replay, error) {
 	other := *t
 	other.providerID = bytes.Replace(t.providerID, []byte(withoutManagedFields), nil, 1)

@@ -59,8 +59,8 @@ func workOf(ctx context.Context, address string, into *work) error {
 	return into.read(response.Body)
 }
 
-// read adds the numbers of passes and the allocated bytes from the metrics of one process. The passes of a controller
-// are the sum of the passes with any result.
+// read adds the numbers of passes and the allocated bytes from the metrics of one process. For each controller, it adds
+// up the passes of all results.
 func (w *work) read(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {

@@ -325,7 +325,7 @@ func writeTable(out io.Writer, costs []writeCost, chosen []variant) {
 	_ = w.Flush()
 }
 
-// bodyFor returns a recorded body for a machine with this name.
+// bodyFor returns a recorded body in which the placeholders are replaced with the values of the named machine.
 func (t *tape) bodyFor(recorded []byte, name string) []byte {
 	return []byte(strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(recorded)))
 }

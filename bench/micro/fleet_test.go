@@ -96,7 +96,7 @@ func machineOf(set *v1beta1.MachineSet, i int) *v1beta1.Machine {
 	return m
 }
 
-// node returns a Node as the cache keeps it, with the machine's node template applied.
+// node returns a Node in the form in which the cache stores it. The machine's node template is applied to the Node.
 func node(i int) *corev1.Node {
 	name := machineName(i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -35,7 +35,7 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 	return nil
 }
 
-// retained returns the number of bytes that an object from a watch takes in a cache.
+// retained returns the number of bytes that the cache uses for one object that it received from a watch.
 func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
 	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()

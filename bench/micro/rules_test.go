@@ -25,7 +25,7 @@ import (
 // should first read the field that is usually absent.
 const rulesBudget = 85_000
 
-// machineOfASet is a Machine as a set and its provider write it.
+// machineOfSet is a Machine with the fields that a set and its provider write.
 const machineOfSet = `{"apiVersion":"machinist.dev/v1beta1","kind":"Machine",
 	"metadata":{"namespace":"default","name":"workers-f84x7jv4s-wxvvn","labels":{"pool":"workers"}},
 	"spec":{"classRef":{"name":"small"},"providerID":"sim:///1","version":"v1.36.3","node":{"labels":{"pool":"workers"}},

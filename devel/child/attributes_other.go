@@ -4,8 +4,7 @@ package child
 
 import "syscall"
 
-// processAttributes returns the default attributes, because only Linux can end a child together with its parent. Only
-// Linux can end a child together with its parent.
+// processAttributes returns the default attributes, because only Linux can end a child together with its parent.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{}
 }

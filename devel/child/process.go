@@ -19,7 +19,7 @@ import (
 // pollInterval is the time between two checks of a condition.
 const pollInterval = 50 * time.Millisecond
 
-// ErrAddressInUse means that a process ended because another one listens on its address.
+// ErrAddressInUse means that a process ended because another process listens on its address.
 var ErrAddressInUse = errors.New("address already in use")
 
 // Process is a program that can be started and stopped many times, by one goroutine at a time.
@@ -126,8 +126,8 @@ func (p *Process) Start() error {
 // The error contains the end of the log. If the process ended because its address is in use, the error wraps
 // ErrAddressInUse.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// If another program uses the address, that program may never respond. So the end of the process cancels the context
-	// of ready.
+	// If another program uses the address, that program may never respond. The context of ready is therefore canceled when
+	// the process ends.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done
@@ -197,8 +197,8 @@ func (p *Process) Kill() error {
 		return nil
 	}
 	p.life.stopping.Store(true)
-	// Kill the children first. The ID of the group is only reserved while the group contains a process. Also, children
-	// must not continue to work without their parent.
+	// Kill the children first. The ID of the process group is reserved only while the group contains a process. Also,
+	// children must not continue to work without their parent.
 	if err := p.killGroup(); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after that, Ended is not
+// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after the signal, Ended is not
 // called.
 func (p *Process) Signal(signal os.Signal) error {
 	if !p.Running() {

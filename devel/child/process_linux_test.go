@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// parentDir is an environment variable. If it is set, the test binary starts a child in that folder, prints its PID and
-// waits to be killed.
+// parentDir is an environment variable. If the variable is set, the test binary starts a child in the folder that the
+// variable names, prints the child's PID and waits to be killed.
 const parentDir = "PROCESS_TEST_PARENT_DIR"
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
@@ -156,7 +156,8 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 	}
 }
 
-// alive reports whether a process runs, whether or not it is a child of this process. A zombie does not run.
+// alive reports whether a process is running. The process does not have to be a child of this process. A zombie does
+// not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {

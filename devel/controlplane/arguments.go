@@ -121,7 +121,7 @@ func (cp *ControlPlane) controllerManagerArgs(port int, kubeconfig string) []str
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--controllers=*,bootstrapsigner,tokencleaner",
-		// Each controller has its own identity, as in most clusters, so the audit log shows which one wrote.
+		// As in most clusters, each controller has its own identity, so the audit log shows which controller sent a write.
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + cp.pki.serviceAccountKey,
 		"--root-ca-file=" + cp.pki.caCert,

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// TestBare runs a control plane that consists of etcd and kube-apiserver only. Another program uses the first port that
-// it tries.
+// TestBare runs a control plane that consists of etcd and kube-apiserver only. The first port that the API server tries
+// is used by another program.
 func TestBare(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

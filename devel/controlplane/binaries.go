@@ -63,7 +63,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(root, "controlplane", Version), nil
 }
 
-// CacheDir returns the folder in which the scripts in hack store what they build.
+// CacheDir returns the folder in which the scripts in hack store the programs that they build.
 func CacheDir() (string, error) {
 	if root := os.Getenv("MACHINIST_CACHE"); root != "" {
 		return root, nil
@@ -96,7 +96,7 @@ func locateBinaries(o Options) (binaries, error) {
 	}
 	find(etcdBinary, &b.etcd)
 	find(apiServerBinary, &b.apiServer)
-	// The control plane itself does not need kubectl. If none was built, the one in PATH is used.
+	// The control plane itself does not need kubectl. If no kubectl was built, the kubectl in PATH is used.
 	if b.kubectl, _ = Locate(kubectlBinary); b.kubectl == "" {
 		b.kubectl = kubectlBinary
 	}

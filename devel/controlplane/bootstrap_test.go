@@ -80,7 +80,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 		t.Errorf("the certificate is for %q", got)
 	}
 
-	// Without the bindings of the option, the approver checks a request and leaves it pending.
+	// If the bindings of the option do not exist, the approver checks a request and leaves it pending.
 	for _, binding := range nodeBindings(true)[1:] {
 		if err := admin.Delete(ctx,
 			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name}}); err != nil {

@@ -179,7 +179,7 @@ func schedule(t *testing.T, admin client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// First a controller must remove the node's taint for not being ready.
+	// Before that, a controller must remove the taint of a node that is not ready.
 	eventuallyScheduled(t, admin, 1)
 }
 

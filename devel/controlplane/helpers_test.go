@@ -89,8 +89,8 @@ func configMap(name string) *corev1.ConfigMap {
 	return configMap
 }
 
-// stopLeavesNoProcess checks that a control plane runs the named processes, stops it, and checks that none of them is
-// left.
+// stopLeavesNoProcess checks that a control plane runs the named processes. It then stops the control plane, and checks
+// that none of these processes remains.
 func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	t.Helper()
 	pids := map[string]int{}
@@ -112,7 +112,8 @@ func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	}
 }
 
-// alive reports whether a process runs, whether or not it is a child of this process. A zombie does not run.
+// alive reports whether a process is running. The process does not have to be a child of this process. A zombie does
+// not run.
 func alive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {

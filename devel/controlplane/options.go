@@ -22,15 +22,15 @@ type Options struct {
 	// WithScheduler runs kube-scheduler.
 	WithScheduler bool
 
-	// Address, if set, is an address of this machine other than loopback, at which pods of a real node reach the API
-	// server. This address becomes the endpoint of the service kubernetes. The API server's certificate is valid for this
-	// address and for loopback. The API server then listens on all addresses, so use it only in a separate network
-	// namespace.
+	// Address, if set, is an address of this machine that pods of a real node use to reach the API server. It must not be
+	// a loopback address. This address becomes the endpoint of the service kubernetes. The API server's certificate is
+	// valid for this address and for loopback. The API server then listens on all addresses, so use it only in a separate
+	// network namespace.
 	Address net.IP
 
-	// ServerAddresses are additional addresses for which the API server's certificate is valid, at which virtual machines
-	// reach it. An example is 10.0.2.2 in the user network of QEMU, or the address of a proxy for Endpoint. If they are
-	// set, the API server connects to kubelets at their internal addresses.
+	// ServerAddresses are additional addresses that virtual machines use to reach the API server. The API server's
+	// certificate is also valid for these addresses. An example is 10.0.2.2 in the user network of QEMU, or the address of
+	// a proxy for Endpoint. If they are set, the API server connects to kubelets at their internal addresses.
 	ServerAddresses []net.IP
 
 	// Audit makes the API server write every request to ControlPlane.AuditLog before it answers it, at level Metadata.

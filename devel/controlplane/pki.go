@@ -24,7 +24,8 @@ const (
 	clockSkew = time.Hour
 )
 
-// frontProxyUser is the user that aggregated API servers trust to name the user of a request.
+// frontProxyUser is the name of the client that aggregated API servers trust: in its requests, this client may name
+// another user.
 const frontProxyUser = "front-proxy-client"
 
 // authority is a certificate authority with its key.
@@ -141,8 +142,8 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 
 // pki contains the certificate and key files that the processes of a control plane use to authenticate each other. As
 // in most clusters, one authority signs the certificates of servers and users, and those that kubelets request with
-// CSRs. A second one signs the certificate of the proxy in front of aggregated API servers. etcd needs no certificate,
-// because it listens on a socket in the control plane's folder.
+// CSRs. A second authority signs the certificate of the proxy in front of aggregated API servers. etcd needs no
+// certificate, because it listens on a socket in the control plane's folder.
 type pki struct {
 	authority *authority
 

@@ -13,8 +13,9 @@ func (cp *ControlPlane) Snapshot(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
 }
 
-// PutBack replaces all data of etcd by a Snapshot. To do this, it kills the API server and etcd, and starts them again
-// afterward. Resource versions then continue from the last one in the snapshot. The other processes continue to run.
+// PutBack replaces all data of etcd with the data of a Snapshot. To do this, it kills the API server and etcd, and
+// starts them again afterward. Resource versions then continue from the last one in the snapshot. The other processes
+// continue to run.
 func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {
@@ -24,7 +25,7 @@ func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	})
 }
 
-// offline stops the processes that use the data of etcd, calls do with the folder of these data, and starts the
+// offline stops the processes that use the data of etcd, calls do with the folder of this data, and starts the
 // processes again.
 func (cp *ControlPlane) offline(ctx context.Context, do func(data string) error) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {

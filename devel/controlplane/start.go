@@ -31,7 +31,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return start(ctx, o, child.FreePort)
 }
 
-// start is Start with a function that returns free ports.
+// start does the work of Start. The function freePort returns the ports to use.
 func start(ctx context.Context, o Options, freePort func() (int, error)) (*ControlPlane, error) {
 	begun := time.Now()
 	found, err := locateBinaries(o)
@@ -215,8 +215,8 @@ func (cp *ControlPlane) startScheduler(ctx context.Context) error {
 	})
 }
 
-// componentKubeconfig writes the kubeconfig of a component. By convention, the name of its user is "system:" and the
-// name of the component.
+// componentKubeconfig writes the kubeconfig of a component. By convention, the name of the component's user is
+// "system:" followed by the name of the component.
 func (cp *ControlPlane) componentKubeconfig(component string) (string, error) {
 	config, err := cp.UserConfig("system:" + component)
 	if err != nil {

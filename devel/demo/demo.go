@@ -19,7 +19,8 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// Once runs a tour through the life of a fleet and ends. Without Once, the demo runs until its context is done.
+	// If Once is set, the demo runs a tour through the life of a fleet and then ends. If Once is false, the demo runs
+	// until its context is done.
 	Once bool
 	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends when the scenario ends. By default,
 	// it runs no scenario.

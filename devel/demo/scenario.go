@@ -131,8 +131,8 @@ func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) 
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until done returns true for the fleet. It fails as soon as one of the machines in the list
-// before is lost.
+// awaitFleetKeeping waits until done returns true for the fleet, and checks that certain machines are kept. It fails as
+// soon as one of the machines in the list before is lost.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {

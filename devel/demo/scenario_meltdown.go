@@ -226,7 +226,8 @@ func (m *meltdownScenario) end(ctx context.Context) error {
 	return m.checkCreatedInstances(ctx, meltdownMachines+1)
 }
 
-// healthCheck returns a health check that replaces machines whose nodes do not report for longer than scenarioTimeout.
+// healthCheck returns a health check that replaces a machine if its node has not reported its status for longer than
+// scenarioTimeout.
 func healthCheck() *v1beta1.MachineHealthCheck {
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: healthCheckName}}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {

@@ -15,7 +15,7 @@ import (
 const (
 	// scenarioTimeout is the time after which a machine in a scenario is replaced if its node does not report its status.
 	scenarioTimeout = 10 * time.Second
-	// margin is the time for which a scenario still checks after a timeout that nothing happens.
+	// margin is the additional time after a timeout for which a scenario checks that nothing happens.
 	margin = 3 * time.Second
 
 	outageMachines = 3

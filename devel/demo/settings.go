@@ -48,7 +48,7 @@ func nodeSettings() []setting {
 	}
 }
 
-// arrange adds the setting to the options if it is a flag.
+// If the setting is a flag, arrange adds it to the options.
 func (q setting) arrange(o *stack.Options) {
 	flag := "--" + q.name + "=" + q.value
 	switch q.component {
@@ -61,7 +61,7 @@ func (q setting) arrange(o *stack.Options) {
 	}
 }
 
-// configureKubelets adds the settings of kubelets to their configuration in the user data.
+// configureKubelets adds the settings for kubelets to the kubelet configuration in the user data.
 func configureKubelets(userData *corev1.Secret, all []setting) {
 	const kind = "kind: KubeletConfiguration"
 	before, after, _ := strings.Cut(userData.StringData[v1beta1.DefaultUserDataKey], kind)

@@ -77,7 +77,7 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 	return nothingLeft(ctx, s, screen)
 }
 
-// await waits until done returns true for the fleet.
+// await polls the fleet until done returns true for it.
 func await(ctx context.Context, patience time.Duration, f fleet, screen *screen, changes <-chan struct{},
 	done func(snapshot) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
@@ -100,7 +100,7 @@ func await(ctx context.Context, patience time.Duration, f fleet, screen *screen,
 	}
 }
 
-// nothingLeft checks in the cloud and the target cluster, not in Machinist, that no instance and no node is left.
+// nothingLeft checks that no instance and no node is left. It asks the cloud and the target cluster, not Machinist.
 func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 	live, created, err := s.CloudLeft(ctx)
 	if err != nil {

@@ -23,12 +23,13 @@ type Backend interface {
 	// Driver is the name of the provider. Program is the name of the provider's program.
 	Driver() string
 	Program() string
-	// Cloud is the name of the cloud's program. It is empty if Start starts the cloud in another way.
+	// Cloud is the name of the cloud's program. If the cloud is not a program, Cloud is empty and Start starts the cloud
+	// in another way.
 	Cloud() string
 	// Start starts the cloud and returns its URL when the cloud serves requests. If the cloud is a program, Start uses
 	// Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
-	// Stop ends everything that Start started, except the cloud's program. It is also called if Start failed or was not
+	// Stop ends everything that Start started, except the cloud's program. Stop is also called if Start failed or was not
 	// called.
 	Stop() error
 	// Args returns the flags of the provider for the cloud at a URL.

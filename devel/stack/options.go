@@ -23,8 +23,9 @@ type Options struct {
 	SeparateTarget bool
 	// NoTarget starts the two processes without a target cluster.
 	NoTarget bool
-	// Namespace is the only namespace of the control cluster in which the two processes work. There, they have rights only
-	// in this namespace and in SystemNamespace. By default, they work in all namespaces.
+	// Namespace is the only namespace of the control cluster in which the two processes work. In the control cluster, the
+	// processes have permissions only in this namespace and in SystemNamespace. By default, the processes work in all
+	// namespaces.
 	Namespace string
 	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, it may read all.
 	SecretNamespaces []string
@@ -40,7 +41,7 @@ type Options struct {
 	// on localhost, that the API server uses for the webhook.
 	WebhookProxy func(program, address string) string
 	// ClusterApproves makes kube-controller-manager approve the client certificates of kubelets, for all bootstrap tokens.
-	// By default, the provider approves them, for its machines only.
+	// By default, the provider approves the client certificates of its own machines only.
 	ClusterApproves bool
 	// Bare prepares the two processes without starting them, so that they can be started by hand.
 	Bare bool

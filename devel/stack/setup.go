@@ -60,7 +60,7 @@ func (s *Stack) installMigrator(ctx context.Context, namespaces []string) error 
 	})
 }
 
-// inEachCluster calls do for each cluster. It passes the parts of Machinist that must be installed there.
+// inEachCluster calls do for each cluster. It passes do the parts of Machinist that the cluster needs.
 func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlane) error) error {
 	for _, at := range []struct {
 		cp              *controlplane.ControlPlane

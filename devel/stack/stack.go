@@ -37,7 +37,7 @@ const (
 	ProcessGroup = "machinist-processes"
 )
 
-// SystemNamespace contains the Leases and the record of the cluster ID.
+// SystemNamespace is the namespace of the Leases and of the record of the cluster ID.
 const SystemNamespace = manifests.Namespace
 
 // stopGrace is slightly longer than the processes need for a graceful shutdown.
@@ -67,8 +67,8 @@ type Stack struct {
 	webhookURLs map[string]string
 }
 
-// Start starts everything. It returns when both processes lead and the API server calls their webhooks. If it fails,
-// nothing is left running.
+// Start starts everything. It returns when both processes lead and the API server calls the webhooks of both. If it
+// fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}, webhookURLs: map[string]string{}}
 	if s.backend = o.Backend; s.backend == nil {
@@ -151,8 +151,9 @@ func (s *Stack) startProcesses(ctx context.Context) error {
 	return nil
 }
 
-// LoseControlCluster ends the processes like a crash and removes all data of the control cluster. Then it starts the
-// control cluster with an empty database, and installs and starts Machinist again. It needs a separate target cluster.
+// LoseControlCluster kills the processes to simulate a crash, and removes all data of the control cluster. Then it
+// starts the control cluster with an empty database, and installs and starts Machinist again. It needs a separate
+// target cluster.
 func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Kill(); err != nil {
@@ -378,7 +379,7 @@ func (s *Stack) Stop() error {
 	var errs []error
 	for _, p := range []*child.Process{s.Manager, s.Provider, s.Cloud} {
 		if p != nil && p.Running() {
-			// A process that was stopped with SIGSTOP cannot end.
+			// If a process was stopped with SIGSTOP, it must continue before it can end.
 			_ = p.Signal(syscall.SIGCONT)
 			errs = append(errs, p.Stop(stopGrace))
 		}

@@ -54,8 +54,8 @@ func (s *Stack) webhookURL(program string) string {
 	return manifests.Off
 }
 
-// awaitWebhooks returns when both webhooks refuse an invalid object, which means that the API server calls and trusts
-// them.
+// awaitWebhooks waits until both webhooks refuse an invalid object. This shows that the API server calls and trusts the
+// webhooks.
 func (s *Stack) awaitWebhooks(ctx context.Context) error {
 	c, err := s.ControlClient()
 	if err != nil {

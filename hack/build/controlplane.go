@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// module is the folder of the Go module that pins the control plane.
+// module is the folder of the Go module that pins the versions of the control plane.
 const module = "hack/controlplane"
 
 // sources has the Go package of each program that this command can build.
@@ -95,7 +95,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	return c, err
 }
 
-// required returns the version of a module that a go.mod file requires.
+// required returns the version of a module in the require directives of a go.mod file.
 func required(mod []byte, path string) (string, error) {
 	match := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(path) + ` (v\S+)`).FindSubmatch(mod)
 	if match == nil {
@@ -119,8 +119,9 @@ func cacheFolder(getenv func(string) string) (string, error) {
 	return filepath.Join(home, ".cache", "machinist"), nil
 }
 
-// provide builds or downloads the named programs, or defaultPrograms, unless they exist already. A name such as
-// kubelet@v1.37.3 means a kubelet that reports the version v1.37.3, for tests of upgrades.
+// provide builds or downloads the named programs if they do not exist yet. If no names are given, it provides
+// defaultPrograms. A name such as kubelet@v1.37.3 means a kubelet that reports the version v1.37.3. Tests of upgrades
+// need such kubelets.
 func (c *controlPlane) provide(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = defaultPrograms
@@ -195,8 +196,8 @@ func isProgram(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// linkKubectl links the kubectl in PATH if Kubernetes supports that version with the control plane, which allows one
-// minor version of difference.
+// linkKubectl creates a link to the kubectl in PATH if Kubernetes supports its version with the control plane. The
+// minor versions may differ by one.
 func (c *controlPlane) linkKubectl(ctx context.Context, path string) bool {
 	found, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -295,7 +296,7 @@ func (c *controlPlane) release(name string) release {
 	return release{url: "https://dl.k8s.io/release/" + c.version + "/bin/linux/" + runtime.GOARCH + "/" + name}
 }
 
-// build compiles programs with one call of the go command for each version that they report.
+// build compiles programs. It calls the go command once for each version that the programs must report.
 func (c *controlPlane) build(ctx context.Context, names []string) error {
 	byVersion := map[string][]string{}
 	for _, name := range names {

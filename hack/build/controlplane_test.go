@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// newRepository changes to a folder with the files that newControlPlane reads, and returns environment variables for
-// it.
+// newRepository creates a folder with the files that newControlPlane reads, and changes to this folder. It returns
+// environment variables for the folder.
 func newRepository(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

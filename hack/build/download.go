@@ -30,9 +30,9 @@ type release struct {
 
 // A downloader downloads releases whose checksums are pinned.
 type downloader struct {
-	// mirror replaces the scheme and host of each URL unless it is empty.
+	// mirror, if not empty, replaces the scheme and host of each URL.
 	mirror string
-	// pins has the SHA-256 checksum of each URL.
+	// pins contains the SHA-256 checksum of each URL.
 	pins map[string]string
 	// pinFile is the file that contains the checksums.
 	pinFile string
@@ -40,8 +40,8 @@ type downloader struct {
 	connect, idle time.Duration
 }
 
-// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR names a server with the same paths as the official
-// servers. CONTROLPLANE_CHECKSUMS names another file of checksums.
+// newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR is the URL of a server that has the same paths as the
+// official servers. CONTROLPLANE_CHECKSUMS names another file of checksums.
 func newDownloader(getenv func(string) string, pinFile string) (downloader, error) {
 	d := downloader{mirror: getenv("CONTROLPLANE_MIRROR"), pinFile: pinFile, connect: 3 * time.Second, idle: 10 * time.Second}
 	if file := getenv("CONTROLPLANE_CHECKSUMS"); file != "" {
@@ -184,7 +184,7 @@ type watchdog struct {
 	limit  time.Duration
 }
 
-// reset restarts the timer after data arrived.
+// reset restarts the timer. It is called when data has arrived.
 func (w *watchdog) reset() {
 	w.timer.Stop()
 	w.timer = time.AfterFunc(w.limit, func() { w.cancel(fmt.Errorf("no data for %s", w.limit)) })
@@ -200,7 +200,7 @@ func (w *watchdog) cause(err error) error {
 	return err
 }
 
-// A meteredReader resets the watchdog when data arrive, and shows how much data has arrived.
+// A meteredReader resets the watchdog when data arrives, and prints how much data has arrived.
 type meteredReader struct {
 	from     io.Reader
 	watchdog *watchdog

@@ -21,7 +21,7 @@ var causes = []struct {
 	{"signal: killed", "the compiler was killed, probably because memory ran out: close other programs or set GOFLAGS=-p=1, and run the command again"},
 }
 
-// explain adds advice to the error of a failed build if the output of the go command shows a known cause.
+// explain adds advice to the error of a failed build. It does this if the output of the go command shows a known cause.
 func explain(output string, err error) error {
 	for _, c := range causes {
 		if strings.Contains(output, c.text) {

@@ -46,8 +46,8 @@ func (s *screen) clearLine() {
 	}
 }
 
-// progress counts the packages of a build. It estimates the time left from the number of Go files, because the sizes of
-// packages differ by a factor of a hundred.
+// progress counts the packages of a build. It estimates the remaining time from the number of Go files, because the
+// sizes of packages differ by a factor of a hundred.
 type progress struct {
 	screen *screen
 	label  string

@@ -71,7 +71,7 @@ func TestRepositoryTargetsAreWithinLimit(t *testing.T) {
 	}
 }
 
-// A tag can be moved to another commit of the action.
+// Workflows must pin the commits of actions, because a tag can be moved to another commit.
 func TestActionsOfWorkflowsArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	files, err := filepath.Glob("../../.github/workflows/*")

@@ -97,7 +97,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// commitOf returns the current commit. It has the suffix -dirty if the working tree has changes.
+// commitOf returns the current commit. The commit has the suffix -dirty if the working tree has changes.
 func commitOf(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	if err != nil {

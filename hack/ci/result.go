@@ -150,9 +150,9 @@ func printTable(out io.Writer, results []*result) {
 // skips contains the tests that may be skipped, each with the reason.
 type skips map[string]string
 
-// readSkips reads lines that consist of a test and the reason why it may be skipped. Each test consists of the last
-// element of the package path, a dot and the name of the test: conformance.TestX. An entry also permits skipping
-// subtests.
+// readSkips reads lines that consist of the name of a test and the reason for which the test may be skipped. Each test
+// consists of the last element of the package path, a dot and the name of the test: conformance.TestX. An entry also
+// permits skipping subtests.
 func readSkips(path string) (skips, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -55,9 +55,9 @@ func readTargets(path string) ([]target, error) {
 	return targets, nil
 }
 
-// partOf returns the targets of part k of n, in the order of the file. It assigns the targets to the parts in
-// descending order of their minutes, each to the part with the fewest minutes so far. It returns an error if a part
-// exceeds the limit.
+// partOf divides the targets into n parts and returns part k, in the order of the file. It assigns the targets to the
+// parts in descending order of their minutes. Each target is assigned to the part that has the fewest minutes so far.
+// It returns an error if a part exceeds the limit.
 func partOf(targets []target, part string, limit float64) ([]target, error) {
 	var k, n int
 	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {

@@ -156,5 +156,5 @@ func bounds(s apiextensionsv1.JSONSchemaProps) []string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cell escapes the separator of table cells.
+// cell escapes the character that separates table cells.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

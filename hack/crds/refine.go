@@ -19,14 +19,14 @@ import (
 // form.
 const (
 	// durationPattern excludes fractions of a millisecond, because Go would write them in µs. It also excludes durations
-	// of 100000h or more, which Go could write with six digits. It therefore permits five digits of hours only alone, or
-	// followed by the minutes and seconds that Go writes.
+	// of 100000h or more, because Go would write them with six digits of hours. It therefore permits five digits of hours
+	// only alone, or followed by the minutes and seconds that Go writes.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
 
-	// timePattern excludes the years 0 and 9999: in another time zone, they can become years that RFC 3339 does not
-	// permit.
+	// timePattern excludes the years 0 and 9999, because a time in these years can have a year in another time zone that
+	// RFC 3339 does not permit.
 	timePattern = `^(` + datePattern +
 		`)T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	datePattern = `[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
@@ -52,7 +52,7 @@ const (
 	annotationMaxLength    = 16384
 )
 
-// int64Maximum is 2^53 - 1. Larger JSON numbers lose digits when they are decoded as floats.
+// int64Maximum is 2^53 - 1. A larger JSON number loses digits when it is decoded as a float.
 const int64Maximum = 1<<53 - 1
 
 // refine sets the patterns and bounds of a schema and of its fields. path is the path of the schema, for errors.
@@ -138,7 +138,7 @@ func refineStruct(s *apiextensionsv1.JSONSchemaProps, t reflect.Type, path strin
 	return nil
 }
 
-// refineMap sets the bounds of keys and values. All maps contain labels, annotations or resources.
+// refineMap sets the bounds of keys and values. All maps in the definitions contain labels, annotations or resources.
 func refineMap(s *apiextensionsv1.JSONSchemaProps, path string) {
 	s.XValidations = append(s.XValidations, apiextensionsv1.ValidationRule{
 		Rule:    fmt.Sprintf("self.all(k, k.matches(r'%s') && k.indexOf('/') <= %d)", qualifiedNamePattern, prefixMaxLength),
@@ -225,7 +225,8 @@ func enumerate(s *apiextensionsv1.JSONSchemaProps, property string, values ...st
 	s.Properties[property] = p
 }
 
-// fieldByJSONName returns the field with a JSON name, of a struct or of a struct that is inlined into it.
+// fieldByJSONName returns the field that has the given JSON name. The field can belong to the struct or to a struct
+// that is inlined into it.
 func fieldByJSONName(t reflect.Type, name string) (reflect.StructField, bool) {
 	for _, field := range reflect.VisibleFields(t) {
 		if tagged, _, _ := strings.Cut(field.Tag.Get("json"), ","); tagged == name {

@@ -63,8 +63,8 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 	return result, err
 }
 
-// nameOwnModules corrects the names and versions of modules of this repository. A go.mod replaces these modules by
-// relative folders, and the generator uses the folder as name.
+// nameOwnModules corrects the names and versions of modules of this repository. A go.mod file replaces these modules
+// with relative folders, and the generator uses the folders as names.
 func (b *build) nameOwnModules(bom *cyclonedx.BOM, path string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

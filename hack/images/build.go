@@ -21,9 +21,9 @@ type build struct {
 	// programs are the programs that get an image.
 	programs  []program
 	platforms []v1.Platform
-	// notices returns the licence notices of all modules that are linked into the programs.
+	// notices returns the license notices of all modules that are linked into the programs.
 	notices func(context.Context) ([]byte, error)
-	// roots is the module with root certificates that every program must contain, or empty.
+	// roots is a module that contains root certificates and that every program must contain. It may be empty.
 	roots string
 	log   io.Writer
 }

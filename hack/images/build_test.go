@@ -69,8 +69,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// writeRepository creates a small repository with one commit. It contains two programs in two modules, and a program
-// that gets no image.
+// writeRepository creates a small repository with one commit. The commit contains two programs in two modules, and a
+// program that gets no image.
 func writeRepository(root string) error {
 	program := func(name, about string) string {
 		return "// Command " + name + " " + about + "\npackage main\n\n" + `import (
@@ -115,7 +115,7 @@ func String() string { return release + " (commit " + commit[:12] + ")" }
 	return nil
 }
 
-// smallBuild returns a build of a repository without licence notices and root certificates.
+// smallBuild returns a build of a repository without license notices and root certificates.
 func smallBuild(root string, platforms ...string) (*build, error) {
 	b, err := newBuild(context.Background(), root, "v1.2.3", platforms, nil)
 	if err != nil {

@@ -78,7 +78,7 @@ func checkConfig(image v1.Image, program string, platform v1.Platform) error {
 	return nil
 }
 
-// checkFiles returns an error if the image does not contain exactly the program and two files with licences, or if the
+// checkFiles returns an error if the image does not contain exactly the program and two files with licenses, or if the
 // program is wrong.
 func (b *build) checkFiles(ctx context.Context, image v1.Image, program string, platform v1.Platform) error {
 	files, err := extract(image)
@@ -118,8 +118,8 @@ func contains(info *buildinfo.BuildInfo, module string) bool {
 	return false
 }
 
-// checkStatic returns an error if a program needs a dynamic loader, because images contain none, or is for another
-// platform.
+// checkStatic returns an error if a program is for another platform, or needs a dynamic loader, which images do not
+// contain.
 func checkStatic(binary []byte, platform v1.Platform) error {
 	file, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // programTags exclude gRPC's trace pages, because they would add 10 MB of code to each program.
 const programTags = "grpcnotrace"
 
-// versionPackage contains the variables that --version of the programs prints.
+// versionPackage is the package with the variables that contain the output of --version.
 const versionPackage = "machinist.dev/machinist/internal/platform/version"
 
 func binaryPath(folder string, platform v1.Platform, p program) string {
@@ -52,7 +52,7 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	return nil
 }
 
-// notices returns the licence notices of all modules that are linked into the programs.
+// notices returns the license notices of all modules that are linked into the programs.
 func notices(ctx context.Context, root string) ([]byte, error) {
 	modules, err := filepath.Glob(filepath.Join(root, "providers", "*", "go.mod"))
 	if err != nil {

@@ -55,7 +55,7 @@ type file struct {
 	path    string
 }
 
-// licenceLayer returns the layer with the licences, which all images share.
+// licenceLayer returns the layer with the licenses, which all images share.
 func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 	licence, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {
@@ -69,8 +69,8 @@ func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 		{name: "THIRD_PARTY_NOTICES", mode: 0o444, content: texts}})
 }
 
-// layer packs files into a layer. Its bytes depend only on the names, modes and contents of the files, and on the time
-// of the source.
+// layer packs files into a layer. The bytes of the layer depend only on the names, modes and contents of the files, and
+// on the time of the source.
 func (b *build) layer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// imageLayout is an OCI image layout. For each program, its index has an entry with the name PROGRAM:VERSION, which is
-// an index of platforms, and an entry for each bill of materials. The folder sbom of the layout contains the bills as
-// files, for tools that do not use a registry.
+// imageLayout is an OCI image layout. For each program, the index of the layout has an entry with the name
+// PROGRAM:VERSION and an entry for each bill of materials. The entry PROGRAM:VERSION is an index of platforms. The
+// folder sbom of the layout contains the bills as files, for tools that do not use a registry.
 type imageLayout struct {
 	folder  string
 	version string
@@ -76,7 +76,7 @@ type entry struct {
 	program, tag string
 	index        v1.ImageIndex
 	digest       v1.Hash
-	// platforms has the descriptors of the images.
+	// platforms contains the descriptors of the images.
 	platforms []v1.Descriptor
 	// artifacts are the bills of materials, which refer to the images.
 	artifacts []v1.Image
@@ -160,7 +160,7 @@ func (l *imageLayout) print(out io.Writer) {
 	}
 }
 
-// sameAs returns an error that names the programs whose digests differ in the other layout.
+// sameAs returns an error with the names of all programs whose digests differ between the two layouts.
 func (l *imageLayout) sameAs(other *imageLayout) error {
 	mine, err := os.ReadFile(filepath.Join(l.folder, "index.json"))
 	if err != nil {

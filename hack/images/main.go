@@ -4,7 +4,7 @@
 //	images serve [--layout dist/images]... [--address-file FILE]
 //
 // build writes an OCI image layout with an image for each program and platform. An image contains only the program, its
-// licence, and the licences of the modules that are linked into it. It has no shell, no user database and no temporary
+// license, and the licenses of the modules that are linked into it. It has no shell, no user database and no temporary
 // folder. The same commit and the same version of Go give the same digests, because all times are the time of the
 // commit.
 package main

@@ -20,7 +20,7 @@ type program struct {
 	description string
 }
 
-// withoutImage are the programs that only run on the machines of developers, with the reason.
+// withoutImage contains the programs that run only on the machines of developers, each with the reason.
 var withoutImage = map[string]string{
 	"machinist-demo":            "starts a control plane from local binaries",
 	"machinist-demo-azure-fake": "starts a control plane from local binaries",

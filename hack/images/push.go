@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// prefix is the destination of a push: a registry, and the beginning of the names of repositories.
+// prefix is the destination of a push. It consists of a registry and the beginning of the names of repositories.
 type prefix string
 
 // parsePrefix parses a prefix. It is called before the build, so that an invalid prefix is reported early. If the

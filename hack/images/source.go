@@ -17,7 +17,7 @@ type source struct {
 	// version is the version that the programs report, and the tag of the images.
 	version string
 	commit  string
-	// time is the only time in the images: the time of the commit, or SOURCE_DATE_EPOCH.
+	// time is the only time that the images contain. It is the time of the commit, or SOURCE_DATE_EPOCH.
 	time time.Time
 	// modified reports whether the working tree has changes.
 	modified bool
@@ -67,7 +67,8 @@ func readSource(ctx context.Context, root, version string) (source, error) {
 	return s, nil
 }
 
-// defaultVersion returns the version that git describe derives from tags, or a version with the commit.
+// defaultVersion returns the version that git describe derives from tags. If there is none, it returns a version that
+// contains the commit.
 func (s source) defaultVersion(ctx context.Context, root string) string {
 	described, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--dirty")
 	if err == nil {

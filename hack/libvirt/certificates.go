@@ -51,7 +51,7 @@ type authority struct {
 	pem         []byte
 }
 
-// validity sets a period of validity that is long enough for tests.
+// validity sets the validity period of a certificate, which is long enough for tests.
 func validity(template *x509.Certificate) *x509.Certificate {
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(7 * 24 * time.Hour)

@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// environment returns the environment of all processes. Variables of the caller must not affect them.
+// environment returns the environment of all processes. It does not contain the caller's variables, so that these do
+// not affect the processes.
 func environment() []string {
 	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root"}
 }
@@ -50,13 +51,13 @@ func (h *Hypervisor) inside(command ...string) []string {
 	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
 }
 
-// Launch starts libvirtd, which must not be running, and returns when it serves requests.
+// Launch starts libvirtd and waits until it serves requests. libvirtd must not be running.
 func (h *Hypervisor) Launch(ctx context.Context) error {
 	h.daemon = &child.Process{
 		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
 		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
 	}
-	// libvirtd does not remove these files when it is killed.
+	// If libvirtd was killed, it has not removed these files.
 	for _, stale := range []string{h.Socket(), filepath.Join(h.dir, "run", "libvirtd.pid")} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -112,7 +113,8 @@ func (h *Hypervisor) Stop() error {
 		errs = append(errs, h.daemon.Kill())
 	}
 	if h.keeper != nil {
-		// The kernel ends all processes of the PID namespace before the first process has ended.
+		// When the first process of the PID namespace is killed, the kernel kills all other processes of the namespace before
+		// the first process ends.
 		errs = append(errs, h.keeper.Kill())
 	}
 	if h.subnet != nil {

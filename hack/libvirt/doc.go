@@ -9,8 +9,8 @@
 // # Namespaces
 //
 // A libvirtd that runs as root uses fixed folders: /etc/libvirt, /var/lib/libvirt, /run/libvirt and others. Each
-// Hypervisor therefore has a mount namespace, in which subfolders of its own folder are mounted at these paths. If a
-// path does not exist, an empty folder is created on the system.
+// Hypervisor therefore has a mount namespace, in which subfolders of its own folder are mounted at these paths. If one
+// of these paths does not exist, an empty folder is created on the system.
 //
 // Each Hypervisor also has a PID namespace, whose first process is the keeper. libvirtd, dnsmasq and every QEMU run in
 // both namespaces. The keeper ends with this process, and the kernel then ends all processes of the namespace. Nothing

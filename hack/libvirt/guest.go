@@ -47,7 +47,7 @@ func (h *Hypervisor) GuestPID(uuid string) (int, error) {
 		if err != nil {
 			continue
 		}
-		// The file is missing if the process has just ended.
+		// If the process has just ended, the file no longer exists.
 		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		if bytes.HasPrefix(args, []byte("/usr/bin/qemu-system-")) && bytes.Contains(args, []byte("\x00-uuid\x00"+uuid+"\x00")) {
 			return pid, nil

@@ -64,7 +64,7 @@ func (s *subnet) host() netip.Addr { return s.address(1) }
 
 func (s *subnet) prefix() netip.Prefix { return netip.PrefixFrom(s.address(0), 24) }
 
-// taken reports whether a network interface of the system has an address in the subnet.
+// taken reports whether the system has a network interface with an address in the subnet.
 func (s *subnet) taken() (bool, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *subnet) taken() (bool, error) {
 	return false, nil
 }
 
-// removeBridge removes a bridge that a killed process left.
+// removeBridge removes a bridge that a killed process has left behind.
 func (s *subnet) removeBridge() error {
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
 		return nil //nolint:nilerr // The bridge does not exist.

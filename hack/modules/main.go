@@ -24,7 +24,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// folders are the folders of the published modules. Each module comes after the modules that it requires.
+// folders are the folders of the published modules. Each folder comes after the folders of the modules that it
+// requires.
 var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack"}
 
 func main() {
@@ -119,7 +120,7 @@ func publish(root, folder, proxy string, m module.Version) error {
 }
 
 // filesOf returns the files that a module would contain in a tag: all files that git does not ignore. If a module has
-// no licence, it gets the LICENSE of the repository, as the go command does.
+// no license, it gets the LICENSE of the repository, as the go command does.
 func filesOf(root, folder string) (files []zip.File, err error) {
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = filepath.Join(root, folder)

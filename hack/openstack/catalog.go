@@ -19,7 +19,8 @@ func (s settings) catalog() []entry {
 	}
 }
 
-// createCatalog creates the services, their user, and the user and project of the tests in keystone.
+// createCatalog creates the services in keystone. It also creates a user for the services, and the user and project of
+// the tests.
 func (c *Cloud) createCatalog(ctx context.Context) error {
 	s := c.settings
 	admin, err := c.admin(ctx)

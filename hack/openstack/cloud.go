@@ -34,8 +34,9 @@ type Cloud struct {
 	lines    sync.Mutex
 }
 
-// Start starts a cloud and returns when it is ready as described for AwaitReady. The first start on a machine downloads
-// OpenStack and creates its databases, which takes minutes. Later starts copy the databases of the first start.
+// Start starts a cloud and waits until it is ready. AwaitReady describes when a cloud is ready. The first start on a
+// machine downloads OpenStack and creates its databases, which takes minutes. Later starts copy the databases of the
+// first start.
 func Start(ctx context.Context, o Options) (*Cloud, error) {
 	c := &Cloud{output: o.Output, begun: time.Now(), services: map[Service][]*child.Process{}}
 	if c.output == nil {

@@ -64,7 +64,7 @@ func TestServersAreCreatedAndDeleted(t *testing.T) {
 		p.expectNotFound(p.url.Nova + "/servers/" + server)
 	}
 	p.expectNotFound(p.cinder + "/volumes/" + root)
-	// The volume and the port were not created with the server, so they must remain.
+	// The volume and the port were not created together with the server, so they must remain.
 	p.expectVolume(volume, "available")
 	if got := p.port(port); got.DeviceID != "" {
 		t.Errorf("the port still belongs to %s", got.DeviceID)

@@ -1,9 +1,9 @@
 // Package openstack runs a real OpenStack on the loopback address: keystone, placement, glance, neutron, nova and
 // cinder from Debian, with MariaDB and RabbitMQ. A test can kill each process and start it again.
 //
-// A double of a cloud only shows the behaviour that its author knows. With this package, a driver is tested against the
+// A double of a cloud only shows the behavior that its author knows. With this package, a driver is tested against the
 // real services: their schemas, error messages, intermediate states and order of events. Everything below the services
-// is fake. With the fake driver of nova, servers are only entries in a table. Our mechanism driver binds every port,
+// is fake. With the fake driver of nova, a server is only an entry in a table. Our mechanism driver binds every port,
 // and our volume driver creates volumes without disks (python/machinist_openstack). No guest boots, but a test can read
 // from the metadata service what a guest would read.
 //
@@ -31,13 +31,14 @@
 // # Faults
 //
 // Kill kills all processes of a service to simulate a crash. StartService starts the service again, and AwaitReady
-// returns when the cloud can be used again. It is not enough that each port listens. A service that receives work from
-// a message queue must also be a consumer of the queue in RabbitMQ, and must have written a report to the database
-// since its start. A killed host counts as down 15 seconds after its last report. Services report every three seconds.
+// returns when the cloud can be used again. It is not sufficient that each service listens on its port. A service that
+// receives work from a message queue must also be a consumer of the queue in RabbitMQ, and must have written a report
+// to the database since its start. A killed host counts as down 15 seconds after its last report. Services report every
+// three seconds.
 //
 // # Seed
 //
 // Seeded contains the names and IDs of the objects in every cloud: a project with a user who is not an administrator,
 // flavors (three of them fit no host), images, networks, security groups, volume types, and three hosts, each in its
-// own availability zone. Quotas are unlimited. A test that needs a quota sets it as admin.
+// own availability zone. Quotas are unlimited. If a test needs a quota, it sets the quota as admin.
 package openstack

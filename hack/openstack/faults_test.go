@@ -89,7 +89,7 @@ func running(t *testing.T, c *Cloud) map[int]string {
 		if err != nil {
 			continue
 		}
-		// The link is missing if the process has just ended.
+		// If the process has just ended, the link no longer exists.
 		dir, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err == nil && (dir == c.Dir() || strings.HasPrefix(dir, c.Dir()+"/")) {
 			command, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))

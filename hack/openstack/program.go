@@ -8,10 +8,12 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// python is the Python of Debian, for which its packages are built. The python3 in PATH may be another version.
+// python is the Python of Debian, because Debian's packages are built for this version. The python3 in PATH may be
+// another version.
 const python = "/usr/bin/python3"
 
-// environment returns the environment of all processes. Variables of the caller must not affect them.
+// environment returns the environment of all processes. It does not contain the caller's variables, so that these do
+// not affect the processes.
 func (s settings) environment(more ...string) []string {
 	return append([]string{
 		"PATH=" + s.Root + "/usr/sbin:" + s.Root + "/usr/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -21,7 +23,7 @@ func (s settings) environment(more ...string) []string {
 		"PYTHONPATH=" + filepath.Join(s.Root, "usr/lib/python3/dist-packages"),
 		"PYTHONUNBUFFERED=1",
 		"PYTHONWARNINGS=ignore",
-		// All addresses are 127.0.0.1, so no names must be resolved.
+		// All addresses are 127.0.0.1, so no name resolution is needed.
 		"EVENTLET_NO_GREENDNS=yes",
 		"OS_KEYSTONE_CONFIG_FILES=" + s.configPath("keystone.conf"),
 		"OS_PLACEMENT_CONFIG_DIR=" + s.configPath(""),
@@ -69,7 +71,7 @@ func (s settings) mariaDB() *child.Process {
 	return &child.Process{
 		Name: "mariadb", Path: filepath.Join(s.Root, "usr/sbin/mariadbd"), Dir: s.Dir, Env: s.environment(),
 		Args: append(s.mariaDBArgs(),
-			// The path of the socket is relative to the data folder.
+			// This path of the socket is relative to the data folder.
 			"--socket="+filepath.Base(mariaDBSocket),
 			"--pid-file=mariadb.pid",
 			"--skip-networking",
@@ -86,14 +88,14 @@ func (s settings) mariaDB() *child.Process {
 	}
 }
 
-// mariaDBArgs returns the arguments of the server and of the program that creates its data folder.
+// mariaDBArgs returns the arguments that the server and the program that creates its data folder have in common.
 func (s settings) mariaDBArgs() []string {
 	return []string{
 		"--no-defaults",
 		"--basedir=" + filepath.Join(s.Root, "usr"),
 		"--datadir=" + filepath.Join(s.Dir, "mariadb"),
 		"--user=root",
-		// One file is smaller than hundreds of small tables, and is created faster.
+		// One file for all tables is smaller than hundreds of small files, and is created faster.
 		"--innodb-file-per-table=OFF",
 		"--character-set-server=utf8mb3",
 	}

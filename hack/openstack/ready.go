@@ -224,7 +224,7 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 	return nil
 }
 
-// hostsUp returns an error if a host does not run servers.
+// hostsUp returns an error if a host is not ready to run servers.
 func (c *Cloud) hostsUp(ctx context.Context, admin *session) error {
 	var answer struct {
 		Hypervisors []struct {

@@ -110,8 +110,8 @@ CREATE DATABASE nova_cell0;
 CREATE DATABASE cinder;
 `
 
-// mapCells creates the cells of nova: cell0 for servers that were not scheduled to a host, and cell1 with all hosts.
-// Each cloud uses another port for the message queue, so nova reads the URL from its configuration file.
+// mapCells creates the cells of nova. cell0 is for servers that were not scheduled to a host, and cell1 contains all
+// hosts. Each cloud uses another port for the message queue, so nova reads the URL from its configuration file.
 const mapCells = `INSERT INTO nova_api.cell_mappings
 (created_at, uuid, name, transport_url, database_connection, disabled) VALUES
 (NOW(), '00000000-0000-0000-0000-000000000000', 'cell0', 'none:///',

@@ -173,7 +173,7 @@ func (s *seeder) networks(ctx context.Context) error {
 	return nil
 }
 
-// securityGroups creates the group workers. Neutron creates the group default with the first network.
+// securityGroups creates the group workers. When the first network is created, Neutron also creates the group default.
 func (s *seeder) securityGroups(ctx context.Context) error {
 	url := s.URL.Neutron + "/v2.0/security-groups"
 	_, err := create(ctx, s.member, url, "security_group", map[string]any{"name": "workers"})

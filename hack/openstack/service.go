@@ -37,7 +37,7 @@ func Services() []Service {
 	}
 }
 
-// NovaCompute returns the three services that run servers, for the zones az-1, az-2 and az-3.
+// NovaCompute returns the three services that run servers in the zones az-1, az-2 and az-3.
 func NovaCompute() []Service { return []Service{NovaCompute1, NovaCompute2, NovaCompute3} }
 
 // AvailabilityZone returns the zone of a service of NovaCompute.

@@ -19,7 +19,8 @@ import (
 //go:embed config python schema.go catalog.go seed.go settings.go program.go
 var snapshotSources embed.FS
 
-// snapshotDir returns the path of the snapshot, which may not exist: a folder next to the programs of OpenStack.
+// snapshotDir returns the path of the snapshot, which is a folder next to the programs of OpenStack. The folder may not
+// exist.
 func snapshotDir(root string) (string, error) {
 	hash := sha256.New()
 	err := fs.WalkDir(snapshotSources, ".", func(path string, d fs.DirEntry, err error) error {

@@ -127,7 +127,7 @@ func (c *Cloud) startServices(ctx context.Context) error {
 	return parallel(ctx, functions...)
 }
 
-// needs returns the services that must listen before a service starts.
+// needs returns the services that must listen before the given service starts.
 func (c *Cloud) needs(service Service) []Service {
 	switch {
 	case service == MariaDB || service == RabbitMQ:

@@ -56,7 +56,7 @@ func TestBadManifestsAreRefused(t *testing.T) {
 	}
 }
 
-// A duplicate key exists only in text, so the test sends JSON instead of an object.
+// Only JSON text can contain a duplicate key, so the test sends JSON instead of an object.
 //
 // Rule: bad-input-names-field.
 func TestStrictValidationRefusesDuplicateKeys(t *testing.T) {

@@ -210,7 +210,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A column with a wrong path is empty, so every column needs a value here.
+// If the path of a column is wrong, the column is empty. So every column needs a value here.
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {

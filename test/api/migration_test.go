@@ -43,8 +43,8 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	}
 }
 
-// converted returns the objects of a conversion. It sets the class, as the caller of Convert does, and the annotations
-// that the migration sets later.
+// converted returns the objects of a conversion. It sets the class, because the caller of Convert sets it, and the
+// annotations that the migration sets later.
 func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
 	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}

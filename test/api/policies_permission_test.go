@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// impersonate returns the client of a user without other permissions than those that its roles grant.
+// impersonate returns the client of a user who has only the permissions that the user's roles grant.
 func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(env.Config())
@@ -82,7 +82,7 @@ func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstruc
 	}
 }
 
-// beginDeletion deletes an object that has a finalizer, and returns the object that remains.
+// beginDeletion deletes an object that has a finalizer. It returns the object, which still exists.
 func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	c := env.Client(t)

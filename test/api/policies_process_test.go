@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A process of Machinist creates Machines from templates that passed the policies, so the policies skip these requests.
-// For updates, the policies apply to a process of Machinist as to other users.
+// A process of Machinist creates Machines from templates that the policies have already admitted, so the policies skip
+// these requests. The policies apply to updates by a process of Machinist in the same way as to updates by other users.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {

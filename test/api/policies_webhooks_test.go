@@ -35,8 +35,8 @@ func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...j
 		client.DryRunAll)
 }
 
-// fieldPaths returns the JSON paths of all fields below a type that have no fields themselves. A list of objects has
-// one item.
+// fieldPaths returns the JSON paths of all fields of a type, at all levels, except the fields that have fields
+// themselves. Each list of objects has one item.
 func fieldPaths(of reflect.Type, path string) (paths []string) {
 	switch {
 	case of.Kind() == reflect.Pointer:

@@ -44,7 +44,7 @@ func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfi
 	return json.Unmarshal(data, configuration)
 }
 
-// applyPatch applies a configuration that is given as a patch, and decodes the response into o.
+// applyPatch applies a configuration that is given in the form of a patch, and decodes the response into o.
 func (c *liveClient) applyPatch(ctx context.Context, o client.Object, patch client.Patch,
 	opts client.PatchOptions) error {
 	data, err := patch.Data(o)
@@ -73,14 +73,16 @@ func (c *liveClient) sendApply(ctx context.Context, data []byte, req request, by
 	return k, r, err
 }
 
-// applier is the field manager of a server-side apply, and whether it forces its values in conflicts.
+// applier is the field manager of a server-side apply. It also states whether the manager forces its values in
+// conflicts.
 type applier struct {
 	name  string
 	force bool
 }
 
-// apply merges a configuration into an object, or creates the object from it. The first and each different
-// configuration of a manager is a write, even if no field changes, because the real server changes managedFields.
+// apply merges a configuration into an object, or creates the object from it. The first configuration of a manager is a
+// write even if no field changes, because the real server changes managedFields. The same is true for each later
+// configuration that differs from the manager's previous one.
 func (s *Server) apply(k *kind, req request, by applier, content map[string]any) (*record, error) {
 	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")
@@ -130,7 +132,8 @@ func dropKind(content map[string]any) {
 	delete(content, "kind")
 }
 
-// itemKeys contains, for each list by its name, the fields that identify an item of the list. Other lists are atomic.
+// itemKeys contains the names of lists. For each list, it contains the fields that identify an item. Other lists are
+// atomic.
 var itemKeys = map[string][]string{
 	"conditions":      {"type"},
 	"ownerReferences": {"uid"},

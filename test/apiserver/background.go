@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// step is one write to an object that a background controller has to do.
+// step is a write to one object that a background controller has to send.
 type step struct {
 	kind *kind
 	key  client.ObjectKey
@@ -23,14 +23,16 @@ type action int
 const (
 	// deleteDependent deletes an object without remaining owners.
 	deleteDependent action = iota
-	// deleteInForeground deletes an object that has dependents, and whose owner waits for its deletion.
+	// deleteInForeground deletes an object in the foreground, because its owner waits for the deletion and the object has
+	// dependents itself.
 	deleteInForeground
-	// dropOwners removes the references to owners that do not exist or wait for their dependents. The object has another
-	// owner.
+	// dropOwners removes references to owners that do not exist or that wait for the deletion of their dependents. The
+	// object has another owner.
 	dropOwners
-	// orphanDependent removes the reference to an owner that is being deleted without its dependents.
+	// orphanDependent removes the reference to an owner that is being deleted with the option to keep its dependents.
 	orphanDependent
-	// finishOrphaning and finishForeground remove the finalizer of an owner when it has no dependents to wait for.
+	// finishOrphaning and finishForeground remove the finalizer of an owner when the owner does not have to wait for any
+	// dependents.
 	finishOrphaning
 	finishForeground
 	// countPods updates the status of a disruption budget.
@@ -39,12 +41,12 @@ const (
 	deleteContent
 	finishNamespace
 	// deleteCustomObject deletes an object because its CustomResourceDefinition is being deleted. finishDefinition removes
-	// the finalizer of a definition without objects.
+	// the finalizer of a definition that has no objects left.
 	deleteCustomObject
 	finishDefinition
 )
 
-// These are the names of the background controllers as actors of writes.
+// These are the actor names of the background controllers.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"
@@ -165,11 +167,11 @@ func (s *Server) findSteps() {
 	}
 	s.findNamespaceSteps()
 	s.findDefinitionSteps()
-	// A step that admission refuses is not due before the policy changes.
+	// If admission refuses a step, the step is not due until the policy changes.
 	s.pending = slices.DeleteFunc(s.pending, func(p step) bool { return s.admissionRefuses(p) })
 }
 
-// affectsSteps reports whether a write can change which steps are due.
+// affectsSteps reports whether a write may have changed the list of due steps.
 func (s *Server) affectsSteps(c Change) bool {
 	switch {
 	case c.Type != watch.Modified:
@@ -183,8 +185,7 @@ func (s *Server) affectsSteps(c Change) bool {
 		!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 }
 
-// collect returns the next action of the garbage collector for an object. If there is no action, it returns false. It
-// returns false if there is none.
+// collect returns the next action of the garbage collector for an object. If there is no action, it returns false.
 func (s *Server) collect(r *record) (action, bool) {
 	if waitsFor(r, metav1.FinalizerOrphanDependents) && !s.hasDependents(r, false) {
 		return finishOrphaning, true
@@ -213,7 +214,7 @@ func (s *Server) collect(r *record) (action, bool) {
 	return deleteDependent, true
 }
 
-// waitsFor reports whether an object is being deleted and the garbage collector has not removed its finalizer yet.
+// waitsFor reports whether an object is being deleted and still has the given finalizer of the garbage collector.
 func waitsFor(r *record, finalizer string) bool {
 	return r.meta.DeletionTimestamp != nil && slices.Contains(r.meta.Finalizers, finalizer)
 }

@@ -12,11 +12,11 @@ import (
 // change. When a client writes the status, the spec does not change.
 type statusStrategy struct {
 	unconditional bool
-	// initialStatus is set if a creation may set the status.
+	// initialStatus is set if the request that creates an object may set its status.
 	initialStatus bool
-	// generations is set if changes of the spec increase the generation.
+	// generations is set if changes of the spec increase metadata.generation.
 	generations bool
-	// fixedMeta is set if a write to the status does not change the metadata.
+	// fixedMeta is set if a write to the status cannot change the metadata.
 	fixedMeta bool
 	baseStrategy
 }
@@ -119,7 +119,7 @@ func (s attachmentStrategy) update(now metav1.Time, sub string, old *record, met
 	return meta, body, errs
 }
 
-// textAt returns the string at a path in JSON values, or "" if there is none.
+// textAt returns the string at a path in JSON values, or "" if there is no string at this path.
 func textAt(in map[string]any, path ...string) string {
 	for _, name := range path[:len(path)-1] {
 		in, _ = in[name].(map[string]any)

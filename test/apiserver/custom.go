@@ -51,7 +51,7 @@ func (untyped) shallow(o client.Object) client.Object {
 }
 
 // sourceDefinitions returns the CustomResourceDefinitions of the systems from which Machinist can migrate. The server
-// serves one of their kinds while the definition of this kind is stored.
+// serves a kind as long as the definition of this kind is stored.
 func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	for _, group := range provider.Sources() {
 		for _, object := range sources.CRDs(group) {
@@ -133,7 +133,7 @@ func (s *Server) served(k *kind) bool {
 	return k.definition == "" || s.get(s.registry.definitions, client.ObjectKey{Name: k.definition}) != nil
 }
 
-// checkDefinition refuses the creation of an object whose definition is being deleted.
+// checkDefinition refuses to create an object whose definition is being deleted.
 func (s *Server) checkDefinition(k *kind, name string) error {
 	if k.definition == "" {
 		return nil

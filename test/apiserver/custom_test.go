@@ -23,7 +23,7 @@ func oldMachine(name string) *unstructured.Unstructured {
 		"metadata": map[string]any{"namespace": "old", "name": name}, "spec": map[string]any{"any": "thing"}}}
 }
 
-// All objects of a kind are deleted before the definition.
+// The definition of a kind is deleted only after all objects of the kind.
 func TestKindIsServedWhileDefinitionExists(t *testing.T) {
 	w := newWorld()
 	if err := w.Create(t.Context(), oldMachine("a")); !meta.IsNoMatchError(err) {

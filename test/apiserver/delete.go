@@ -60,7 +60,7 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 		stored = k.withMeta(old, meta)
 		s.put(k, req, old, stored)
 	}
-	// With a grace period of 0, the real server marks a pod and removes it in a second write.
+	// If the grace period is 0, the real server marks a pod for deletion and removes it in a second write.
 	if graceful && len(meta.Finalizers) == 0 && *meta.DeletionGracePeriodSeconds == 0 {
 		s.remove(k, req, stored)
 	}

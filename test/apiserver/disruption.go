@@ -73,7 +73,7 @@ func (s *Server) budgetStatus(r *record) map[string]any {
 	return statusContent(status)
 }
 
-// failedStatus returns the status of a budget whose pods cannot be counted. It allows no disruptions.
+// failedStatus returns the status of a budget for the case that its pods cannot be counted. It allows no disruptions.
 func failedStatus(status *policyv1.PodDisruptionBudgetStatus, now metav1.Time) map[string]any {
 	status.DisruptionsAllowed = 0
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{

@@ -152,7 +152,7 @@ func (f *Front) page(r *http.Request, c call, live client.Client) (any, error) {
 	return l.UnstructuredContent(), nil
 }
 
-// setRequester sets the user and groups of a CertificateSigningRequest.
+// setRequester sets the user and groups that request a CertificateSigningRequest.
 func setRequester(o *unstructured.Unstructured, user string, groups []string) error {
 	err := unstructured.SetNestedField(o.Object, user, "spec", "username")
 	if err == nil {
@@ -226,7 +226,7 @@ func scaleAnswer(s *autoscalingv1.Scale, err error) (any, error) {
 	return s, err
 }
 
-// answer returns the content of o, which contains the response of a call with the error err.
+// answer returns the content of o and the error err. Both are results of the same call.
 func answer(o *unstructured.Unstructured, err error) (any, error) { return o.Object, err }
 
 func (c call) patch(r *http.Request) (*unstructured.Unstructured, client.Patch, error) {

@@ -27,7 +27,7 @@ const updaters = ""
 // mapKey is a label or an annotation.
 type mapKey struct{ of, name string }
 
-// mapsOf returns the maps of metadata whose keys have owners.
+// mapsOf returns those maps in the metadata whose keys have owners.
 func mapsOf(meta *metav1.ObjectMeta) map[string]map[string]string {
 	return map[string]map[string]string{"labels": meta.Labels, "annotations": meta.Annotations}
 }
@@ -87,8 +87,8 @@ func (m managedFields) removeUnapplied(manager string, content, object map[strin
 	}
 }
 
-// withShared returns managed fields with an additional owner: if a configuration applies a key with its current value
-// and updaters owned the key, they remain owners.
+// withShared returns managed fields in which updaters remain an owner of each key that a configuration applies without
+// changing its value.
 func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
@@ -124,7 +124,7 @@ func (m managedFields) withApplied(manager string, content map[string]any) manag
 	after := managedFields{configurations: with(m.configurations, manager, content), owned: with(m.owned, manager, keys),
 		writer: manager}
 	if appliesNothing(content) {
-		// The real server removes the entry of a manager without fields.
+		// If a manager has no fields, the real server removes the manager's entry.
 		delete(after.configurations, manager)
 		delete(after.owned, manager)
 	}

@@ -106,7 +106,7 @@ func (s *Server) hasPods(namespace string) bool {
 	return i < len(pods) && pods[i].key.Namespace == namespace
 }
 
-// finishNamespace removes a Namespace, because the namespace controller removed its finalizer.
+// finishNamespace removes a Namespace after the namespace controller has removed its finalizer.
 func (s *Server) finishNamespace(k *kind, req request, old *record) {
 	s.remove(k, req, old)
 }

@@ -92,8 +92,7 @@ func invalidPatch(err error) error {
 func (k *kind) mergePatched(old *record, patch map[string]any) (*metav1.ObjectMeta, map[string]any, error) {
 	meta := *old.meta
 	if metadata, ok := patch["metadata"].(map[string]any); ok {
-		// Most patches contain no metadata except a resource version. The code for this case is much faster. This case is
-		// much faster.
+		// Most patches contain no metadata except a resource version. The code for this case is much faster.
 		if version, ok := metadata["resourceVersion"].(string); ok && len(metadata) == 1 {
 			meta.ResourceVersion = version
 		} else {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The server supports the parts of ValidatingAdmissionPolicies that the fence of migrations uses: rules with group, resource
-// and operation, match conditions, variables, and validations with request, object, oldObject and params. The
+// The server supports the parts of ValidatingAdmissionPolicies that the fence of migrations uses: rules with group,
+// resource and operation, match conditions, variables, and validations with request, object, oldObject and params. The
 // parameters are the ConfigMaps in one namespace that have certain labels. The server ignores other selectors and audit
 // annotations. Policies and parameters take effect immediately, but on a real API server only after a delay.
 
@@ -100,7 +100,8 @@ func (s *Server) admit(k *kind, req request, operation admissionv1.OperationType
 	return nil
 }
 
-// paramsOf returns the parameters with which a policy is evaluated. A policy without parameters is evaluated once.
+// paramsOf returns the list of parameters with which a policy must be evaluated. If a policy has no parameters, it is
+// evaluated once.
 func (s *Server) paramsOf(p *admissionv1.ValidatingAdmissionPolicy,
 	b *admissionv1.ValidatingAdmissionPolicyBinding) (all []any) {
 	if p.Spec.ParamKind == nil || b.Spec.ParamRef == nil {

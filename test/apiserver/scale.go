@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// scaleOf returns the scale subresource of an object. All kinds use the paths spec.replicas, status.replicas and
-// status.selector.
+// scaleOf returns the scale subresource of an object. All kinds use spec.replicas, status.replicas and status.selector
+// as the paths for the scale.
 func scaleOf(r *record) *autoscalingv1.Scale {
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
 		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.meta.UID,

@@ -304,7 +304,7 @@ func TestGarbageCollection(t *testing.T) {
 		policy metav1.DeletionPropagation
 		// finalizers of the dependent.
 		finalizers []string
-		// steps is the number of steps of the collector. remaining are the objects afterwards.
+		// steps is the number of steps that the collector runs. remaining are the objects that exist after these steps.
 		steps     int
 		remaining []string
 	}{

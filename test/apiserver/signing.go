@@ -86,7 +86,7 @@ func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *me
 	return meta, body, errs
 }
 
-// decisions are the types of conditions whose status must be True.
+// decisions are the types of those conditions whose status can only be True.
 var decisions = []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied),
 	string(certificatesv1.CertificateFailed)}
 

@@ -68,9 +68,9 @@ type Change struct {
 	Type watch.EventType
 	GVK  schema.GroupVersionKind
 	Key  client.ObjectKey
-	// Old is the object before the write, or nil if Type is Added.
+	// Old is the state of the object before the write. It is nil if Type is Added.
 	Old client.Object
-	// New is the object after the write. If Type is Deleted, it is the last state with the resource version of the
+	// New is the object after the write. If Type is Deleted, New is the last state with the resource version of the
 	// deletion, as in a watch event.
 	New client.Object
 	// Actor is the name of the client or background controller that sent the write.
@@ -82,7 +82,7 @@ type Change struct {
 // record is one stored state of an object. It is immutable, because clones of the server share it.
 type record struct {
 	key client.ObjectKey
-	// object has its apiVersion and kind set.
+	// The apiVersion and kind of object are set.
 	object client.Object
 	meta   *metav1.ObjectMeta
 	// body is the object's JSON without apiVersion, kind and metadata.
@@ -170,7 +170,7 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object. It sets the resource version of the record, which must not be changed
+// put commits a new state of an object. It sets the resource version of the record. The record must not be changed
 // afterward.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)

@@ -60,7 +60,7 @@ func machine(name string) *v1beta1.Machine {
 	}
 }
 
-// setRunning sets the status of a machine with a ready Node.
+// setRunning sets the status that a machine with a ready Node has.
 func setRunning(m *v1beta1.Machine) {
 	m.Status = v1beta1.MachineStatus{
 		ObservedGeneration: m.Generation, Phase: v1beta1.MachineRunning,

@@ -32,7 +32,8 @@ type strategy interface {
 	grace(o client.Object, wanted *int64) (int64, bool)
 	// fields returns the fields that field selectors support in addition to the name and the namespace.
 	fields(o client.Object) fields.Set
-	// hasSubresource reports whether the kind has a subresource with the type of the object.
+	// hasSubresource reports whether the kind has the given subresource. It is only for subresources that have the type of
+	// the object, such as status.
 	hasSubresource(sub string) bool
 	// hasScale reports whether the kind has the scale subresource.
 	hasScale() bool
@@ -97,8 +98,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField returns a copy of body in which the named field has its value from the map from. If this changes nothing,
-// withField returns body itself. If the field is equal, it returns body itself.
+// withField returns a copy of body with the value that the named field has in the map from. If this changes nothing,
+// withField returns body itself.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// maxDelay is the longest delay of a call to the cloud. It is less than the time for which the provider waits for a
-// creation whose answer was lost.
+// maxDelay is the longest delay of a call to the cloud. It is less than the time for which the provider waits if the
+// response of a creation is lost.
 const maxDelay = 2 * time.Second
 
 // cloudGenerators returns the generators of disturbances of the cloud.
@@ -80,7 +80,7 @@ func (w *world) cloudGenerators() []generator {
 	}
 }
 
-// fault returns a disturbance during which a fault rule applies to calls to the cloud.
+// fault returns a disturbance that adds a fault rule for calls to the cloud for some time.
 func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
 	rule.Seed = random.Uint64()
 	e := rule.Effect

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// maxConcurrent is the maximum number of disturbances at the same time.
+// maxConcurrent is the maximum number of disturbances that are in effect at the same time.
 const maxConcurrent = 4
 
 // phaseLength is the length of a phase. In every second phase, only the cloud is disturbed, so that the processes can
 // continue their work while the cloud has faults.
 const phaseLength = 25 * time.Second
 
-// undoTimeout is the time limit for undoing a disturbance. Another disturbance may prevent the undoing for a while.
+// undoTimeout is the time limit for undoing a disturbance. Another disturbance may make the undoing impossible for a
+// while.
 const undoTimeout = 2 * time.Minute
 
 // disturbance is a fault that is injected for a limited time.
 type disturbance struct {
 	kind string
-	// text describes the fault and the process that it affects.
+	// text describes the fault and the affected process.
 	text string
 	// targets contains the names of the parts that the disturbance affects. No other disturbance may affect them at the
 	// same time.
@@ -37,8 +38,8 @@ type generator struct {
 	generate func(*rand.Rand) disturbance
 }
 
-// disturb injects disturbances and runs the users for the requested duration. It returns when all disturbances are
-// undone.
+// disturb injects disturbances and runs the users for the requested duration. It returns when all disturbances have
+// been undone.
 func (w *world) disturb(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.duration)
 	defer cancel()
@@ -114,7 +115,7 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 		w.logf("%s", d.text)
 	}
 	w.count("disturbance: " + d.kind)
-	// A disturbance that has begun is completed even if the context ends.
+	// If a disturbance has begun, it is completed even if ctx is done.
 	uncancelled := context.WithoutCancel(ctx)
 	if err := d.do(uncancelled); err != nil {
 		// A disturbance fails if its cloud or API server is already unreachable because of another disturbance.

@@ -118,8 +118,8 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 	}
 }
 
-// cut returns a disturbance that interrupts the links of replicas to one of their servers. The argument to names the
-// server: control, target or cloud.
+// cut returns a disturbance that interrupts the links of replicas to one of their servers. Its second parameter is the
+// kind of these servers: control, target or cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
 	state, effect := link.Refused, "refuses connections"
 	if random.IntN(2) == 0 {

@@ -122,7 +122,8 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 // breachTexts returns the texts of all breaches that were found so far.
 func (w *world) breachTexts() (texts []string) {
 	w.watcher.withJudge(func(j *judge.Judge) {
-		// On a busy machine, a process may lose its Lease and end. Breaches of the test may then count as excused.
+		// On a busy machine, a process may lose its Lease and end. The breaches that the test commits may then count as
+		// excused.
 		breaches, excused := j.Breaches()
 		for _, b := range append(breaches, excused...) {
 			texts = append(texts, b.Text)

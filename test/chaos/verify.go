@@ -77,7 +77,8 @@ func (w *world) endDisturbances(ctx context.Context) error {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
-		// After many failures, the informers of the controller manager retry only once a minute.
+		// The informers of the controller manager retry only once a minute after many failures, so start the controller
+		// manager again.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // window is the maximum age of the data on which a process bases a decision. After an outage, a cache is stale until
-// its informer tries again. After an outage, a cache is stale for as long as its informer waits between two tries.
+// its informer tries again.
 const window = time.Minute
 
 // Prefixes of the keys in etcd.

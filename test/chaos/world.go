@@ -32,7 +32,7 @@ var (
 	providerFlags = []string{"--orphan-check-period=10s", "--orphan-min-age=30s"}
 )
 
-// leaseDuration is the lease duration in flags.
+// leaseDuration is the lease duration that flags sets.
 const leaseDuration = 4 * time.Second
 
 // world is a complete Machinist with its simulated users and its disturbances.
@@ -47,7 +47,7 @@ type world struct {
 	control, target client.WithWatch
 	cloud           *simcloud.Admin
 	cloudAddress    string
-	// random is used only by the goroutine that chooses disturbances.
+	// Only the goroutine that chooses disturbances may use random.
 	random *rand.Rand
 
 	cancel      context.CancelFunc
@@ -172,7 +172,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 		return nil, err
 	}
 	if program == stack.Provider {
-		// The stack has added the address of the cloud itself.
+		// Remove the address of the cloud itself, which the stack has added.
 		p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == "--cloud-endpoint=http://"+w.cloudAddress })
 	}
 	r.process = p
@@ -233,7 +233,7 @@ func (w *world) startCloud(ctx context.Context) error {
 	})
 }
 
-// logWriter writes everything that is written to it to the log of w.
+// logWriter is an io.Writer that writes to the log of w.
 type logWriter struct{ w *world }
 
 var _ io.Writer = logWriter{}

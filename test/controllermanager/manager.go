@@ -113,7 +113,7 @@ func (m Manager) pods() map[string][]*corev1.Pod {
 	return found
 }
 
-// now returns the current time with the precision of the API.
+// now returns the current time in whole seconds, because the API stores times with this precision.
 func (m Manager) now() metav1.Time { return metav1.NewTime(m.Now().Truncate(time.Second)) }
 
 // patch sends the difference between two states of an object as a patch of an actor. If locked is true, the patch fails

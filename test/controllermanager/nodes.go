@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready returns the condition Ready of a Node, or nil if it has none.
+// Ready returns the condition Ready of a Node, or nil if the Node does not have this condition.
 func Ready(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
@@ -96,7 +96,8 @@ type wantedTaint struct {
 	wanted bool
 }
 
-// noSchedule returns the taints of a Node, including NoSchedule taints for its conditions and for a cordon.
+// noSchedule returns the taints of a Node. They include the NoSchedule taints that follow from its conditions and from
+// a cordon.
 func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	wanted := make([]wantedTaint, 0, len(conditionTaints)+1)
 	for _, t := range conditionTaints {
@@ -107,8 +108,8 @@ func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 	return m.withTaints(node.Spec.Taints, corev1.TaintEffectNoSchedule, wanted)
 }
 
-// noExecute returns the taints of a Node, including NoExecute taints if it is not ready. A Node without a condition
-// Ready gets no such taint.
+// noExecute returns the taints of a Node. They include the NoExecute taints that a Node has while it is not ready. If a
+// Node has no condition Ready, noExecute adds no taints.
 func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	ready := Ready(node)
 	if ready == nil {
@@ -120,8 +121,8 @@ func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	})
 }
 
-// withTaints returns the taints after it adds the wanted taints of an effect and removes the unwanted taints of this
-// effect. It copies the taints only if they change, because each step of the simulation calls withTaints.
+// withTaints adds the wanted taints of an effect, removes the unwanted ones, and returns the result. It copies the
+// taints only if they change, because each step of the simulation calls withTaints.
 func (m Manager) withTaints(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
 	has := func(key string) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })

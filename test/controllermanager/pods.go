@@ -99,7 +99,7 @@ func Ended(p *corev1.Pod) bool {
 }
 
 // collectable reports whether the pod collector must remove a pod. This is the case if its Node does not exist. It is
-// also the case if the pod is being deleted and its Node is not ready and has the out-of-service taint.
+// also the case if the pod is being deleted, and its Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
 		return false // It has finalizers. The real collector deletes it again and again, which changes nothing.

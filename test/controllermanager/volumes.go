@@ -15,10 +15,10 @@ const (
 	AttachDetach = "attach-detach"
 	// StorageDriver is the CSI driver of all volumes.
 	StorageDriver = "csi.example.com"
-	// AnnotationManaged is set by a kubelet whose volumes the controller must attach.
+	// AnnotationManaged is an annotation of Nodes. A kubelet sets it if the controller must attach the kubelet's volumes.
 	AnnotationManaged = "volumes.kubernetes.io/controller-managed-attach-detach"
-	// forceDetachTimeout is the time for which a volume without a pod may stay attached to a Node that is not ready and
-	// uses the volume.
+	// forceDetachTimeout is the time after which a volume is detached by force if no pod needs it and its Node is not
+	// ready.
 	forceDetachTimeout = 6 * time.Minute
 )
 
@@ -35,8 +35,7 @@ type Volumes struct {
 // attachedVolume is the state of an attached volume.
 type attachedVolume struct {
 	node string
-	// unwanted is the time since which no pod has needed the volume. It is zero if a pod needs the volume. It is zero
-	// while a pod needs the volume.
+	// unwanted is the time since which no pod has needed the volume. It is zero if a pod needs the volume.
 	unwanted time.Time
 	// inUse reports whether the Node's last report listed the volume as in use. The Node may have been deleted after this
 	// report.
@@ -52,7 +51,7 @@ func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
 	return c
 }
 
-// Reported returns the unique name of a volume in the status of a Node.
+// Reported returns the unique name that a volume has in the status of a Node.
 func Reported(volume string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + StorageDriver + "^" + volume)
 }
@@ -62,8 +61,8 @@ func InUse(node *corev1.Node, volume string) bool {
 	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
 }
 
-// ReportsAttached reports whether the status of a Node lists a volume as attached. If it does not, the kubelet does not
-// mount the volume.
+// ReportsAttached reports whether the status of a Node lists a volume as attached. If the volume is not in this list,
+// the kubelet does not mount it.
 func ReportsAttached(node *corev1.Node, volume string) bool {
 	return slices.ContainsFunc(node.Status.VolumesAttached, hasVolume(volume))
 }
@@ -83,9 +82,10 @@ func terminated(p *corev1.Pod) bool {
 		})
 }
 
-// volumeChoices returns the actions of the attach-detach controller. It attaches a volume to the node of its pod, and
-// only to one node at a time. When no pod on the node needs the volume, it removes the volume from the status of the
-// Node, and then deletes the VolumeAttachment. The storage driver does the rest.
+// volumeChoices returns the actions of the attach-detach controller. The controller attaches a volume to the node of a
+// pod that uses the volume, and only to one node at a time. When no pod on the node needs the volume, the controller
+// removes the volume from the status of the Node, and then deletes the VolumeAttachment. The storage driver does the
+// rest.
 func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 	if m.Volumes == nil {
 		return nil
@@ -157,9 +157,9 @@ func (m Manager) reportAttached(node *corev1.Node, format, volume string, all []
 	return newChoice(func() error { return m.patchStatus(AttachDetach, node, changed) }, format, node.Name, volume)
 }
 
-// detachable reports whether the controller may detach a volume now. This is the case if no pod needs the volume and the
-// kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the controller
-// may detach a volume that the kubelet still uses.
+// detachable reports whether the controller may detach a volume now. This is the case if no pod needs the volume and
+// the kubelet does not use it. If the Node is out of service, or has not been ready for forceDetachTimeout, the
+// controller may detach a volume that the kubelet still uses.
 func (m Manager) detachable(va *storagev1.VolumeAttachment, node *corev1.Node) bool {
 	state := m.Volumes.attached[va.Name]
 	switch {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Workload is a set of pods with a controller.
+// Workload describes a set of pods that a controller manages.
 type Workload struct {
 	// Kind is the kind of the controller: ReplicaSet, StatefulSet, DaemonSet or Job.
 	Kind            string
@@ -56,7 +56,8 @@ func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.P
 	return out
 }
 
-// nextInOrder returns the first missing pod of a StatefulSet, if all pods before it are ready.
+// nextInOrder returns the first pod of a StatefulSet that is missing. If a pod before it is not ready, it returns
+// nothing.
 func (m Manager) nextInOrder(w Workload, pods []*corev1.Pod) []*corev1.Pod {
 	byName := map[string]*corev1.Pod{}
 	for _, p := range pods {
@@ -130,7 +131,7 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 	return best
 }
 
-// Schedulable reports whether a pod can be scheduled to a node. This depends on labels and taints, but not on the
+// Schedulable reports whether a pod can be scheduled to a node. The result depends on labels and taints, but not on the
 // condition Ready. If the node is cordoned, no pod can be scheduled to it, even before it has the taint for the cordon.
 func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	for key, value := range p.Spec.NodeSelector {

@@ -108,7 +108,7 @@ func (p *prometheus) wantNoAlerts(running int) {
 	}
 }
 
-// addressOf returns the address at which a process is scraped.
+// addressOf returns the address at which Prometheus scrapes a process.
 func (p *prometheus) addressOf(job string) string {
 	p.t.Helper()
 	found := p.query(fmt.Sprintf(`up{job=%q}`, job))
@@ -257,7 +257,7 @@ func (b *failingFleet) changeRecord(record *corev1.ConfigMap, id string) string 
 	return before
 }
 
-// silenceNodes makes the Node of a replacement machine silent, and then most Nodes at once.
+// silenceNodes first makes the Node of a replacement machine silent, and then makes most Nodes silent at once.
 func (b *failingFleet) silenceNodes() {
 	check := &v1beta1.MachineHealthCheck{}
 	if err := b.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "workers"},

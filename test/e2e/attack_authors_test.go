@@ -108,7 +108,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.wantDeniedBy("inline", "the providerSpec of a machine",
 		patch(&machine, `{"spec": {"providerSpec": {"image": "sim-os-2"}}}`))
 
-	// The tenant still operates the fleet, and its machines are still created and deleted.
+	// The tenant must still be able to operate the fleet, and its machines must still be created and deleted.
 	m.wantAllowed("more replicas", patch(m.deployment(), `{"spec": {"replicas": 2}}`))
 	m.awaitRunning(2)
 	m.wantAllowed("a label of the nodes",
@@ -126,8 +126,9 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// A tenant gives the nodes of a fleet a label by which the workloads of another team recognize their nodes, and
-// receives the pods of that team. The policy refuses that. Without the policy, the Node gets the label.
+// The workloads of another team select their nodes by a label. A tenant gives this label to the nodes of a fleet, in
+// order to receive the pods of that team. The policy refuses that. If the policy did not exist, the Node would get the
+// label.
 //
 // Rule: restricted-node-labels.
 func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {

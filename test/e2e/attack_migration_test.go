@@ -112,7 +112,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 		t.Errorf("the migrator reads a Secret of a namespace that its chart does not name: got error %v, want Forbidden", err)
 	}
 
-	// An administrator adds the namespace to migrator.namespaces, and the owner of the Secret agrees.
+	// An administrator adds the namespace to migrator.namespaces, and the owner of the Secret allows its use.
 	if _, err := f.NewMigrator(ctx, []string{namespace, metav1.NamespaceSystem, vault}, "unused"); err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +439,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		return &v1beta1.Machine{ObjectMeta: meta, Spec: machine.Spec}
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrator + "-old"}}
-	// The requests that a migrator needs are allowed. Otherwise the rejections below prove nothing.
+	// The requests that a migrator needs must be allowed. Otherwise the rejections below prove nothing.
 	for name, request := range map[string]func() error{
 		"a plan":                          create(&corev1.ConfigMap{ObjectMeta: in(namespace, "machinist-migration-over-0")}),
 		"the record of a fence":           create(&corev1.ConfigMap{ObjectMeta: in(stack.SystemNamespace, recordOfFence)}),

@@ -79,7 +79,7 @@ func TestAttackKubeletEditsNodeAnnotation(t *testing.T) {
 	}
 }
 
-// Rule node-name-from-provider. A kubelet chooses the provider ID with which it registers.
+// Rule node-name-from-provider. A kubelet can choose the provider ID in the Node that it registers.
 func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

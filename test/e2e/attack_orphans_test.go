@@ -128,8 +128,8 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 }
 
 // An administrator deletes the CRD of Machines by force, removes the finalizers, and installs the CRD again. Sets
-// create new Machines. The instances of the old Machines have Ready Nodes, and remain until an administrator confirms
-// their removal.
+// create new Machines. The instances of the old Machines have Ready Nodes. They must remain until an administrator
+// confirms their removal.
 //
 // Rules: most-orphaned-needs-confirmation, ready-orphan-needs-confirmation, node-of-removed-instance-deleted,
 // person-confirms-removal.

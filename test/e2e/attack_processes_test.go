@@ -102,7 +102,7 @@ func webhookOf(name string, groups ...string) *admissionv1.ValidatingWebhookConf
 }
 
 // An attacker with the identity of a process points its webhook at a server of the attacker and registers it for all
-// kinds. The server would receive every Secret that is written, or could refuse every write.
+// kinds. The server would receive every Secret that is written, and could refuse every write.
 //
 // Rule: webhooks-limited-by-policy.
 func TestAttackProcessRewritesItsWebhook(t *testing.T) {
@@ -221,8 +221,8 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 	m.wantAllowed("the migrator deletes a webhook of the old system", migrator.Delete(ctx, webhookOf("old")))
 }
 
-// An attacker with the identity of one process writes Secrets and ConfigMaps that only another process may write, or
-// changes other fields of a Secret than the finalizer.
+// An attacker with the identity of one process writes Secrets and ConfigMaps that only another process may write. The
+// attacker also changes fields of a Secret other than the finalizer.
 //
 // Rule: secrets-limited-by-policy.
 func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// attackerNamespace is where the attacker may write the status of Machines.
+// attackerNamespace is the namespace in which the attacker may write the status of Machines.
 const attackerNamespace = "attacker"
 
 // forger is a client whose only permissions are to read Machines and to write their status in attackerNamespace.
@@ -104,8 +104,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.removeDelays()
 	attacker, _ := m.newForger()
-	// These machines are older than those of the victim. They have no class, so the provider never corrects their status.
-	// They have no class, so the provider never corrects their status.
+	// These machines are older than those of the victim. The machines have no class, so the provider never corrects their
+	// status.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
 		waiting := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: attackerNamespace, Name: fmt.Sprintf("waiting-%d", i)},
@@ -159,8 +159,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 }
 
 // An attacker who may write the status of Machines in one namespace, and has the bootstrap token of a machine there,
-// requests the certificate of another Node: one that does not exist yet, or one that exists, whose provider ID is then in
-// the status too.
+// requests the certificate of another Node: one that does not exist yet, or one that exists, whose provider ID is then
+// in the status too.
 //
 // Rule: certificate-name-from-provider.
 func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 )
 
 // A tenant who may write fleets sets the label of another provider in the template, so that no process would ever serve
-// or delete the machines. The policy refuses the template. Without policies and webhook, no machine is created, and the
-// deployment reports why.
+// or delete the machines. The policy refuses the template. If there are no policies and no webhook, no machine is
+// created, and the deployment reports the reason.
 //
 // Rule: reserved-keys-refused.
 func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {
@@ -76,8 +76,8 @@ func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {
 }
 
 // A tenant may write classes and fleets, but may not read Secrets. The tenant references the Secret of another team as
-// user data and as credentials, in order to read its content on an instance. Machinist reads nothing from the Secret,
-// launches nothing, and sets no finalizer on it. The tenant's objects can be deleted.
+// user data and as credentials, in order to read its content on an instance. Machinist must not read anything from the
+// Secret, must not launch an instance, and must not set a finalizer on the Secret. The tenant's objects can be deleted.
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestAttackTenantReferencesForeignSecret(t *testing.T) {

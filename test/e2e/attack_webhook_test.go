@@ -64,7 +64,7 @@ func (a anonymous) send(body io.Reader) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
-// review returns the review of a new machine with a class.
+// review returns an admission review of a new machine with the given class.
 func review(t *testing.T, class string) []byte {
 	t.Helper()
 	machine, err := json.Marshal(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"},

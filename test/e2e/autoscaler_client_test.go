@@ -90,7 +90,7 @@ func resourceOf(plural string) schema.GroupVersionResource {
 	return v1beta1.GroupVersion.WithResource(plural)
 }
 
-// groups returns the node groups by name. One malformed group makes the call fail, as in cluster-autoscaler.
+// groups returns the node groups by name. As in cluster-autoscaler, the call fails if one group is malformed.
 func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	a.t.Helper()
 	groups := map[string]*nodeGroup{}
@@ -120,7 +120,7 @@ func (a *autoscaler) groups() (map[string]*nodeGroup, error) {
 	return groups, nil
 }
 
-// validGroups returns the node groups by name, and fails the test if one is malformed.
+// validGroups returns the node groups by name, and fails the test if a group is malformed.
 func (a *autoscaler) validGroups() map[string]*nodeGroup {
 	a.t.Helper()
 	groups, err := a.groups()
@@ -206,7 +206,7 @@ func (g *nodeGroup) readCapacity(annotations map[string]string) error {
 	return nil
 }
 
-// size reads the current size, as the autoscaler does before each change.
+// size reads the current size, because the autoscaler does this before each change.
 func (a *autoscaler) size(g *nodeGroup) int {
 	a.t.Helper()
 	s, err := a.scales.Scales(g.object.GetNamespace()).Get(context.Background(), g.resource.GroupResource(),

@@ -305,8 +305,8 @@ func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 
 // hasEffect reports whether the mistake in an object affects Machinist, so that a condition must report it. The sizes
 // of node groups and the labels of their nodes have an effect only on an autoscaler. A malformed priority has the same
-// effect as no priority. An object with the name of another provider belongs to that provider. Machinist overwrites the
-// labels that it sets itself, except the provider's label in a template, which it refuses.
+// effect as no priority. If an object contains the name of another provider, it belongs to that provider. Machinist
+// refuses the provider's label in a template, but overwrites all other labels that it sets itself.
 func hasEffect(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
@@ -323,8 +323,8 @@ func hasEffect(bad manifests.Bad) bool {
 	return true
 }
 
-// conditionText returns the text that a condition contains instead of a part of a rejection message. For example, a
-// machine does not know that a field comes from a template.
+// conditionText converts a part of a rejection message to the corresponding text in a condition. For example, the
+// condition of a machine does not mention the template that a field comes from.
 func conditionText(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]
@@ -339,8 +339,8 @@ func conditionText(part string) string {
 }
 
 // deleteAll first deletes the objects without a class, because their Secret has no finalizer. It then deletes the
-// namespace with everything in it. Kubernetes deletes the objects in any order, even the classes and Secrets of
-// machines.
+// namespace with everything in it. In the namespace, Kubernetes deletes the objects in any order. It may delete the
+// classes and Secrets before the machines that use them.
 func (b *badInput) deleteAll() {
 	b.t.Helper()
 	ctx := context.Background()

@@ -37,7 +37,7 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	if m.log, err = auditlog.Open(m.Control.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
-	// All nodes join with one token, so that no token is created for each machine.
+	// All nodes join with the same token, because a token for each machine would cause additional writes.
 	token := m.sharedToken()
 	m.createFleet(0, func(o client.Object) {
 		switch o := o.(type) {

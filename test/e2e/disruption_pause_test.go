@@ -124,7 +124,7 @@ func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	return at
 }
 
-// successes returns those successful requests of the manager for which is returns true.
+// successes returns the successful requests of the manager, filtered by a function.
 func successes(t *testing.T, log *auditlog.Log, is func(auditlog.Request) bool) []auditlog.Request {
 	t.Helper()
 	requests, err := log.Requests(auditlog.Filter{Users: []string{stack.Manager}, Match: func(r auditlog.Request) bool {

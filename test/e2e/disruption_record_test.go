@@ -32,7 +32,7 @@ import (
 type disruptions struct {
 	m  *machinist
 	mu sync.Mutex
-	// history contains all changes up to revision.
+	// history contains all changes up to the given revision.
 	history  disrupted.History
 	revision int64
 	err      error

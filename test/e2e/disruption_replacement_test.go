@@ -97,9 +97,9 @@ func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// Budgets without a free disruption block the rollouts of two pools, while a third pool rolls out. One of the budgets
-// is deleted. The other budget is invalid, because it was created while admission was turned off. When this budget is
-// corrected, the rollout of its pool continues too.
+// The rollouts of two pools are blocked, because the budgets allow no more disruptions. A third pool rolls out. One of
+// the budgets is deleted. The other budget is invalid, because it was created while admission was turned off. When this
+// budget is corrected, the rollout of its pool continues too.
 //
 // Rules: bad-budget-allows-nothing, budget-status, denied-rollout-does-not-begin.
 func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {

@@ -52,7 +52,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.FromInt32(surplus))}}
 	})
 	m.awaitPools(2*time.Minute, 3*each, examples.SmallClass, pools...)
-	// Half of each pool cannot be drained yet, so that the rollout is not complete when the window opens.
+	// Half of each pool cannot be drained at first, so that the rollout is not complete when the window opens.
 	var blocked []string
 	for _, pool := range pools {
 		for _, machine := range m.awaitPool(pool, each, examples.SmallClass)[:each/2] {

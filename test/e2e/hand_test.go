@@ -135,7 +135,7 @@ type shell struct {
 	t     *testing.T
 }
 
-// newShell runs a command in a folder, by default the folder of the test, with more environment variables.
+// newShell runs a command with additional environment variables in a folder. The default is the folder of the test.
 func newShell(t *testing.T, folder, command string, environment []string) *shell {
 	t.Helper()
 	s := &shell{cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000), done: make(chan error, 1), t: t}

@@ -40,7 +40,7 @@ func startForHealth(t *testing.T, machines int32) *machinist {
 	return m
 }
 
-// A broken machine is replaced once. Machines that are only unreachable, and machines that recover, are not replaced.
+// A broken machine is replaced once. Machines that are only unreachable and machines that recover must not be replaced.
 //
 // Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late,
 // max-unhealthy-stops-remediation, meltdown-stops-remediation, no-judgement-in-outage.
@@ -101,7 +101,8 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	}
 }
 
-// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is set, it may change the object first.
+// createHealthCheck creates a MachineHealthCheck for the whole fleet. If change is set, it is called before the object
+// is created.
 func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) {
 	m.t.Helper()
 	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}
@@ -115,7 +116,7 @@ func (m *machinist) createHealthCheck(change func(*v1beta1.MachineHealthCheck)) 
 	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
 }
 
-// awaitCheck waits until the condition RemediationAllowed of the MachineHealthCheck has a reason.
+// awaitCheck waits until the condition RemediationAllowed of the MachineHealthCheck has the given reason.
 func (m *machinist) awaitCheck(reason string) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check with the reason "+

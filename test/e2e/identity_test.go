@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The first process records the cluster ID, even if the record already contains the ID of another installation.
+// The first process records its cluster ID, even if a record with the ID of another installation already exists.
 //
 // Rule: cluster-id-recorded.
 func TestFirstProcessRecordsClusterID(t *testing.T) {

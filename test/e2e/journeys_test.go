@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// Users change a rollout halfway. Each rollout replaces 6 machines of one class with machines of another class, 2 at a
-// time, until pods with a PodDisruptionBudget block it.
+// Users change a rollout halfway. Each rollout replaces 6 machines of one class with machines of another class. It
+// replaces 2 machines at a time, until pods with a PodDisruptionBudget block it.
 //
 // Rules: scale-during-rollout-in-proportion, failing-revision-stops, rollback-reuses-set,
 // pause-stops-rollout-not-scaling, outdated-node-taints.

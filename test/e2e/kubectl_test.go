@@ -41,7 +41,7 @@ func contains(t *testing.T, text string, wanted ...string) {
 	}
 }
 
-// The commands of kubectl work with a fleet.
+// The commands of kubectl must work with a fleet.
 func TestKubectlCommandsWork(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

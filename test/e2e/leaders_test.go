@@ -115,7 +115,7 @@ func TestFrozenLeaderDoesNotActAfterResume(t *testing.T) {
 	}
 }
 
-// A Lease with another holder is lost, even if it would not have expired yet.
+// If a Lease gets another holder, the process has lost the Lease, even if the Lease would not have expired yet.
 //
 // Rule: lease-counts-from-send.
 func TestLeaderEndsWhenLeaseIsStolen(t *testing.T) {

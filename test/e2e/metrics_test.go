@@ -44,7 +44,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			// If the certificate is not trusted, the process is nevertheless serving.
+			// An error about an untrusted certificate also shows that the process is serving.
 			return err == nil || strings.Contains(err.Error(), "x509"), fmt.Sprint(err)
 		})
 		wantStatus(t, program+" without a token", url, "", http.StatusUnauthorized)

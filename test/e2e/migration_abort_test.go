@@ -22,7 +22,7 @@ import (
 )
 
 // abortedIn lists phases in which a migration is aborted. killed is the phase in which the migrator is killed, if any.
-// After the last phase, the abort has the most work to undo.
+// The abort in the last of these phases has the most work to undo.
 var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationPlanning, ""},
 	{v1beta1.MigrationFencing, v1beta1.MigrationFencing},

@@ -303,7 +303,7 @@ func (f *oldFleet) awaitSettled(n int) {
 	f.awaitLog(fmt.Sprintf("msg=settled machines=%d\n", n))
 }
 
-// awaitLog waits for a log line of the controller after the last line that awaitSettled or awaitLog has read.
+// awaitLog waits for a log line of the controller. It skips the lines that awaitSettled or awaitLog has already read.
 func (f *oldFleet) awaitLog(text string) {
 	f.t.Helper()
 	eventually(f.t, "the old controller logs "+text, func() (bool, string) {

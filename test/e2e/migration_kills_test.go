@@ -68,8 +68,9 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// killUntil kills some of the processes at random moments: in each phase as often as kills says. It returns when the
-// kills in the phase end are done. If a phase is very short, a kill may happen only in the next phase.
+// In each phase, killUntil kills some of the processes at random moments. The parameter kills is the number of kills in
+// each phase. It returns after the kills in the last phase. The parameter end is this phase. If a phase is very short,
+// a kill may happen only in the next phase.
 func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
 	m.t.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}

@@ -131,7 +131,7 @@ func (f *oldFleet) wantConvertible() {
 	}
 }
 
-// The stand-in of a system that collects orphans deletes an instance that has lost its Machine.
+// If an old system deletes orphans, its stand-in deletes an instance whose Machine no longer exists.
 func TestStandInDeletesOrphans(t *testing.T) {
 	onlyInFull(t, "the scenarios of migrations in the deterministic world")
 	t.Parallel()

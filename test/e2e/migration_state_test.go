@@ -23,7 +23,7 @@ import (
 
 // fleetState is the state of a fleet that a migration must not change.
 type fleetState struct {
-	// instances are the instances that are not terminated, by ID.
+	// instances contains all instances that are not terminated, by ID.
 	instances map[string]simcloud.Record
 	// changes counts the calls that created, deleted or updated instances, by operation. Changes of tags do not count.
 	changes map[string]int
@@ -88,7 +88,7 @@ func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	return all
 }
 
-// list reads the old objects of a kind. It returns no objects if the CRD is gone.
+// list reads the old objects of a kind. If the CRD does not exist, it returns no objects.
 func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	f.t.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -396,7 +396,7 @@ func TestMigrationProtectsObjects(t *testing.T) {
 	})
 }
 
-// fencedSince waits until the old controller is fenced, and returns the time at which the fence was complete.
+// fencedSince waits until the old controller is fenced. It returns the time from which the fence was complete.
 func (m *migration) fencedSince() time.Time {
 	m.t.Helper()
 	o := m.awaitMigration("the fence", func(o *v1beta1.Migration) bool {

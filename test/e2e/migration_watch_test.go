@@ -23,7 +23,7 @@ type fleetWatch struct {
 	seen []string
 }
 
-// watch starts to watch the fleet's Nodes and all pods except those of the old controller.
+// watch starts a watch of the fleet's Nodes, and of all pods except the pods of the old controller.
 func (f *oldFleet) watch() *fleetWatch {
 	f.t.Helper()
 	kube, err := kubernetes.NewForConfig(f.Target.Config())
@@ -58,7 +58,7 @@ func (f *oldFleet) watch() *fleetWatch {
 	return w
 }
 
-// keyOf returns the key of a deleted object. The last state of the object may be unknown.
+// keyOf returns the key of a deleted object. The object itself may be unknown.
 func keyOf(object any) string {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -67,7 +67,7 @@ func keyOf(object any) string {
 	return key
 }
 
-// disturbances ends the watch and returns what it has recorded, with times.
+// disturbances ends the watch and returns the recorded disturbances with their times.
 func (w *fleetWatch) disturbances() []string {
 	w.end()
 	w.lock.Lock()

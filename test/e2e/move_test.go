@@ -32,7 +32,7 @@ import (
 func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	const size = 50
-	// Orphan checks are frequent, so that a check of the source runs in every stage of the move.
+	// The checks for orphans are frequent, so that the source performs one in every stage of the move.
 	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: []string{"--orphan-check-period=1s",
 		"--orphan-min-age=1s"}})
 	m.removeDelays()

@@ -19,8 +19,8 @@ import (
 // olderAPIServer is a flag of the API server that turns off streaming lists, so that informers send list requests.
 const olderAPIServer = "--feature-gates=WatchList=false"
 
-// In an installation for one namespace, no process needs a permission in other namespaces: it cannot read the Secrets
-// of another team.
+// If Machinist is installed for one namespace, its processes need no permission in other namespaces. So they cannot
+// read the Secrets of another team.
 //
 // Rule: roles-are-minimal.
 func TestNamespacedInstallationNeedsPermissionsOnlyThere(t *testing.T) {

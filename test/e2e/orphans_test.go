@@ -142,7 +142,7 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 	}
 }
 
-// loseMachine removes a Machine without its instance. The Machine is paused first, so that the controller does not
+// loseMachine removes a Machine, but keeps its instance. The Machine is paused first, so that the controller does not
 // delete the instance. The finalizer is removed only after the deletion has begun, because the controller adds it again
 // to a Machine that is not being deleted.
 func (m *machinist) loseMachine(name string) {
@@ -320,7 +320,8 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 	}
 }
 
-// allowLease allows a process with roles for all namespaces to use the Lease of an installation for one namespace.
+// allowLease allows a process to use the Lease of an installation for one namespace, although the process has roles for
+// all namespaces.
 func (m *machinist) allowLease(program, namespace string) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}

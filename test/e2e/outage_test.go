@@ -112,8 +112,8 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	m.removeDelays()
 	back := time.Now()
 	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
-	// The controller manager signs the certificates of joining nodes. After the outage, it would retry too late without a
-	// restart.
+	// The controller manager signs the certificates of joining nodes. Without a restart, the controller manager would try
+	// again too late after the outage.
 	m.must(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 	m.checkUntil(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
@@ -327,7 +327,7 @@ func (m *machinist) machines() []v1beta1.Machine {
 }
 
 // wantNoReplacement fails the test if a machine has failed, is being deleted or is marked for replacement. It ignores
-// the machine except.
+// the machine with the UID except.
 func wantNoReplacement(t *testing.T, machines []v1beta1.Machine, except types.UID) {
 	t.Helper()
 	for i := range machines {

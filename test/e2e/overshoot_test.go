@@ -24,7 +24,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frozenFor is the minimum duration of a freeze in this test. It is long enough for the checks.
+// frozenFor is the minimum duration of a freeze in this test. This is long enough for the checks of the test.
 const frozenFor = 20 * time.Second
 
 // Another client creates machines of a set faster than the set can delete them. The set and its deployment must be

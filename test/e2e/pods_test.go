@@ -41,7 +41,7 @@ func (m *machinist) protectedPods(app string, nodes ...string) []corev1.Pod {
 				Containers:                   []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
 			},
 		}
-		// The ServiceAccount of the namespace is created some time after the cluster.
+		// The ServiceAccount of the namespace is created only some time after the cluster starts.
 		eventually(m.t, "the pod is accepted", func() (bool, string) {
 			err := m.target.Create(ctx, pod)
 			return err == nil, fmt.Sprint(err)

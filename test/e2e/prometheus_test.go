@@ -50,7 +50,7 @@ func prometheusTool(t *testing.T, name string) string {
 
 // startPrometheus starts a Prometheus that evaluates the rules with shortened durations. addresses are the addresses of
 // the metrics, by the names of processes. Prometheus also scrapes the API server of the control cluster, because only
-// the API server has metrics about webhooks that do not answer.
+// the API server has metrics about webhooks that do not respond.
 func (m *machinist) startPrometheus(addresses map[string]string) *prometheus {
 	m.t.Helper()
 	rules, err := monitoring.LoadRules()
@@ -207,8 +207,7 @@ func (p *prometheus) awaitFiring(alerts ...string) {
 	p.t.Logf("these alerts have fired after %s: %s", time.Since(began).Round(time.Second), strings.Join(alerts, ", "))
 }
 
-// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and until alerts from earlier no longer
-// fire.
+// awaitLeaders waits until Prometheus scrapes the wanted number of leaders, and until no earlier alert is still firing.
 func (p *prometheus) awaitLeaders(leaders int) {
 	p.t.Helper()
 	eventually(p.t, "Prometheus sees all leaders, and no alert fires", func() (bool, string) {

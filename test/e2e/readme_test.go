@@ -68,7 +68,7 @@ func TestCommandsOfByHandPageWork(t *testing.T) {
 	if len(processes) != len(longRunning) {
 		t.Fatalf("%s starts %d processes, want %q", byHandPage, len(processes), longRunning)
 	}
-	// The last block lists the nodes of the fleet, and reads the health of the manager.
+	// The last block lists the nodes of the fleet, and prints the health of the manager.
 	if n := strings.Count(out, " Ready "); n != 3 || !strings.Contains(out, "[+]control ok") {
 		t.Errorf("got %d Ready nodes, want 3 and a healthy manager:\n%s", n, out)
 	}
@@ -400,7 +400,7 @@ func (s *terminal) run(block string) string {
 		s.t.Fatal(err)
 	}
 	end := fmt.Sprintf("block %d has ended with ", s.blocks)
-	// Each command of the block must succeed. Later blocks see the variables that it exports.
+	// Each command of the block must succeed. Later blocks can use the variables that this block exports.
 	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
 	if _, err := io.WriteString(s.in, script); err != nil {
 		s.t.Fatal(err)

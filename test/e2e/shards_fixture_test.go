@@ -50,7 +50,7 @@ type member struct {
 	shard   sharding.Shard
 }
 
-// memberGroup is the prefix of a member's group. The rest of the group is the member's name.
+// memberGroup is the prefix of a member's group. The part of the group after the prefix is the member's name.
 const memberGroup = "member:"
 
 // startSharded starts everything except the processes, and creates the namespaces.

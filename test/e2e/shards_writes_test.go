@@ -41,8 +41,7 @@ func (d *sharded) writes(program string) writes {
 	})
 }
 
-// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease. The first
-// write acquired the Lease.
+// renewals returns the writes of a process to the Lease of its shard. The first write acquired the Lease.
 func (d *sharded) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {

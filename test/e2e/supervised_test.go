@@ -15,8 +15,8 @@ import (
 
 // These are flags for the Lease of a process.
 var (
-	// patientLease is the default in these tests. A process that cannot renew its Lease ends, and on a busy machine the
-	// API server may take more than ten seconds to respond to a renewal.
+	// patientLease contains the flags that the processes in these tests use by default. A process that cannot renew its
+	// Lease ends, and on a busy machine the API server may take more than ten seconds to respond to a renewal.
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
 	// defaultLease contains the default values of the flags.
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
@@ -27,7 +27,8 @@ var (
 		"--leader-election-retry-period=1s"}
 )
 
-// crashPatience is the maximum time until a successor leads. On a busy machine it can take more than a minute.
+// crashPatience is the maximum time until a successor leads. On a busy machine, a new leader may need more than a
+// minute.
 const crashPatience = 3 * time.Minute
 
 // supervised restarts processes that end, as a Deployment would do. A process ends if it cannot renew its Lease.

@@ -81,7 +81,7 @@ func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp
 }
 
 // awaitCreationTrace returns the complete trace of a machine's creation. It fails the test unless the trace contains
-// these calls and all steps of a creation.
+// the given calls and all steps of a creation.
 func (m *traced) awaitCreationTrace(machine *v1beta1.Machine, calls ...string) otlp.Trace {
 	m.t.Helper()
 	trace := m.awaitCoveredTrace(tracing.Create(machine.UID), stack.Manager, stack.Provider)

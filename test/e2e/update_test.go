@@ -26,9 +26,9 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Classes in addition to those of the example. The simulated cloud changes the type of an instance from small to medium
-// while it runs, and to large with a restart. It cannot change the type to gpu, and does not have the type of
-// unknownClass.
+// These classes exist in addition to the classes of the example. The simulated cloud changes the type of an instance
+// from small to medium while it runs, and to large with a restart. The cloud cannot change the type to gpu, and does
+// not know the type of unknownClass.
 const (
 	mediumClass  = "medium"
 	gpuClass     = "gpu"

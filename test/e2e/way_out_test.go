@@ -112,8 +112,8 @@ func TestWhyAdviceWorks(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// awaitForceDeleted waits until a machine that was deleted by force no longer exists. Machinist waits up to two minutes
-// for the cloud.
+// awaitForceDeleted waits until a machine that was deleted by force no longer exists. In such a deletion, Machinist
+// waits for the cloud for up to two minutes.
 func (m *machinist) awaitForceDeleted(name string) {
 	m.t.Helper()
 	env.AwaitFor(m.t, 2*env.Patience, m.control, &v1beta1.MachineList{}, "machine "+name+" to be gone",

@@ -299,12 +299,12 @@ func (w *webhook) awaitSecret(what string, done func(map[string][]byte) bool) (d
 	return data
 }
 
-// awaitPresented waits until the replicas present the certificate in the Secret.
+// awaitPresented waits until the replicas present the certificate that the Secret contains.
 func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {
 		eventually(w.t, replica+" presents the certificate of the Secret", func() (bool, string) {
-			// This check only compares certificates. The API server is the one that checks whether the certificate is trusted.
+			// This check only compares certificates. The API server checks whether the certificate is trusted.
 			conn, err := tls.Dial("tcp", replica, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return false, err.Error()

@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Cloud is a cloud and its driver. Set the exported fields before the calls that they affect.
+// Cloud is a cloud and its driver. The exported fields must be set before the calls that they affect.
 type Cloud struct {
 	provider.Driver // Methods that Cloud does not implement panic.
 
@@ -30,14 +30,14 @@ type Cloud struct {
 	// Settle is the result of CreateSettle. The default is a minute.
 	Settle time.Duration
 	// Boot is the time until a new instance runs. Shutdown is the time until a deleted instance disappears. By default,
-	// both happen during the call.
+	// an instance starts and disappears during the call.
 	Boot, Shutdown time.Duration
 	// Left is the value of DeleteResult.Left that Delete returns until the instance disappears.
 	Left string
 	// Blind is the time for which lookups by tags do not find a new instance.
 	Blind time.Duration
 	// Lag is the age of the state that all reads return: by ID, by tags and in lists. So a read does not return a new
-	// instance, still returns a deleted instance, and returns old states and tags. It also applies to the reads at the
+	// instance, still returns a deleted instance, and returns old states and tags. Lag also applies to the reads at the
 	// beginning of Create, Delete and Adopt.
 	Lag time.Duration
 	// If Evasive is set, Delete does not report whether it found the instance.
@@ -157,8 +157,8 @@ func (c *Cloud) Lists() int {
 	return c.lists
 }
 
-// Put adds an instance that another system created. The account is the value of the credential "account". If an
-// instance with the same provider ID exists, Put replaces it.
+// Put adds an instance that another system created. The account is the value of the key "account" in the credentials.
+// If an instance with the same provider ID exists, Put replaces it.
 func (c *Cloud) Put(account string, in provider.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,9 +21,9 @@ func spec(size string) []byte {
 	return []byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","size":"` + size + `"}`)
 }
 
-// checkedCloud adds checks of the context and of the specification, because the tests of reconcilers do not need these
-// checks in Cloud. It also removes the instances of other clusters from lists, because such instances violate the
-// contract.
+// checkedCloud adds checks of the context and of the specification. Cloud does not have these checks, because the tests
+// of reconcilers do not need them. It also removes the instances of other clusters from lists, because such instances
+// violate the contract.
 type checkedCloud struct{ *fakecloud.Cloud }
 
 // checkContext returns the error of a context, converted to an error of the contract.

@@ -15,8 +15,8 @@ type history struct {
 	versions            []version
 }
 
-// version is the state of an instance from the time since until the next version. instance is nil if the instance was
-// removed at this time.
+// version is a state of an instance. since is the time at which the state began. instance is nil if the instance had
+// been removed.
 type version struct {
 	since    time.Time
 	instance *provider.Instance
@@ -24,7 +24,7 @@ type version struct {
 
 func (h *history) last() *provider.Instance { return h.versions[len(h.versions)-1].instance }
 
-// record stores changed instances for later reads, which may be stale.
+// record stores the new states of changed instances, so that later reads can return stale states.
 func (c *Cloud) record(now time.Time) {
 	for _, in := range c.instances {
 		i := slices.IndexFunc(c.history, func(h *history) bool { return h.providerID == in.ProviderID })
@@ -43,7 +43,8 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns the state that an instance had before the time Lag, or nil if the instance did not exist then.
+// read returns an earlier state of an instance: the state at the current time minus Lag. If the instance did not exist
+// at that time, read returns nil.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {

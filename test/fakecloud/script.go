@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Step defines the behaviour of one call of an operation.
+// Step defines the behavior of one call of an operation.
 type Step struct {
 	// Err is the error that the call returns.
 	Err error

@@ -15,7 +15,7 @@ const (
 const worldKubelet = "The test compares the real kubelet with the machines of the simulated cloud. The kubelets of the " +
 	"deterministic simulation do the same in fewer steps."
 
-// nodes returns the behaviours of kubelets, and of other programs on nodes, that doubles implement.
+// nodes returns the behaviors of kubelets, and of other programs on nodes, that doubles implement.
 func nodes() []Behaviour {
 	return []Behaviour{
 		{Name: "A kubelet registers a Node that is not ready at first, and registers a deleted Node again after a restart",
@@ -90,7 +90,7 @@ func outside() []Behaviour {
 	}
 }
 
-// clouds returns the behaviours of infrastructure clouds that doubles implement.
+// clouds returns the behaviors of infrastructure clouds that doubles implement.
 func clouds() []Behaviour {
 	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
 		libvirt + "TestTheDriverConformsOnSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",
@@ -147,14 +147,14 @@ func clouds() []Behaviour {
 	}
 }
 
-// Gaps returns the behaviours of real programs that no double implements.
+// Gaps returns the behaviors of real programs that no double implements.
 func Gaps() []Gap {
 	return []Gap{
 		{"Paged lists, and expired continue tokens", "The store returns lists in one page."},
-		{"Refusal of old resource versions after compaction", "The store keeps all versions. A lost watch has the same effect."},
+		{"Refusal of old resource versions after compaction", "The store keeps all versions. For a client, a lost watch has the same effect."},
 		{"Periods and rates of kube-controller-manager", "Its double may act at once, in any order, and with any delay. " +
-			"These runs include those of the real program."},
-		{"No eviction of pods while a whole zone is silent", "The double evicts them, which is a harder test."},
+			"So the simulation also covers the order and the rates of the real program."},
+		{"No eviction of pods while a whole zone is silent", "The double evicts these pods, which is harder for Machinist."},
 		{"Deletion of certificate requests an hour after their decision", "No run takes so long."},
 		{"Timeout after two minutes for volumes that are not attached", "The driver of the simulation attaches all volumes."},
 		{"Lost state of the attach-detach controller after a restart", "The simulation does not restart its controllers."},

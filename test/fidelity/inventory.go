@@ -1,4 +1,4 @@
-// Package fidelity lists the behaviours of real programs that test doubles implement. For each behavior, it names the
+// Package fidelity lists the behaviors of real programs that test doubles implement. For each behavior, it names the
 // code of the double, and a test that compares the double with the real program.
 //
 // Update the entry when you change a double, and add an entry for a new file of a double. A test compares the entries
@@ -7,9 +7,9 @@ package fidelity
 
 import "slices"
 
-// Behaviour is a behaviour of an API server, a controller, a kubelet or a cloud that a double implements.
+// Behaviour is a behavior of an API server, a controller, a kubelet or a cloud that a double implements.
 type Behaviour struct {
-	// Name describes the behaviour.
+	// Name describes the behavior.
 	Name string
 	// Doubles contains the declarations that implement the behavior. Each one consists of a file and a name:
 	// "test/x/y.go:find".
@@ -22,10 +22,10 @@ type Behaviour struct {
 	Why string
 }
 
-// Gap is a behaviour of a real program that no double implements.
+// Gap is a behavior of a real program that no double implements.
 type Gap struct{ Name, Why string }
 
-// All returns all behaviours.
+// All returns all behaviors.
 func All() []Behaviour {
 	return slices.Concat(apiServer(), controllers(), nodes(), outside(), clouds())
 }

@@ -9,7 +9,7 @@ const (
 	policies  = "test/api:TestPoliciesAdmitValidValues"
 )
 
-// apiServer returns the behaviours of kube-apiserver that test/apiserver implements.
+// apiServer returns the behaviors of kube-apiserver that test/apiserver implements.
 func apiServer() []Behaviour {
 	return []Behaviour{
 		{Name: "Creation: generated names, defaults, and fields that a creation cannot set",
@@ -71,7 +71,7 @@ func apiServer() []Behaviour {
 	}
 }
 
-// controllers returns the behaviours of kube-controller-manager and kube-scheduler that doubles implement.
+// controllers returns the behaviors of kube-controller-manager and kube-scheduler that doubles implement.
 func controllers() []Behaviour {
 	return []Behaviour{
 		{Name: "Garbage collection: background, foreground, orphans, and dependents with another owner",

@@ -44,8 +44,8 @@ type Fleet struct {
 	Patience time.Duration
 }
 
-// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. If the
-// test fails, it logs the end of the log of the provider.
+// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. If
+// the test fails, it logs the end of the log of the provider.
 func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	t.Helper()
 	logf.SetLogger(logr.Discard())

@@ -24,7 +24,7 @@ const (
 	restartTime = 3 * time.Second
 )
 
-// process is one process in the time between its start and its end. It serves one shard, or all namespaces.
+// process is one process, from its start to its end. It serves one shard, or all namespaces.
 type process struct {
 	world *World
 	slot  *slot

@@ -18,7 +18,7 @@ const (
 	// namespaceCount is large enough that each of maxShards has a namespace.
 	namespaceCount = 24
 	maxShards      = 5
-	// maxNesting limits the number of requests that are pending at the same time. Each of these requests began while
+	// maxNesting is the maximum number of requests that are pending at the same time. Each of these requests began while
 	// another one was pending.
 	maxNesting = 3
 	// faultTime is the duration of the faults in a run. recoveryTime is the maximum time after that until all namespaces
@@ -136,7 +136,7 @@ func (w *World) deploy(shards int) {
 	}
 }
 
-// advance simulates all events until the time end. If after is not nil, advance calls it after each event.
+// advance simulates all events until the given time. If after is not nil, advance calls it after each event.
 func (w *World) advance(end time.Time, after func()) {
 	for w.violation == nil {
 		at, next := w.next()

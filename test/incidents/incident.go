@@ -17,11 +17,11 @@ type Incident struct {
 	// Here describes what Machinist does in the same situation.
 	Here string
 	// Proofs are the tests and scenarios in which the cause occurs. They fail if Machinist does not do what Here
-	// describes. They fail if Machinist does not do what Here describes.
+	// describes.
 	Proofs []Proof
 }
 
-// Proof is a scenario or a test. Exactly one of its fields is set.
+// Proof is a scenario or a test. Exactly one of the two fields is set.
 type Proof struct {
 	// Scenario is the name of a scenario of the simulation.
 	Scenario string

@@ -22,7 +22,7 @@ type helm struct {
 	environment []string
 }
 
-// helmOf returns a version of Helm. The environment variable HELM<version> contains its path.
+// helmOf returns a version of Helm. The environment variable HELM<version> contains the path of this Helm.
 func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	t.Helper()
 	path := os.Getenv("HELM" + version)

@@ -162,7 +162,8 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// upgrade upgrades both releases and waits for their leaders. The test fails if the upgrade wrote to a Machine.
+// upgrade upgrades both releases and waits until their processes lead. The test fails if the upgrade wrote to a
+// Machine.
 func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -198,7 +199,7 @@ func ofMachines(r auditlog.Request) bool {
 	return r.Group == v1beta1.GroupVersion.Group && r.Resource == "machines"
 }
 
-// uninstall uninstalls both releases, waits until their pods are gone, and checks that the CRDs remain.
+// uninstall uninstalls both releases, waits until their pods no longer exist, and checks that the CRDs remain.
 func (m *machinist) uninstall(h *helm) {
 	m.t.Helper()
 	for _, release := range []string{providerRelease, coreRelease} {
@@ -230,7 +231,7 @@ func (m *machinist) end(h *helm) {
 	h.run(m.t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// deleteFleet deletes a MachineDeployment, waits until its machines are gone, and deletes its class and Secrets.
+// deleteFleet deletes a MachineDeployment, waits until its machines no longer exist, and deletes its class and Secrets.
 func (m *machinist) deleteFleet(namespace string) {
 	m.t.Helper()
 	ctx := m.t.Context()

@@ -39,8 +39,8 @@ const (
 	adminToken = "the-operators-token"
 )
 
-// onRealNode returns the Helm flag that keeps pods off the nodes of the simulated cloud, which run no containers.
-// prefix is the parent of the value nodeSelector.
+// onRealNode returns a Helm flag, so that pods do not run on the nodes of the simulated cloud, which cannot run
+// containers. prefix is the parent of the value nodeSelector.
 func onRealNode(prefix string) string {
 	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }

@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// Package install tests the installation of Machinist with Helm, from images in a registry, into a cluster that kubeadm
-// created. It also tests killed pods, upgrades and the uninstallation.
+// It also tests what happens when pods are killed, and when Machinist is upgraded or uninstalled. It also tests killed
+// pods, upgrades and the uninstallation.
 package install
 
 import (

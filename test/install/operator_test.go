@@ -58,7 +58,7 @@ func operatorJourney(t *testing.T, version string) {
 	m.deleteProvider("wrong")
 	m.deleteProvider("noimage")
 
-	// A change of the Provider restarts its pods.
+	// A change of the Provider must restart its pods.
 	restart := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"extraArgs":["--cloud-endpoint=http://`+cloudRelease+
 		`:8080","--log-level=debug"]}}`))
 	provider := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "sim"}}
@@ -113,7 +113,7 @@ func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	if image != nil {
 		provider.Spec.Image = *image
 	}
-	// The API server serves the kind shortly after Helm created the CRD.
+	// After Helm has created the CRD, it takes a moment until the API server serves the kind.
 	m.eventually("Provider "+name+" is created", func() (bool, string) {
 		err := m.api.Create(m.t.Context(), provider)
 		return err == nil, fmt.Sprint(err)

@@ -73,7 +73,8 @@ func (m *machinist) bootAtOnce() {
 	}
 }
 
-// readyWithin waits until the fleet has n ready machines. Unlike ready, it takes a timeout, for large fleets.
+// readyWithin waits until the fleet has n ready machines. Unlike ready, it has a parameter for the timeout, because
+// large fleets take longer.
 func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), timeout)

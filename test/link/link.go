@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Link forwards TCP connections. It gives each connection to the next server that accepts it, as a load balancer does.
+// Link forwards TCP connections. Like a load balancer, it connects each connection to the next server that accepts it.
 // It is safe for use by several goroutines.
 type Link struct {
 	listener net.Listener
@@ -31,8 +31,8 @@ const (
 	// Refused means that the link closes all connections and accepts no new ones.
 	Refused
 	// Swallowed means that the link drops all data without an error. It also does not forward the end of connections.
-	// Connections stay open, and new ones are accepted. When the link becomes Whole again, it closes the connections that
-	// lost data.
+	// Connections stay open, and the link accepts new ones. When the link becomes Whole again, it closes the connections
+	// that lost data.
 	Swallowed
 )
 
@@ -168,7 +168,7 @@ func (l *Link) remove(c *connection) {
 	delete(l.open, c)
 }
 
-// setServer records the connection to the server. It returns false if the link has become Refused in the meantime.
+// setServer stores the connection to the server. It returns false if the link has become Refused in the meantime.
 func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,7 @@ func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	return true
 }
 
-// forward copies data in one direction, and then the end of the stream, unless the link drops them.
+// forward copies the data of one direction, and then the end of the stream. It does not copy what the link drops.
 func (l *Link) forward(c *connection, into, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {

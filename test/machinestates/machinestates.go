@@ -47,7 +47,7 @@ func (h Head) String() string {
 	return strings.Join(words, " ")
 }
 
-// noPhase stands for a phase that has not been written yet.
+// noPhase represents a phase that has not been written yet.
 const noPhase = "(none)"
 
 // States contains, for each head, the conditions that occurred together with this head. The form of a condition is
@@ -84,7 +84,7 @@ func (s States) Check(m *v1beta1.Machine) error {
 	return nil
 }
 
-// String returns the table. Each head has a line, followed by a line for each condition type.
+// String returns the table. For each head, the table has a line for the head, and then a line for each condition type.
 func (s States) String() string {
 	var out strings.Builder
 	for _, head := range slices.Sorted(maps.Keys(s)) {
@@ -165,7 +165,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns those heads and conditions of the table other that s does not contain.
+// Beyond returns the heads and conditions that other contains but s does not.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

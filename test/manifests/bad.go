@@ -24,7 +24,7 @@ const (
 
 // Bad is an invalid object, which must be refused under strict field validation, the default of kubectl.
 type Bad struct {
-	// Name is the name of the kind and a description of the mistake. It is unique in the table.
+	// Name consists of the name of the kind and a description of the mistake. It is unique in the table.
 	Name string
 	// Sample is the object without the mistake. Changes are the mistake.
 	Sample  string

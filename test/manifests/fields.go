@@ -30,7 +30,7 @@ func wrongTypes() []Bad {
 	return all
 }
 
-// eachField calls visit with each named field and a value whose type is not allowed.
+// eachField calls visit with the path of each named field, and with a value that has a wrong type for the field.
 func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, invalid any)) {
 	switch {
 	case s.XIntOrString:

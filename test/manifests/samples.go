@@ -93,7 +93,7 @@ spec:
 `
 )
 
-// Samples returns the smallest valid object of each kind and form, in an order in which they can be created.
+// Samples returns the smallest valid object of each kind and form. The objects can be created in this order.
 func Samples() []string {
 	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck, Budget, Provider, Migration}
 }
@@ -158,7 +158,7 @@ func set(in map[string]any, path []string, value any) error {
 	return nil
 }
 
-// toInt64 converts integral floats to int64, as unstructured objects require.
+// toInt64 converts floats without a fraction to int64, because unstructured objects require this.
 func toInt64(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

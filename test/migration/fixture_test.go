@@ -298,7 +298,7 @@ func notPlanned(parts ...string) func(*v1beta1.Migration) bool {
 	}
 }
 
-// findings returns the findings in the ConfigMaps of a Migration, one per line.
+// findings returns the findings in the ConfigMaps of a Migration. Each line contains one finding.
 func (x *fixture) findings(name string) string {
 	x.Helper()
 	list := &corev1.ConfigMapList{}
@@ -311,7 +311,7 @@ func (x *fixture) findings(name string) string {
 	return all.String()
 }
 
-// wantText fails the test unless a text contains the parts.
+// wantText fails the test unless a text contains all of the given parts.
 func (x *fixture) wantText(what, text string, parts ...string) {
 	x.Helper()
 	for _, part := range parts {

@@ -59,7 +59,7 @@ func ownCgroups(folder string) error {
 			return err
 		}
 		if len(h.controllers) == 0 {
-			// In cgroups v2, a cgroup contains either processes or child cgroups with controllers.
+			// In cgroups v2, a cgroup with controllers for its child cgroups must not contain processes.
 			leaf := filepath.Join(h.mount, "test")
 			if err := os.Mkdir(leaf, 0o755); err != nil {
 				return err

@@ -26,8 +26,8 @@ const stopGrace = 3 * time.Second
 
 // Options are the options of a Cluster.
 type Options struct {
-	// ControlPlane are the options of the control plane. Start sets Dir, Address, WithControllerManager, WithScheduler and
-	// Output.
+	// ControlPlane are the options of the control plane. Start itself sets Dir, Address, WithControllerManager,
+	// WithScheduler and Output.
 	ControlPlane controlplane.Options
 
 	// BootstrapToken is a token in the form ID.SECRET with which the kubelet joins. Start creates its Secret. The kubelet

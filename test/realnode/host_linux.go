@@ -19,7 +19,7 @@ type host struct {
 	output   io.Writer
 	lock     sync.Mutex // of output
 
-	// processes are in the order in which they were started.
+	// processes contains the started processes in the order of their start.
 	processes []*child.Process
 }
 

@@ -116,7 +116,7 @@ func runInNamespaces() (int, error) {
 // becomes the parent of orphaned processes, such as the shims of containerd, and must wait for these processes.
 func runInit() (int, error) {
 	folder := os.Getenv(folderVariable)
-	// The tests inherit the namespaces of this thread.
+	// The goroutine must stay in this thread, because the tests inherit the thread's namespaces.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := prepareMounts(folder); err != nil {
@@ -125,7 +125,7 @@ func runInit() (int, error) {
 	if err := ownCgroups(folder); err != nil {
 		return 0, fmt.Errorf("prepare cgroups: %w", err)
 	}
-	// The network tools are in folders that are often not in PATH.
+	// The folders of the network tools are often not in PATH, so add them.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
 		return 0, err
 	}

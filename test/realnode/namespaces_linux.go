@@ -67,7 +67,7 @@ func prepareMounts(folder string) error {
 	return nil
 }
 
-// overlay makes folders of the system writable in the namespaces. The changes are stored in memory.
+// overlay makes folders of the system writable for processes in the namespaces. The changes are stored in memory.
 func overlay(folder string, paths ...string) error {
 	memory := filepath.Join(folder, "overlays")
 	if err := os.MkdirAll(memory, 0o755); err != nil {

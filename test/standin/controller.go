@@ -32,7 +32,7 @@ type controller struct {
 	leading sync.Mutex
 }
 
-// pass is one pass over all objects. It contains their state at its beginning.
+// pass is one pass over all objects. It contains the state of the objects at its beginning.
 type pass struct {
 	*controller
 	objects map[string][]*unstructured.Unstructured // by kind
@@ -166,7 +166,7 @@ func (p *pass) setStatus(ctx context.Context, object *unstructured.Unstructured,
 	})
 }
 
-// patch calls do if the object differs from the earlier state before.
+// patch calls do if the object differs from its earlier state.
 func (p *pass) patch(verb string, object, before client.Object, do func() error) error {
 	difference, err := client.MergeFrom(before).Data(object)
 	if err != nil || string(difference) == "{}" {

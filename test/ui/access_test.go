@@ -35,7 +35,7 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 		fmt.Fprintf(w, `<!doctype html><main>another site</main><form method="post" action="%s"><input name="manifest" value="x"></form>`, s.url("/plan"))
 	}))
 	t.Cleanup(otherSite.Close)
-	// The page sees neither the responses nor their status codes.
+	// The page must not be able to read the responses or their status codes.
 	b.goTo(otherSite.URL)
 	for _, attempt := range []string{
 		`fetch(%q, {credentials: "include"})`,
@@ -51,7 +51,7 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 			}
 		}
 	}
-	// The page can neither show the view in a frame nor send a form to it.
+	// The page must not be able to show the view in a frame or to send a form to it.
 	get[bool](b, fmt.Sprintf(`new Promise(done => { const f = document.createElement("iframe"); f.onload = () => done(true); f.src = %q; document.body.append(f); })`, s.url("/machines")))
 	if got := get[string](b, `(() => { try { return frames[0].document.body.textContent; } catch { return "no access"; } })()`); strings.Contains(got, "web-abcde") {
 		t.Errorf("a frame in a page of another site: got %q, want no access", got)
@@ -63,8 +63,8 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 	}
 }
 
-// machinist ui opens a file in the browser that redirects to the link. In this way, the link is not in the arguments of
-// a process. The browser therefore treats the first request as a request from another site.
+// In the browser, machinist ui opens a file that redirects to the link. In this way, the link is not in the arguments
+// of a process. The browser therefore treats the first request as a request from another site.
 func TestLinkOpensFromFile(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("file", 3)

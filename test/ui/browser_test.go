@@ -28,7 +28,7 @@ type tab struct {
 	server *served
 
 	mu sync.Mutex
-	// requested are the URLs of all requests. errors are the errors of scripts.
+	// requested contains the URLs of all requests. errors contains the errors of scripts.
 	requested, errors []string
 }
 
@@ -128,7 +128,7 @@ func (b *tab) content() string {
 	return text
 }
 
-// await waits until a JavaScript expression is true. It evaluates the expression at each change of the page.
+// await waits until a JavaScript expression is true. It evaluates the expression after each change of the page.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -221,7 +221,7 @@ func (b *tab) withoutOurScript() {
 		{URLPattern: "http://*:*/assets/*.js", Block: true}}})
 }
 
-// picture saves a screenshot of the page, in an image format of the browser.
+// picture saves a screenshot of the page. format is an image format that the browser supports.
 func (b *tab) picture(folder, name, format string) {
 	b.t.Helper()
 	quality := int64(82)

@@ -145,7 +145,7 @@ func TestPagesAreAccessible(t *testing.T) {
 		}
 	}
 	b.t = t
-	// With the keyboard, the first link skips the navigation. The focus is always visible.
+	// For users of the keyboard, the first link of the page skips the navigation. The focus is always visible.
 	b.open("/machines")
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if first := get[string](b, "document.activeElement.textContent"); first != "Skip to content" {

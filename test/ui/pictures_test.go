@@ -86,7 +86,7 @@ func TestPictures(t *testing.T) {
 		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
 		}
-		// The footer contains the version and the URL of this test.
+		// Remove the footer, because it contains the version and the URL of this test.
 		get[bool](b, "(document.querySelector('footer').remove(), true)")
 		b.picture(folder, name, format)
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// Log is the part of an audit log after a position. A Log must not be used concurrently, but several Logs can be opened
-// for the same file.
+// Log is an audit log that is read from a certain position on. A Log must not be used concurrently, but several Logs
+// can be opened for the same file.
 type Log struct {
 	path   string
 	offset int64 // always at the beginning of a line
@@ -39,7 +39,7 @@ type Filter struct {
 	// Users are the users whose requests are selected. None means all users.
 	Users []string
 
-	// Match, if set, must also return true.
+	// If Match is set, a request is selected only if Match returns true for it.
 	Match func(Request) bool
 }
 

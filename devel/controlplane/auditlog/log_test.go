@@ -140,7 +140,7 @@ func TestMarkExcludesEarlierRequests(t *testing.T) {
 	}
 }
 
-// Repeated calls of Take return every request once.
+// If Take is called repeatedly, it must return every request once.
 func TestTakeContinuesWhereItEnded(t *testing.T) {
 	write := line("manager", "create", "", "pods", "", 201)
 	log := open(t, write+write+write[:50])

@@ -134,7 +134,8 @@ func newArchive() *archive {
 	return &archive{content: content, tar: tar.NewWriter(content), added: map[string]bool{}}
 }
 
-// add adds a file in the form FILE:PATH, and its shared libraries if libraries is true.
+// add adds a file that is given in the form FILE:PATH. If libraries is true, it also adds the shared libraries of the
+// file.
 func (a *archive) add(file string, libraries bool) error {
 	source, path := split(file)
 	info, err := os.Lstat(source)

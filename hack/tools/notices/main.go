@@ -1,10 +1,10 @@
-// Command notices prints the licence notices for the binaries of this repository. For each module that is linked into a
-// binary, it prints the version, the kind of the licence, and the texts of the files LICENSE and NOTICE. It prints each
+// Command notices prints the license notices for the binaries of this repository. For each module that is linked into a
+// binary, it prints the version, the kind of the license, and the texts of the files LICENSE and NOTICE. It prints each
 // text once, even if several modules have it.
 //
 //	notices [-folders DIR,...] [-goos linux] > THIRD_PARTY_NOTICES
 //
-// It fails if a module has no licence file, or if a licence does not permit distributing the binaries under the licence
+// It fails if a module has no license file, or if a license does not permit distributing the binaries under the license
 // of this repository (Apache 2.0).
 package main
 
@@ -38,10 +38,10 @@ func main() {
 	}
 }
 
-// permitted lists the licences whose terms are satisfied if the licence notices are distributed.
+// permitted lists the licenses whose terms are satisfied if the license notices are distributed.
 var permitted = []string{"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MPL-2.0", "Unicode-DFS-2016"}
 
-// minCoverage is the minimum percentage of a licence file that must be the text of known licences.
+// minCoverage is the minimum percentage of a license file that must be the text of known licenses.
 const minCoverage = 75
 
 type module struct {
@@ -49,7 +49,7 @@ type module struct {
 	Main               bool
 }
 
-// text is the content of a licence or notice file, with the modules that contain it.
+// text is the content of a license or notice file, with the modules that contain it.
 type text struct {
 	content string
 	modules []string
@@ -145,8 +145,8 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notice([.-].*)?$`)
 )
 
-// licenses returns the texts that must be passed on according to the licence of a module, and the kinds of its
-// licences.
+// licenses returns the texts that must be passed on according to the license of a module, and the kinds of its
+// licenses.
 func licenses(m module) (texts, kinds []string, err error) {
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package decode tests that Go decodes every object that the CustomResourceDefinitions admit. A single object that Go
-// cannot decode would block all informers of its kind. The tests validate in process with the code of the API server,
-// so that they can try many objects.
+// cannot decode would block all informers of its kind. The tests run the validation code of the API server in this
+// process, so that they can try many objects.
 package decode
 
 import (
@@ -76,7 +76,7 @@ func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 	if err := utiljson.Unmarshal(body, &object); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	// The API server checks these fields before it applies the schema.
+	// Set these fields, because the API server checks them before it applies the schema.
 	object["apiVersion"], object["kind"] = machinistv1.GroupVersion.String(), k.name
 	object["metadata"] = map[string]any{"name": "one", "namespace": "default"}
 

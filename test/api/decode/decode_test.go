@@ -89,9 +89,9 @@ func FuzzGoDecodesAdmittedObjects(f *testing.F) {
 	})
 }
 
-// newChecker returns a function that reports whether the API server admits an object. For an admitted object, the
-// function fails the test if Go cannot decode the object, if encoding changes it, or if the API server refuses the
-// encoded object.
+// newChecker returns a function that reports whether the API server admits an object. If the object is admitted, the
+// function fails the test in three cases: Go cannot decode the object, encoding changes it, or the API server refuses
+// the encoded object.
 func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 	t.Helper()
 	scheme := runtime.NewScheme()

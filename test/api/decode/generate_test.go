@@ -30,7 +30,7 @@ var hostile = []string{
 type generator struct {
 	t testing.TB
 	r *rand.Rand
-	// hostility is the number of places per thousand that do not follow the schema.
+	// hostility is the number of values per thousand that do not follow the schema.
 	hostility int
 }
 

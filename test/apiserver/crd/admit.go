@@ -13,7 +13,7 @@ import (
 
 // admission is the state of the admission of one object.
 type admission struct {
-	// path is the path to the current value.
+	// path is the path of the current value.
 	path []string
 	errs field.ErrorList
 	// changed contains the changed values whose schema has rules. The rules run only if the schema accepts the object.

@@ -32,7 +32,7 @@ type sample struct {
 	status func(r *rand.Rand, o client.Object)
 	// raw contains unusual merge patches.
 	raw []string
-	// cluster is set if the kind is not namespaced.
+	// cluster is set if the kind is cluster-scoped.
 	cluster bool
 	scale   bool
 }

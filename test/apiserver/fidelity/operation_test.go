@@ -373,8 +373,8 @@ func (o *operation) raw() string {
 	o.name = "patch " + data
 	object := o.lastRead()
 	patch := client.RawPatch(types.MergePatchType, []byte(data))
-	// Patch the status only with metadata: a wrong type in the spec is no error there, but causes the real server to write
-	// managedFields.
+	// Use the patch for the status only if it contains just metadata: for a status patch, a wrong type in the spec is no
+	// error, but makes the real server write managedFields.
 	if o.IntN(4) == 0 && strings.HasPrefix(data, `{"metadata`) {
 		o.name += " of status"
 		return o.done(object, o.Status().Patch(background, object, patch))

@@ -111,7 +111,7 @@ func (w *world) describe(o client.Object) string {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
 	for _, c := range list {
-		// The server sets this condition and its time.
+		// The server sets the time of this condition, so the time differs.
 		if c := c.(map[string]any); c["type"] == "DisruptionTarget" {
 			c["lastTransitionTime"] = "set"
 		}

@@ -1,5 +1,5 @@
 // Package history reads every change in the databases of a fleet: in etcd, and in the journal of the simulated cloud.
-// It bypasses the servers of these databases, which may stop, lose history, or be cut off.
+// It reads the databases directly, because the servers in front of them may stop, lose history, or become unreachable.
 package history
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// retryInterval is the time between two tries to watch an etcd that is unreachable.
+// retryInterval is the time between two attempts to watch an etcd that is unreachable.
 const retryInterval = 100 * time.Millisecond
 
 // Change is one revision of one key.
@@ -60,7 +60,7 @@ type follower struct {
 	report func(Change)
 }
 
-// keyValue is a key with its value in the JSON of etcd.
+// keyValue is a key and its value in the JSON of etcd.
 type keyValue struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value"`
@@ -115,7 +115,7 @@ func (f *follower) watch(ctx context.Context) error {
 			if e.KV.Revision < f.next {
 				continue
 			}
-			// The event of a deletion has no value.
+			// If the key was deleted, the event has no value.
 			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}

@@ -47,7 +47,7 @@ func (j *Journal) Read(report func(simcloud.Instance)) error {
 	}
 }
 
-// replaced reports whether the cloud has replaced the file, and closes the old file.
+// replaced reports whether the cloud has replaced the file. If so, it closes the old file.
 func (j *Journal) replaced() (bool, error) {
 	now, err := os.Stat(j.path)
 	if err != nil {

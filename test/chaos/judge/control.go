@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// machine is what the judge knows about a Machine.
+// machine contains what the judge knows about a Machine.
 type machine struct {
 	name string
 	set  types.UID
@@ -34,14 +34,14 @@ type version struct {
 
 func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 
-// owner is a set or a deployment with the bounds of its versions.
+// owner is a set or a deployment, with the bounds of each of its versions.
 type owner struct {
 	invariants.Owner
 	name    string
 	deleted bool // or being deleted
 }
 
-// bounds returns the widest bounds of all versions that were in force at any time after since.
+// bounds returns the widest bounds of all versions that were in force at any time after the given time.
 func (o *owner) bounds(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
 
 // Object must be called with each version of each object, in order.
@@ -172,8 +172,8 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	}
 }
 
-// availableSince reports whether a Machine was available at any time after since. It ignores a time of availability
-// that the processes ended by deleting the Machine.
+// availableSince reports whether a Machine was available at any time after the given time. If the processes themselves
+// ended this availability by deleting the Machine, it does not count.
 func (m *machine) availableSince(since time.Time) bool {
 	return invariants.AvailableSince(len(m.versions), func(i int) invariants.Version {
 		v := m.versions[i]
@@ -182,7 +182,8 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records that there is one Machine too many. The end of a process may excuse this.
+// excess records that there is one Machine too many. The surplus does not count as a breach if the end of a process
+// excuses it.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)

@@ -6,9 +6,9 @@
 //     few available ones would be left.
 //
 // A process may have based a write on a state that was older than the state at the time of the write. The judge
-// therefore considers the time Judge.Window before the write. It uses the widest bounds in this time, and counts each
-// Machine that was available at some point in this time. The processes' own actions in this time are no excuse, because
-// the processes know of these actions.
+// therefore considers the period of length Judge.Window before the write. It uses the widest bounds in this period, and
+// counts each Machine that was available at some point in this period. The processes' own actions in this period are no
+// excuse, because the processes know of these actions.
 package judge
 
 import (
@@ -120,7 +120,7 @@ func (j *Judge) breach(at time.Time, rule, format string, args ...any) {
 	j.breaches = append(j.breaches, Breach{at, rule, fmt.Sprintf(format, args...)})
 }
 
-// instance is what the judge knows about an instance.
+// instance contains what the judge knows about an instance.
 type instance struct {
 	uid      types.UID
 	hostname string

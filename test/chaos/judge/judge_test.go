@@ -22,8 +22,8 @@ type history struct {
 	machines map[string]*v1beta1.Machine
 }
 
-// newHistory returns the history of a pool of n replicas with one set "old", which has the running machines m0, m1 and
-// so on. The pool has a surge of 1 and a maximum of 1 unavailable machine.
+// newHistory returns the history of a pool of n replicas. The pool has one set "old" with the running machines m0, m1
+// and so on. The pool has a surge of 1 and a maximum of 1 unavailable machine.
 func newHistory(n int32) *history {
 	s := &history{Judge: New(time.Minute), at: time.Date(2031, 5, 7, 12, 0, 0, 0, time.UTC),
 		machines: map[string]*v1beta1.Machine{}}

@@ -22,9 +22,9 @@ func TestPodsOfDeletedNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// If no pod needs a volume and its node is deleted or not ready, the controller detaches it by force after six minutes.
-// If a ready node uses a volume, the controller never detaches the volume by force. The test needs FULL=1, because no
-// flag shortens the six minutes.
+// If no pod needs a volume and the volume's node is deleted or not ready, the controller detaches the volume by force
+// after six minutes. If a ready node uses a volume, the controller never detaches the volume by force. The test needs
+// FULL=1, because no flag shortens the six minutes.
 func TestVolumesAreDetachedByForce(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("the test takes more than six minutes: set FULL=1")

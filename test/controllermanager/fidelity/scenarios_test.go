@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// qualify sets the namespace of an object, or a unique name if it is cluster-wide. It also sets the node of a pod.
+// qualify sets the namespace of an object. If the object is cluster-wide, qualify gives it a unique name instead. If
+// the object is a pod, qualify also sets its node.
 func (s *cluster) qualify(o client.Object) {
 	switch x := o.(type) {
 	case *corev1.Node, *certificatesv1.CertificateSigningRequest:

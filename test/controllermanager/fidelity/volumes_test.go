@@ -192,7 +192,7 @@ func TestVolumeIsAttachedToOneNode(t *testing.T) {
 		detachVolume("data", "n"), attachVolume("data", "m"), changeStatus(second, setRunning))...)
 }
 
-// If a node does not have the annotation for attached volumes, the controller does not attach volumes to the node.
+// If a node lacks the annotation controller-managed-attach-detach, the controller does not attach volumes to the node.
 func TestVolumesOfUnmanagedNode(t *testing.T) {
 	p, other := podWithVolume("db", "n", "one"), podWithVolume("other", "m", "two")
 	compare(t, steps(joinNode("n"), createVolume("one"), create(p), changeStatus(p, setRunning), joinNodeWithVolumes("m"),
@@ -208,7 +208,8 @@ func TestVolumesOfOutOfServiceNode(t *testing.T) {
 		change(node("n"), addOutOfServiceTaint), detachVolume("one", "n"), detachVolume("two", "n"))...)
 }
 
-// If a node has the taint, volumes are detached after the deletion of their pods, even if the node is ready.
+// If a node has the out-of-service taint, volumes are detached after the deletion of their pods, even if the node is
+// ready.
 func TestVolumesOfReadyOutOfServiceNode(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), change(node("n"), addOutOfServiceTaint),

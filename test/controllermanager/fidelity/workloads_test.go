@@ -126,7 +126,7 @@ func TestReplicaSetReplacesPods(t *testing.T) {
 		startPods("n"))
 }
 
-// A StatefulSet creates its pods in order, and replaces a pod only after it is removed.
+// A StatefulSet creates its pods in order. It replaces a pod only after the pod has been removed.
 func TestStatefulSetReplacesPodsInOrder(t *testing.T) {
 	compare(t, joinNode("n"), changeStatus(node("n"), setCapacity), labelNode("n"), createWorkload("StatefulSet", "db", 2),
 		startPods("n"), startPods("n"), deletePods("n"), finishPods("n"), startPods("n"), startPods("n"))

@@ -17,7 +17,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Grant is the smallest part of a role: one verb on one resource.
+// Grant is the smallest part of a role: the permission for one verb on one resource.
 type Grant struct {
 	Role      manifests.Role
 	Namespace string // the namespace of the role, "" for all namespaces

@@ -34,8 +34,8 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 }
 
 // allowedForAll reports whether every authenticated user may send the request. Such requests ask whether the API server
-// is ready, what it serves, who the user is and what the user may do. The processes ask who the user is and what the
-// user may do after one of their requests was denied.
+// is ready, what it serves, who the user is and what the user may do. After a request was denied, the processes ask who
+// the user is and what the user may do.
 func allowedForAll(r auditlog.Request) bool {
 	return r.Path != "" || r.Verb == "create" &&
 		(r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews" ||

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// process is a process of Machinist with its user name and its roles in both clusters.
+// process describes a process of Machinist: its user name, and its roles in both clusters.
 type process struct {
 	user            string
 	control, target manifests.Role
@@ -31,8 +31,8 @@ func processes() []process {
 // this namespace.
 type Clusters struct{ Control, Target, Namespace string }
 
-// Record writes the used grants into the folder. It returns an error that names each request that was refused or that
-// the roles do not allow.
+// Record writes the grants that were used into the folder. It returns an error that names each request that was refused
+// or that the roles do not allow.
 func Record(folder string, c Clusters) error {
 	var lines, wrong []string
 	for _, p := range processes() {

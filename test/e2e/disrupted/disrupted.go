@@ -81,8 +81,8 @@ func changing(m *v1beta1.Machine) bool {
 }
 
 // writtenAt returns the time at which the disruption of a machine was written, as far as the machine's metadata contain
-// it. If the metadata do not contain the time, writtenAt returns the time of the read. This is possible for a machine
-// of a set.
+// it. If the metadata do not contain the time, writtenAt returns the time of the read. For a machine of a set, this is
+// possible.
 func writtenAt(m *v1beta1.Machine, read time.Time) time.Time {
 	if m.DeletionTimestamp != nil {
 		return m.DeletionTimestamp.Time

@@ -57,7 +57,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// fronts is the number of servers in this binary. Each gets its own range of UIDs.
+// fronts is the number of servers in this binary. Each server gets its own range of UIDs.
 var fronts atomic.Int64
 
 func newFront() *apiserver.Front {

@@ -48,7 +48,7 @@ func TestKubeletRequestsClientCertificate(t *testing.T) {
 	})
 }
 
-// The kubelet requests its serving certificate as the node, and waits for the approval.
+// The kubelet requests its serving certificate with the identity of the node, and waits for the approval.
 func TestKubeletRequestsServingCertificate(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		return c.record.states(t, 0, certificateRequest(n.name, certificatesv1.KubeletServingSignerName), "certificate false")
@@ -104,7 +104,7 @@ func nodeState(name string) func(client.Object) string {
 	}
 }
 
-// The kubelet registers a Node that is not Ready, with labels and taints. Next, the Node becomes Ready.
+// The kubelet first registers a Node that is not Ready and has labels and taints. Next, the Node becomes Ready.
 func TestKubeletRegistersNode(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		return c.record.states(t, 0, nodeState(n.name), "Ready=True")

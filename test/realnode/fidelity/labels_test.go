@@ -27,7 +27,7 @@ func (l firstReport) Report(s simcloud.HostStatus) {
 	}
 }
 
-// The kubelet does not start with labels of Kubernetes that it must not set.
+// The kubelet must refuse to start if it is configured with labels of Kubernetes that it must not set.
 func TestKubeletRejectsReservedLabels(t *testing.T) {
 	kubelet, err := controlplane.Locate("kubelet")
 	if err != nil {

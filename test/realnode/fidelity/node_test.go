@@ -168,8 +168,9 @@ func lease(name string) func(client.Object) string {
 	}
 }
 
-// The kubelet renews its Lease after each quarter of its duration, here after a little more than two seconds. On a busy
-// host, a renewal may be late, and the next interval is then shorter. So the test compares the median interval.
+// The kubelet renews its Lease after each quarter of the lease duration. In this test, this is a little more than two
+// seconds. On a busy host, a renewal may be late, and the interval until the next renewal is then shorter. So the test
+// compares the median interval.
 func TestKubeletRenewsLease(t *testing.T) {
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
 		var times []time.Time

@@ -112,7 +112,7 @@ func TestPodRunsAndIsDeleted(t *testing.T) {
 	})
 }
 
-// A pod that is killed after its grace period counts as failed.
+// If a pod is killed after its grace period, it counts as failed.
 func TestPodIsKilledAfterGracePeriod(t *testing.T) {
 	p := scenario{"stubborn", neverEnds, simcloud.AnnotationStopAfter, "never", corev1.RestartPolicyAlways, 2}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -120,7 +120,7 @@ func TestPodIsKilledAfterGracePeriod(t *testing.T) {
 	})
 }
 
-// A pod with a finalizer remains after its end, with a grace period of 0.
+// If a pod has a finalizer, it still exists after its containers have ended. Its grace period is then 0.
 func TestPodWithFinalizer(t *testing.T) {
 	p := scenario{"protected", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {

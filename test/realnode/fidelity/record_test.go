@@ -73,9 +73,9 @@ func (r *record) count() int {
 // patience is the maximum time to wait for a state.
 const patience = 90 * time.Second
 
-// states returns descriptions of the objects in the events after the first from events. It waits for a description that
-// contains the wanted text, and returns all descriptions up to this one. describe returns "" for objects that must be
-// ignored. Equal consecutive descriptions count as one.
+// states returns descriptions of the objects in the events, beginning with the event with the index from. It waits for
+// a description that contains the wanted text, and returns all descriptions up to this one. describe returns "" for
+// objects that must be ignored. Equal consecutive descriptions count as one.
 func (r *record) states(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })

@@ -27,8 +27,10 @@ type Options struct {
 	Scenario string
 	// Bare starts only the control planes and the cloud, and prints the commands that start the two processes.
 	Bare bool
-	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need a separate target cluster also
-	// run it without this option.
+	// NoFleet runs everything except the sample fleet, and writes a file with which a shell uses the clusters and the
+	// cloud.
+	NoFleet bool
+	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need one have it anyway.
 	SeparateTarget bool
 	// Backend is the cloud, with its provider. The default is the simulated cloud.
 	Backend stack.Backend
@@ -73,6 +75,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	}()
 	if o.Bare {
 		screen.Printf("%s", byHand(s))
+		<-ctx.Done()
+		return nil
+	}
+	if o.NoFleet {
+		text, err := inShell(s)
+		if err != nil {
+			return fmt.Errorf("write the file for shells: %w", err)
+		}
+		screen.Printf("%s", text)
 		<-ctx.Done()
 		return nil
 	}

@@ -1,7 +1,7 @@
 // Package incidents contains incidents from the public issue trackers of systems that manage machines. For each
 // incident, it names the tests of Machinist that reproduce the same cause.
 //
-// docs/incidents.md is generated from this package.
+// docs/incidents.md and the pages in docs/incidents are generated from this package.
 package incidents
 
 import "slices"
@@ -29,7 +29,7 @@ type Proof struct {
 	Test string
 }
 
-// Theme is the heading of a group of incidents in docs/incidents.md.
+// Theme is a group of incidents, which has a page of its own.
 type Theme string
 
 // The themes.
@@ -50,7 +50,7 @@ const (
 	BadInput        Theme = "Bad input"
 )
 
-// Themes returns all themes in the order of the page.
+// Themes returns all themes in the order of the list.
 func Themes() []Theme {
 	return []Theme{DeletedFleets, LeakedInstances, StuckDrains, StuckDeletions, Stampedes, StaleCaches, ClocksAndZones,
 		Webhooks, Certificates, Quota, Nodes, Rollouts, Upgrades, BadInput}

@@ -8,10 +8,10 @@
 //		})
 //	}
 //
-// Some cases need nothing else. In the table in docs/provider-guide.md, they have no entry in the column "needs". The
-// other cases need hooks that access the cloud without the driver: to list what is left in the cloud, to make calls
-// fail, or to make the cloud behave like a real cloud. Config.Cloud contains these hooks. If a hook is missing, the
-// suite skips the case and lists its name. If Config.Full is set, the case fails instead.
+// Some cases need nothing else; docs/reference/conformance.md lists them without a need. The other cases need
+// hooks that reach the cloud without the driver: to list what is left in it, to let calls fail, or to let it behave as
+// clouds do. Config.Cloud contains these hooks. If a hook is missing, the suite skips the case and lists it by name, or
+// fails it if Config.Full is set.
 //
 // The suite creates real instances and deletes them again. It may run against a cloud that is in use, because
 // everything that it creates carries a cluster ID of its own. If the cloud may show a result late, the suite polls

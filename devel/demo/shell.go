@@ -21,7 +21,7 @@ func inShell(s *stack.Stack) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("\nThere is no fleet yet. To create one, use this file in another terminal:\n\n  . %s\n%s"+
-		"\nLogs are in %s. Ctrl-C ends everything.\n", path, elsewhere(s), s.Dir()), nil
+		"\nLogs are in %s. Ctrl-C ends everything.\n", path, locations(s), s.Dir()), nil
 }
 
 // writeShellFile writes a file for shells into a folder. The file sets environment variables, which have the form

@@ -40,9 +40,9 @@ const (
 )
 
 // onRealNode returns a Helm flag, so that pods do not run on the nodes of the simulated cloud, which cannot run
-// containers. prefix is the parent of the value nodeSelector.
-func onRealNode(prefix string) string {
-	return "--set=" + prefix + `nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
+// containers.
+func onRealNode() string {
+	return `--set=nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
 // machinist is an installation of Machinist and its fleet.
@@ -100,12 +100,12 @@ func coreValues() []string {
 	// Use a user ID that the image does not contain. This simulates OpenShift, which assigns a range of user IDs to each
 	// namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
-	return []string{"--namespace=" + system, "--create-namespace", onRealNode("manager."), user}
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), user}
 }
 
 // providerValues returns the Helm flags for the chart machinist-provider.
 func providerValues() []string {
-	return []string{"--namespace=" + system, "--create-namespace", onRealNode(""), "--set=provider.name=sim",
+	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), "--set=provider.name=sim",
 		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
 }
 

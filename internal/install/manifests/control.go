@@ -63,7 +63,7 @@ func (p Parts) values() map[string]any {
 // control, and the roles and the webhook of the manager. The result does not contain the CRDs.
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
-		"crds": map[string]any{"enabled": false}, "manager": map[string]any{"shards": max(p.Shards, 1)},
+		"crds": map[string]any{"enabled": false}, "shards": max(p.Shards, 1),
 	})
 }
 

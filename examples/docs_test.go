@@ -27,9 +27,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Readers can apply every manifest in the documentation: the API server accepts it with strict validation, and the
-// driver of the simulated cloud accepts its providerSpec. A YAML block without apiVersion and kind shows a part of an
-// object and is only parsed.
+// Readers must be able to apply every manifest in the documentation: the API server accepts the manifest with strict
+// validation, and the driver of the simulated cloud accepts the providerSpec. A YAML block without apiVersion and kind
+// shows only a part of an object. The test only parses such a block.
 //
 // Rule: bad-input-names-field.
 func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
@@ -73,8 +73,8 @@ func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
 	}
 }
 
-// Manifests for the simulated cloud in the documentation use only regions, instance types and images from its catalog,
-// and the Secrets of the example.
+// If a manifest in the documentation is for the simulated cloud, it may use only regions, instance types and images
+// from the catalog of this cloud, and only the Secrets of the example.
 func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	offers := catalog.Default()
 	names := map[string][]string{}
@@ -115,7 +115,8 @@ func TestDocsUseOnlyWhatTheDemoHas(t *testing.T) {
 	}
 }
 
-// The health check in the documentation equals the example, which other tests cover.
+// The health check in the documentation must be equal to the health check in the examples, because other tests cover
+// only the examples.
 func TestHealthPageQuotesExample(t *testing.T) {
 	example, err := os.ReadFile("health/workers.yaml")
 	if err != nil {
@@ -126,8 +127,8 @@ func TestHealthPageQuotesExample(t *testing.T) {
 	}
 }
 
-// Every manifest is in a fenced block that is marked as YAML, or in a here document for kubectl. The tests above would
-// not find any other manifest.
+// Every manifest in the documentation must be in a fenced YAML block, or in a here document that is passed to kubectl.
+// The tests above do not find manifests in other places.
 func TestEveryManifestInDocsIsChecked(t *testing.T) {
 	inside := map[string]int{}
 	for _, b := range blocks(t) {
@@ -146,7 +147,8 @@ var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 // block is one YAML document in the documentation.
 type block struct{ file, at, text string }
 
-// object decodes the block. The object is complete unless it has neither apiVersion nor kind.
+// object decodes the block. complete is false if the block has neither an apiVersion nor a kind, so that it shows only
+// a part of an object.
 func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {
@@ -160,7 +162,7 @@ func (b block) object() (object *unstructured.Unstructured, complete bool, err e
 	return object, kind != "", nil
 }
 
-// pages returns the text of all Markdown files, with their paths as keys.
+// pages returns the texts of all Markdown files, with their paths as keys.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -189,12 +191,12 @@ func pages(t *testing.T) map[string]string {
 
 var (
 	fence = regexp.MustCompile("^( *)```(.*)$")
-	// heredoc matches the line of a shell block that begins a here document for kubectl.
+	// heredoc matches a line of a shell block that passes a here document to kubectl.
 	heredoc = regexp.MustCompile(`kubectl .*-f - <<'?([A-Z]+)'?$`)
 )
 
-// blocks returns the documents of all YAML blocks, without the indentation of their fences, and the documents that
-// shell blocks pass to kubectl.
+// blocks returns all YAML documents in the documentation: the documents in YAML blocks, and those that shell blocks
+// pass to kubectl. The result does not contain the indentation of the blocks.
 func blocks(t *testing.T) []block {
 	t.Helper()
 	var all []block

@@ -1,5 +1,5 @@
-// Package examples contains example manifests that users can copy and change. The demo and the tests use them too, so
-// that they stay correct.
+// Package examples contains example manifests that users can copy and change. The demo and the tests also use these
+// manifests, which shows that they are correct.
 package examples
 
 import (
@@ -25,8 +25,8 @@ const (
 //go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
 var files embed.FS
 
-// Set is the example fleet for one provider, identified by the provider's name. The sets differ in classes, credentials
-// and user data.
+// Set is the example fleet for one provider. Its value is the name of the provider. The sets have different classes,
+// credentials and user data.
 type Set string
 
 // All sets.
@@ -37,11 +37,11 @@ const (
 	OpenStack Set = "openstack"
 )
 
-// Credentials returns the name of the set's Secret with credentials.
+// Credentials returns the name of the Secret that contains the credentials of the set.
 func (s Set) Credentials() string { return string(s) + "-credentials" }
 
-// UserData returns the name of the set's Secret with user data. No two sets have a Secret of the same name, so that all
-// sets can be applied in one namespace.
+// UserData returns the name of the Secret that contains the user data of the set. Each set uses other names for its
+// Secrets, so that a user can apply all sets in one namespace.
 func (s Set) UserData() string {
 	if s == Sim {
 		return UserDataSecret
@@ -49,11 +49,11 @@ func (s Set) UserData() string {
 	return string(s) + "-user-data"
 }
 
-// Objects returns the set's objects, in the order in which to create them. They have no namespace.
+// Objects returns the objects of the set, in the order in which they must be created. The objects have no namespace.
 func (s Set) Objects() ([]client.Object, error) {
 	return manifest.Decode(files, string(s)+"/*.yaml", clientgoscheme.AddToScheme, v1beta1.AddToScheme)
 }
 
-// Fleet returns the objects of the example fleet in the simulated cloud, in the order in which to create them. They
-// have no namespace.
+// Fleet returns the objects of the example fleet for the simulated cloud, in the order in which they must be created.
+// The objects have no namespace.
 func Fleet() ([]client.Object, error) { return Sim.Objects() }

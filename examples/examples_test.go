@@ -65,7 +65,7 @@ func documents(t *testing.T) map[string][]*unstructured.Unstructured {
 
 func TestAPIServerAcceptsEveryExample(t *testing.T) {
 	c := env.Client(t)
-	// The sets use the same names for their objects, so each set gets its own namespace.
+	// The sets use the same names for some objects, so the test creates each set in a namespace of its own.
 	namespaces := map[string]string{}
 	count := 0
 	for path, objects := range documents(t) {
@@ -96,7 +96,8 @@ func TestAPIServerAcceptsEveryExample(t *testing.T) {
 	}
 }
 
-// ofAnotherModule reports whether a manifest is for a provider whose driver, with its tests, is in another module.
+// ofAnotherModule reports whether the driver for a manifest is in another Go module. Tests in that module check the
+// manifest.
 func ofAnotherModule(path string) bool {
 	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack} {
 		if strings.HasPrefix(path, string(set)+"/") {
@@ -106,7 +107,8 @@ func ofAnotherModule(path string) bool {
 	return false
 }
 
-// If two sets had a Secret of the same name, applying both in one namespace would overwrite the first one.
+// Two sets must not use the same name for a Secret, because a user who applies both sets in one namespace would
+// overwrite the first Secret.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
 	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
@@ -130,7 +132,8 @@ func TestNoTwoSetsShareASecret(t *testing.T) {
 	}
 }
 
-// templates returns the machine templates in the examples, with the names of their deployments as keys.
+// templates returns the machine templates of all deployments in the examples, with the names of the deployments as
+// keys.
 func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
 	t.Helper()
 	found := map[string]v1beta1.MachineTemplateSpec{}
@@ -152,8 +155,9 @@ func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[st
 	return found
 }
 
-// A Machine or template without the label counts as current in every later version of the API. The examples are those in
-// this folder and in the documentation.
+// All Machines and templates must have the label for the type version: every later version of the API treats a Machine
+// without the label like a Machine of the current version. The test checks the examples in this folder and in the
+// documentation.
 func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 	machines := map[string]bool{}
 	for path, objects := range documents(t) {
@@ -174,7 +178,7 @@ func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 	}
 }
 
-// checkTypeVersion reports a Machine or a template of machines without the type version.
+// checkTypeVersion fails the test if a Machine or a machine template has no type version.
 func checkTypeVersion(t *testing.T, at string, o *unstructured.Unstructured) {
 	t.Helper()
 	labels, isMachine := o.GetLabels(), o.GetKind() == "Machine"
@@ -240,14 +244,14 @@ func TestExamplesHaveValidReferencesAndProviderSpecs(t *testing.T) {
 }
 
 func TestUserDataContainsWhatANodeNeeds(t *testing.T) {
-	// In real clouds, the cloud sets the host name. In the simulated cloud, the user data sets the host name.
+	// Real clouds set the host name of an instance. In the simulated cloud, the user data must set the host name.
 	for set, hostname := range map[examples.Set]string{examples.Sim: "worker-1", examples.Azure: "", examples.Libvirt: "",
 		examples.OpenStack: ""} {
 		t.Run(string(set), func(t *testing.T) { checkUserData(t, set, hostname) })
 	}
 }
 
-// checkUserData renders the user data of a set and checks the host name and the files in it.
+// checkUserData renders the user data of a set, and checks its host name and its files.
 func checkUserData(t *testing.T, set examples.Set, hostname string) {
 	objects, err := set.Objects()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// Results of Argo CD and of Flux.
+// The results of health checks in Argo CD and in Flux.
 const (
 	healthy, degraded, suspended, progressing = "Healthy", "Degraded", "Suspended", "Progressing"
 	current, failed, inProgress               = "Current", "Failed", "InProgress"
@@ -28,7 +28,7 @@ func isNot(kind, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason}
 }
 
-// Argo CD and Flux evaluate the health checks in examples/gitops for each kind.
+// The health checks in examples/gitops must return the expected result for each kind in Argo CD and in Flux.
 func TestHealthOfObjectsInGitOpsTools(t *testing.T) {
 	const (
 		ready, stalled, available = v1beta1.ConditionReady, v1beta1.ConditionStalled, v1beta1.ConditionAvailable
@@ -41,7 +41,7 @@ func TestHealthOfObjectsInGitOpsTools(t *testing.T) {
 	tested := map[string]bool{}
 	for _, test := range []struct {
 		name, kind string
-		// outdated means that the status does not describe the last change of the object.
+		// outdated means that the controller has not yet observed the last change of the object.
 		outdated   bool
 		phase      v1beta1.MachinePhase
 		conditions []metav1.Condition
@@ -154,7 +154,7 @@ func TestHealthOfObjectsInGitOpsTools(t *testing.T) {
 	}
 }
 
-// argoScripts returns the health checks for Argo CD by kind.
+// argoScripts returns the health checks for Argo CD, with the kinds as keys.
 func argoScripts(t *testing.T) map[string]string {
 	t.Helper()
 	data, _, err := unstructured.NestedStringMap(documents(t)["gitops/argocd-health.yaml"][0].Object, "data")
@@ -168,7 +168,8 @@ func argoScripts(t *testing.T) map[string]string {
 	return scripts
 }
 
-// argoHealth runs a script as Argo CD does: with the object in the global variable obj, and with few libraries.
+// argoHealth runs a script in the same way as Argo CD: the global variable obj contains the object, and only a few Lua
+// libraries are available.
 func argoHealth(t *testing.T, script string, object map[string]any) string {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -215,7 +216,8 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// fluxExpressions returns the expressions for Flux by kind, and by inProgress, failed and current.
+// fluxExpressions returns the expressions for Flux. The keys are the kinds, and for each kind the fields inProgress,
+// failed and current.
 func fluxExpressions(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	checks, _, err := unstructured.NestedSlice(documents(t)["gitops/flux-kustomization.yaml"][0].Object, "spec",
@@ -231,8 +233,8 @@ func fluxExpressions(t *testing.T) map[string]map[string]any {
 	return all
 }
 
-// fluxStatus evaluates expressions as Flux does: without type checks, and only if the status describes the last change of
-// the object. If an expression cannot be evaluated, Flux waits.
+// fluxStatus evaluates expressions in the same way as Flux. Flux does not check types. If the controller has not
+// observed the last change of the object, or if an expression cannot be evaluated, the result is InProgress.
 func fluxStatus(t *testing.T, expressions, object map[string]any) string {
 	t.Helper()
 	observed, found, _ := unstructured.NestedInt64(object, "status", "observedGeneration")

@@ -2,11 +2,12 @@ package v1beta1
 
 // Conditions of a Migration.
 const (
-	// ConditionPlanned is True while the old system can be read and nothing prevents the migration.
+	// ConditionPlanned is True while the migrator can read the objects of the old system and nothing prevents the
+	// migration.
 	ConditionPlanned = "Planned"
 
-	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects. While
-	// it is not True, the migration does nothing else.
+	// ConditionFenced is True while the old controllers are stopped and only the migrator can change their objects. The
+	// later steps of the migration wait until the condition is True.
 	ConditionFenced = "Fenced"
 
 	// ConditionAdopted is True when Machinist has adopted every instance of the plan.
@@ -24,11 +25,11 @@ const (
 	// ReasonPlanReady surfaces when nothing prevents the migration.
 	ReasonPlanReady = "PlanReady"
 
-	// ReasonBlocked surfaces when a Blocker was found, a loss was not accepted, or the plan differs from the plan that was
-	// agreed to.
+	// ReasonBlocked surfaces when the plan contains a Blocker, when it contains a loss that no user has accepted, or when
+	// it differs from the plan that a user has agreed to.
 	ReasonBlocked = "Blocked"
 
-	// ReasonPlanUnknown surfaces when the old system cannot be read.
+	// ReasonPlanUnknown surfaces when the migrator cannot read the objects of the old system.
 	ReasonPlanUnknown = "PlanUnknown"
 )
 
@@ -38,8 +39,8 @@ const (
 	// are protected.
 	ReasonOldControllersStopped = "OldControllersStopped"
 
-	// ReasonStoppingOldControllers surfaces when the fence is being put in place, including when a part of it was removed
-	// and must be restored.
+	// ReasonStoppingOldControllers surfaces when the migrator is putting the fence in place, or is restoring a part of the
+	// fence that another client has removed.
 	ReasonStoppingOldControllers = "StoppingOldControllers"
 
 	// ReasonFenceTakenDown surfaces when the migration has ended and the fence was removed.
@@ -54,52 +55,54 @@ const (
 	// ReasonMigrated surfaces when the migration, or the adoption, is complete.
 	ReasonMigrated = "Migrated"
 
-	// ReasonAborted surfaces when the instances are being returned, or were returned, to the old system.
+	// ReasonAborted surfaces when the migration was aborted: the migrator is returning the instances to the old system, or
+	// has returned them.
 	ReasonAborted = "Aborted"
 )
 
 // Reasons of Stuck.
 const (
-	// ReasonNothingInTheWay surfaces when nothing prevents the migration from continuing.
+	// ReasonNothingInTheWay surfaces when the migration can continue.
 	ReasonNothingInTheWay = "NothingInTheWay"
 
-	// ReasonTroubles surfaces when something prevents the migration from continuing. The details are in status.troubles.
+	// ReasonTroubles surfaces when the migration cannot continue because of a problem. The field status.troubles describes
+	// the problem.
 	ReasonTroubles = "Troubles"
 )
 
 // Keys that a migration sets on Machinist's objects.
 const (
-	// LabelMigration is the name of the Migration that created the object, until the Migration is completed. Until it is
-	// committing, only the migrator may delete such an object or change its spec.
+	// LabelMigration is the name of the Migration that created the object. The migrator removes the label when the
+	// Migration is completed. Before the phase Cleaning of the Migration, only the migrator may delete an object with this
+	// label or change its spec.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	LabelMigration = "machinist.dev/migration"
 
-	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the Migration
-	// ends this freeze.
+	// FreezeMigration is the value of LabelFreeze on sets and deployments that a Migration created. Only the migrator ends
+	// this freeze.
 	FreezeMigration = "Migration"
 
-	// AnnotationMigratedFrom names the old object from which a Migration created this one. The annotation stays after the
-	// migration.
+	// AnnotationMigratedFrom names the object of the old system from which a Migration created this object. The annotation
+	// remains after the migration.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
-	// Value: group/namespace/name/UID, and on a class or Secret group/kind/name of its source, or the group alone.
+	// Value: group/namespace/name/UID of the old object; on a class or Secret also group/kind/name, or only the group.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
-	// AnnotationAfterMigration contains what an object gets when its Migration is completed: replicas, annotations on
-	// which Machinist acts, a remediation, its deletion.
+	// AnnotationAfterMigration records the changes that the migrator makes to the object when the Migration is completed:
+	// it sets replicas, annotations or the type of remediation, or deletes the object.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	AnnotationAfterMigration = "machinist.dev/after-migration"
 
-	// LabelMigrationFence is on the ConfigMaps in which a migrator records what the admission policies protect.
+	// LabelMigrationFence marks a ConfigMap in which a migrator records which objects the admission policies protect.
 	//
 	// On: ConfigMap. Set by: the migrator.
 	// Value: the name of the provider.
 	LabelMigrationFence = "machinist.dev/migration-fence"
 
-	// LabelMigrationUse is on Secrets and ConfigMaps that a migration may use although they are in another namespace than
-	// the old objects that refer to them.
+	// LabelMigrationUse allows migrations to use a Secret or ConfigMap to which old objects of other namespaces refer.
 	//
 	// On: Secret, ConfigMap. Set by: users.
 	// Value: MigrationUseAllowed.
@@ -108,14 +111,14 @@ const (
 	// MigrationUseAllowed is the value of LabelMigrationUse.
 	MigrationUseAllowed = "allowed"
 
-	// AnnotationFenceProbe marks requests with which a migrator checks whether the policy that protects the old objects is
-	// in force. The policy refuses these requests from all clients.
+	// AnnotationFenceProbe marks a test request. A migrator sends such requests to check whether the policy that protects
+	// the old objects is in force. The policy refuses them from all clients.
 	//
 	// On: requests that are never stored. Set by: the migrator.
-	// Value: the Migration and the version of what the policy protects.
+	// Value: the Migration, and a hash of the record of the protected objects.
 	AnnotationFenceProbe = "machinist.dev/fence-probe"
 
-	// MigrationFinalizer keeps a Migration until it is completed or aborted.
+	// MigrationFinalizer prevents the removal of a deleted Migration until the Migration is completed or aborted.
 	//
 	// On: Migration. Set by: the migrator.
 	MigrationFinalizer = "machinist.dev/migration"

@@ -1,26 +1,26 @@
 package v1beta1
 
-// The comment of a key ends with a paragraph that says on which objects the key is, who sets it, and which values it
-// has. hack/reference writes docs/reference/labels-and-annotations.md from these comments.
+// The comment of each key ends with a paragraph that lists the objects that may have the key, the clients that set it,
+// and its values. The program hack/reference generates docs/reference/labels-and-annotations.md from these comments.
 
 // Finalizers.
 const (
-	// MachineFinalizer keeps a Machine until its instance is gone.
+	// MachineFinalizer prevents the removal of a deleted Machine until its instance no longer exists.
 	//
 	// On: Machine. Set by: the provider.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer keeps an object that is still needed: a MachineClass, from the first Machine that uses it until no
-	// Machine uses it; a Secret, while a class or a Machine of the inline form refers to it; and a Provider, while
-	// Machines or such classes need its process.
+	// InUseFinalizer prevents the removal of a deleted object that is still needed: a MachineClass while Machines use it,
+	// a Secret while a class or a Machine without a class refers to it, and a Provider while Machines or classes need its
+	// process.
 	//
 	// On: MachineClass, Secret, Provider. Set by: the provider, and the operator on a Provider.
 	InUseFinalizer = "machinist.dev/in-use"
 )
 
-// Labels of Machinist's own objects. Unless values are listed, a label takes effect with any value.
+// Labels of Machinist's own objects. If no values are listed, the label has the same effect with every value.
 const (
-	// LabelTemplateHash is a hash of those parts of the template whose change starts a rollout.
+	// LabelTemplateHash is a hash of the template. It covers only the fields that start a rollout when they change.
 	//
 	// On: MachineSet, Machine. Set by: the manager.
 	LabelTemplateHash = "machinist.dev/template-hash"
@@ -30,7 +30,7 @@ const (
 	// On: Machine. Set by: the manager.
 	LabelMachineSet = "machinist.dev/machine-set"
 
-	// LabelMachineDeployment is the name of the MachineDeployment.
+	// LabelMachineDeployment is the name of the MachineDeployment to which the object belongs.
 	//
 	// On: MachineSet, Machine. Set by: the manager.
 	LabelMachineDeployment = "machinist.dev/machine-deployment"
@@ -40,17 +40,19 @@ const (
 	// On: Machine. Set by: the manager, or the provider on a Machine that a user created.
 	LabelProvider = "machinist.dev/provider"
 
-	// LabelFreeze stops a MachineSet or MachineDeployment from creating machines. The manager ends only its own freeze.
+	// LabelFreeze stops a MachineSet or MachineDeployment from creating machines. The manager removes the label only if
+	// its value is Overshoot.
 	//
 	// On: MachineSet, MachineDeployment. Set by: users, the manager, the migrator and machinist move.
-	// Value: Overshoot (the manager), Moving (machinist move), Migration (the migrator), or any other value of a user.
+	// Value: Overshoot (set by the manager), Moving (set by machinist move), Migration (set by the migrator), or any other
+	// value (set by a user).
 	LabelFreeze = "machinist.dev/freeze"
 
 	// FreezeMoving is the value of LabelFreeze on objects that are being moved to another control cluster.
 	FreezeMoving = "Moving"
 
-	// LabelSelectedForUpdate selects a Machine for an update in place, in a rollout with the strategy InPlace and the
-	// orchestration Manual.
+	// LabelSelectedForUpdate selects a Machine that will be updated in place. The label has an effect only in a rollout
+	// with the strategy InPlace and the orchestration Manual.
 	//
 	// On: Machine. Set by: users.
 	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
@@ -60,9 +62,10 @@ const (
 	// On: the objects of a provider process. Set by: the operator.
 	LabelInstalledBy = "machinist.dev/installed-by"
 
-	// LabelTypeVersion names the schema for which the Machine was written. A Machine with another value is not
-	// created, updated or health checked, but can be deleted. A Machine without the label counts as current, unless
-	// the provider runs with --require-type-version. The label is not part of the template hash.
+	// LabelTypeVersion names the version of the API for which the Machine was written. If the value is another version
+	// than v1beta1, Machinist does not create an instance for the Machine, does not update it and does not check its
+	// health. The Machine can still be deleted. A Machine without the label is treated like a Machine of the current
+	// version, unless the provider runs with --require-type-version. The label is not part of the template hash.
 	//
 	// On: Machine, the template of a fleet. Set by: users, or the manager if the template has no such label.
 	// Value: v1beta1.
@@ -71,9 +74,9 @@ const (
 	// TypeVersion is the value of LabelTypeVersion for the schema of this package.
 	TypeVersion = Version
 
-	// LabelSecretUse defines for what MachineClasses and Machines of its namespace may use the Secret or ConfigMap. A
-	// Secret without the label is not read. Otherwise every user who may write a class or a Machine could put any Secret
-	// of the namespace into the user data of an instance.
+	// LabelSecretUse lists the purposes for which MachineClasses and Machines of the same namespace may use a Secret or
+	// ConfigMap. Machinist does not read a Secret without the label. Otherwise, every user who may write a class or a
+	// Machine could put any Secret of the namespace into the user data of an instance.
 	//
 	// On: Secret, ConfigMap. Set by: users.
 	// Value: SecretUseCredentials, SecretUseUserData or SecretUseBoth.
@@ -87,9 +90,9 @@ const (
 	SecretUseBoth        = "credentials-and-user-data"
 )
 
-// Annotations of Machinist's own objects. Unless values are listed, an annotation takes effect with any value.
+// Annotations of Machinist's own objects. If no values are listed, the annotation has the same effect with every value.
 const (
-	// AnnotationDeleteMachine marks a Machine that its MachineSet deletes first when it is scaled down.
+	// AnnotationDeleteMachine marks a Machine that its MachineSet deletes first when the set is scaled down.
 	//
 	// On: Machine. Set by: users and cluster-autoscaler.
 	AnnotationDeleteMachine = "machinist.dev/delete-machine"
@@ -104,8 +107,8 @@ const (
 	// DefaultDeletePriority is the priority of a Machine without AnnotationDeletePriority.
 	DefaultDeletePriority = 3
 
-	// AnnotationPaused stops everything that would change a Machine: driver calls, evictions, its deletion and its
-	// remediation. The status of the Machine is still updated, and the Machine still counts as live.
+	// AnnotationPaused pauses a Machine: Machinist makes no driver calls for it, evicts no pods from its Node, and neither
+	// deletes nor remediates it. Machinist still updates the status of the Machine, and its set still counts it.
 	//
 	// On: Machine. Set by: users, the migrator and machinist move.
 	AnnotationPaused = "machinist.dev/paused"
@@ -115,7 +118,7 @@ const (
 	// On: Machine. Set by: users.
 	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
 
-	// AnnotationSkipDrain makes the deletion of a Machine skip the drain of its Node.
+	// AnnotationSkipDrain skips the drain of the Node when the Machine is deleted.
 	//
 	// On: Machine. Set by: users.
 	AnnotationSkipDrain = "machinist.dev/skip-drain"
@@ -125,70 +128,71 @@ const (
 	// On: Machine. Set by: users.
 	AnnotationSkipRemediation = "machinist.dev/skip-remediation"
 
-	// AnnotationRemediate requests the remediation of a Machine, whatever its health.
+	// AnnotationRemediate requests the remediation of a Machine, even if the Machine is healthy.
 	//
 	// On: Machine. Set by: users.
 	AnnotationRemediate = "machinist.dev/remediate"
 
 	// AnnotationDoNotDisrupt exempts a Machine from every voluntary disruption: rollouts, updates in place, expiry,
-	// requested replacement and remediation. A scale-down deletes the Machine last. A deletion by a user is not prevented.
+	// requested replacements and remediation. A scale-down deletes the Machine last. Users can still delete the Machine.
 	//
 	// On: Machine. Set by: users.
-	// Value: the time (RFC 3339) at which the exemption ends, or anything else for an exemption without an end.
+	// Value: the time (RFC 3339) at which the exemption ends; with any other value the exemption does not end.
 	AnnotationDoNotDisrupt = "machinist.dev/do-not-disrupt"
 
-	// AnnotationReplace requests the replacement of a Machine. Another Machine is created first, and this Machine is
-	// deleted when the other one is available.
+	// AnnotationReplace requests the replacement of a Machine. The set first creates another Machine. When the new Machine
+	// is available, the set deletes the annotated Machine.
 	//
 	// On: Machine. Set by: users, machinist replace, and the manager if the Machine is older than expireAfter.
-	// Value: expired (the manager), or any other value.
+	// Value: expired (set by the manager), or any other value (set by a user).
 	AnnotationReplace = "machinist.dev/replace"
 
-	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that Kubernetes does not support with the API
-	// server of the target cluster. On every owner of machines, it turns off the warning about such a version.
+	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that Kubernetes does not support together with
+	// the version of the target cluster's API server. It also turns off the warning about such a version.
 	//
 	// On: MachineDeployment, MachineSet, Machine. Set by: users.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
 
-	// AnnotationPauseReason is the reason why a user paused a fleet, for information.
+	// AnnotationPauseReason is the reason why a user paused a fleet. It is only for information.
 	//
 	// On: MachineDisruptionBudget. Set by: machinist pause.
 	AnnotationPauseReason = "machinist.dev/pause-reason"
 
-	// AnnotationPausedBy is the user who paused a fleet, for information.
+	// AnnotationPausedBy is the name of the user who paused a fleet. It is only for information.
 	//
 	// On: MachineDisruptionBudget. Set by: machinist pause.
 	AnnotationPausedBy = "machinist.dev/paused-by"
 
-	// AnnotationRetry makes the provider try a refused or failed operation again at once. Every new value causes one try.
-	// Without the annotation, the provider tries again when the next try is due.
+	// AnnotationRetry makes the provider immediately retry an operation that was refused or failed. Every new value causes
+	// one retry. Without the annotation, the provider waits until the next scheduled retry.
 	//
 	// On: Machine. Set by: users.
 	AnnotationRetry = "machinist.dev/retry"
 
 	// AnnotationForceDelete deletes a Machine without a drain and without waiting for volumes, even if the drain has
-	// already begun. If the cloud does not remove the instance, the Machine is removed without it. Orphan collection then
-	// removes the instance later.
+	// already begun. If the cloud does not remove the instance, the Machine is removed anyway. Orphan collection removes
+	// the instance later.
 	//
 	// On: Machine. Set by: users.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
-	// AnnotationPreserve preserves a Machine for inspection, while its set replaces it.
+	// AnnotationPreserve keeps a Machine for inspection. Its set creates a replacement.
 	//
 	// On: Machine. Set by: users.
-	// Value: PreserveNow, or PreserveWhenFailed to preserve the Machine when it becomes Failed.
+	// Value: PreserveNow to preserve the Machine immediately, or PreserveWhenFailed to preserve it when its phase becomes
+	// Failed.
 	AnnotationPreserve = "machinist.dev/preserve"
 
-	// PreserveNow is the value of AnnotationPreserve that preserves a Machine at once.
+	// PreserveNow is the value of AnnotationPreserve that preserves a Machine immediately.
 	PreserveNow = "now"
 
-	// PreserveWhenFailed is the value of AnnotationPreserve that preserves a Machine when it becomes Failed.
+	// PreserveWhenFailed is the value of AnnotationPreserve that preserves a Machine when its phase becomes Failed.
 	PreserveWhenFailed = "when-failed"
 
-	// AnnotationPreservedUntil is the time at which a preserved Machine is deleted. A set never adopts or counts a Machine
-	// with this annotation.
+	// AnnotationPreservedUntil is the time at which a preserved Machine is deleted. MachineSets neither adopt nor count a
+	// Machine with this annotation.
 	//
-	// On: Machine. Set by: the provider, and users who change the time.
+	// On: Machine. Set by: the provider, and users who want another time.
 	// Value: a time (RFC 3339).
 	AnnotationPreservedUntil = "machinist.dev/preserved-until"
 
@@ -197,9 +201,9 @@ const (
 	// On: Machine. Set by: the provider.
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
-	// AnnotationReleasedFrom is the UID of the MachineDeployment, or of the standalone MachineSet, whose set released the
-	// Machine because its labels no longer matched. The Machine counts towards the hard limit on machines of that owner
-	// until it is deleted or adopted.
+	// AnnotationReleasedFrom is the UID of the former owner of the Machine: a MachineDeployment, or a MachineSet without a
+	// MachineDeployment. The set released the Machine because the labels of the Machine no longer matched the selector.
+	// Until the Machine is deleted or adopted, it counts toward the hard limit on the number of machines of that owner.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
@@ -210,43 +214,46 @@ const (
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
 	// AnnotationAllowDeletion permits the deletion of a CustomResourceDefinition of this API group, which the admission
-	// policy otherwise refuses. The deletion also deletes all objects of the kind, and the machines that they own.
+	// policy otherwise refuses. Kubernetes then also deletes all objects of that kind, and the Machines that these objects
+	// own.
 	//
 	// On: CustomResourceDefinition. Set by: users.
 	// Value: true.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
-	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine although OrphanRemovalBlocked is
-	// True, until the time in its value. It concerns only instances that are found with the class, and whose tags name the
-	// namespace of the class, or a namespace in which no class finds them.
+	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine until the given time, even while
+	// OrphanRemovalBlocked is True. The permission applies only to instances that the provider finds with the credentials
+	// of this class. The tags of such an instance must name the namespace of the class, or a namespace in which no class
+	// finds the instance.
 	//
 	// On: MachineClass. Set by: users.
 	// Value: a time (RFC 3339) at most 24 hours in the future.
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
-	// AnnotationAdoptFromCluster is the cluster ID of a control cluster that was lost or from which a fleet was moved.
-	// Machines of the class may adopt instances with the tags of that cluster and of a Machine with the same namespace and
-	// name, if a list for the class covers them. The permission lasts until AnnotationAdoptFromClusterUntil. The processes
-	// of the former cluster must not run any more, because otherwise two installations would manage the same instance.
+	// AnnotationAdoptFromCluster is the cluster ID of another control cluster, which was lost or from which a fleet was
+	// moved. A Machine of the class may adopt an instance whose tags contain that cluster ID and the namespace and name of
+	// the Machine. The provider must include the instance in its list of the instances of the class. The permission ends
+	// at the time in AnnotationAdoptFromClusterUntil. The processes of the other control cluster must be stopped, because
+	// otherwise two installations would manage the same instance.
 	//
 	// On: MachineClass. Set by: machinist restore, machinist move and machinist orphans adopt.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
 
-	// AnnotationAdoptFromClusterUntil is the time until which AnnotationAdoptFromCluster is in effect.
+	// AnnotationAdoptFromClusterUntil is the time at which the permission of AnnotationAdoptFromCluster ends.
 	//
 	// On: MachineClass. Set by: the same commands.
 	// Value: a time (RFC 3339) at most 24 hours in the future.
 	AnnotationAdoptFromClusterUntil = "machinist.dev/adopt-from-cluster-until"
 
-	// AnnotationMovingTo is the cluster ID of the control cluster to which the object is being moved, until it is deleted
-	// in this one. A Machine with it was paused by the move, and a MachineSet or MachineDeployment was frozen by it
-	// (FreezeMoving).
+	// AnnotationMovingTo is the cluster ID of the control cluster to which machinist move is moving the object. The
+	// annotation remains until the object is deleted in the old cluster. The move has paused each Machine that has the
+	// annotation, and has frozen each MachineSet and MachineDeployment that has it (FreezeMoving).
 	//
 	// On: all objects that are moved. Set by: machinist move.
 	AnnotationMovingTo = "machinist.dev/moving-to-cluster"
 
-	// AnnotationMovedTo is the cluster ID of the control cluster that has adopted the instance of the Machine. Only then
-	// is the Machine deleted in this control cluster, without its instance.
+	// AnnotationMovedTo is the cluster ID of the control cluster that has adopted the instance of the Machine. When a
+	// Machine has this annotation, the old control cluster deletes the Machine without its instance.
 	//
 	// On: Machine. Set by: machinist move.
 	AnnotationMovedTo = "machinist.dev/moved-to-cluster"
@@ -256,7 +263,7 @@ const (
 	// On: all objects that were moved. Set by: machinist move.
 	AnnotationMovedFrom = "machinist.dev/moved-from-cluster"
 
-	// AnnotationRevision is the number of the revision.
+	// AnnotationRevision is the number of the revision of the MachineDeployment.
 	//
 	// On: MachineSet, MachineDeployment. Set by: the manager.
 	// Value: an integer.
@@ -267,67 +274,72 @@ const (
 	// On: MachineSet. Set by: the manager.
 	AnnotationHashVersion = "machinist.dev/hash-version"
 
-	// AnnotationMoveTo orders a set to hand over machines to another set.
+	// AnnotationMoveTo tells a set to hand over machines to another set.
 	//
 	// On: MachineSet. Set by: the manager.
-	// Value: <set>:<number of machines>.
+	// Value: <name of the set>:<number of machines>.
 	AnnotationMoveTo = "machinist.dev/move-to"
 
-	// AnnotationReceiveFrom is the name of the set that hands over machines to this one.
+	// AnnotationReceiveFrom is the name of the set that hands over machines to this set.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
 )
 
-// Annotations with state of Machinist's controllers. Only these controllers set them, and communicate by them.
+// Annotations with state of Machinist's controllers. The controllers store state in these annotations. Other clients
+// must not set them.
 const (
-	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, it is on the
-	// sets of old revisions, so that a machine that a user deletes is replaced by a machine of the new revision.
+	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, the sets of
+	// old revisions have this annotation. If a user deletes a machine of such a set, the set of the new revision therefore
+	// creates the replacement.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationNoCreate = "machinist.dev/no-create"
 
-	// AnnotationSizedFor is the number of replicas for which the sets of a MachineDeployment were last scaled. If it
-	// differs from spec.replicas, a user or autoscaler has changed replicas since, and the sets are scaled in proportion.
+	// AnnotationSizedFor is the value of the MachineDeployment's spec.replicas when its sets were last scaled. If
+	// spec.replicas has another value now, a user or autoscaler has scaled the deployment. The manager then scales all
+	// sets in proportion.
 	//
 	// On: MachineSet (the newest one). Set by: the manager.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
-	// AnnotationExchangeSurge is the number of machines beyond replicas that the set of the current revision has because
-	// machines are being replaced. The set uses it to find out which surplus machines are deleted because fewer are
-	// wanted: no budget limits their deletion.
+	// AnnotationExchangeSurge is the number of additional machines that the set of the current revision has because
+	// replacements are created before machines are deleted. If the set has still more surplus machines, they are surplus
+	// because the fleet was scaled down, and no budget limits their deletion.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
 
-	// AnnotationOutdated means that a MachineDeployment is replacing or updating the machines of the set step by step.
-	// Until the annotation is removed, their Nodes have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.
+	// AnnotationOutdated marks a set of an old revision whose machines a rollout is replacing or updating. As long as the
+	// set has the annotation, the Nodes of its machines have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationOutdated = "machinist.dev/outdated"
 
-	// AnnotationRolloutAfter is the rolloutAfter that had passed when the set was created. The machines of the set count
-	// as newer than that time, whatever the clocks show.
+	// AnnotationRolloutAfter is the value of the MachineDeployment's rolloutAfter when the set was created, if that time
+	// had passed. All machines of the set are regarded as created after that time, even if the clocks of the control
+	// cluster differ.
 	//
 	// On: MachineSet. Set by: the manager.
 	// Value: a time (RFC 3339).
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
-	// AnnotationRemediationRetry is on a Machine that replaces a failed or unhealthy one. It contains the number of
-	// machines in a row that were replaced before it, and the UID of the last of them.
+	// AnnotationRemediationRetry marks a Machine that replaces a failed or unhealthy Machine. It contains the number of
+	// consecutive Machines that were replaced before this Machine, and the UID of the last one.
 	//
 	// On: Machine. Set by: the manager.
 	// Value: <number>/<UID>.
 	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
 
-	// AnnotationAppliedHash is a hash of what the operator applied. The operator uses it to avoid applying the same
-	// content twice.
+	// AnnotationAppliedHash is a hash of the content that the operator last applied. The operator compares the hash to
+	// find out whether the content that it wants to apply has changed.
 	//
 	// On: the objects of a provider process. Set by: the operator.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
 	// AnnotationLastAppliedTemplate lists the keys that came from the template of the set. If a key is removed from the
-	// template, it is therefore removed from the Machine, while keys that others added stay.
+	// template, the manager removes it from the Machine. The manager does not remove keys that other clients added to the
+	// Machine.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
@@ -335,8 +347,8 @@ const (
 
 // Keys on Nodes.
 const (
-	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node, for information only. Machinist
-	// relies on status.nodeRef of the Machine.
+	// NodeLabelMachine and NodeAnnotationMachine are the name of the Machine of a Node. They are only for information: to
+	// find the Node of a Machine, Machinist uses status.nodeRef of the Machine.
 	//
 	// On: Node (a label and an annotation). Set by: the provider.
 	NodeLabelMachine      = "machinist.dev/machine"
@@ -347,57 +359,60 @@ const (
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationInstance identifies the instance of a Node by the cluster ID of the installation, the provider, the
-	// class and the provider ID. If the Machine is lost, orphan collection finds the Node by this annotation.
+	// NodeAnnotationInstance identifies the instance of a Node. It contains the cluster ID of the installation, the
+	// provider, the class and the provider ID. If the Machine is lost, orphan collection finds the Node by this
+	// annotation.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
-	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It
-	// prevents an older request that arrives late from undoing a newer one. It proves nothing else, because other clients
-	// that may write to the Node can change it. The applied keys are in status.nodeTemplate of the Machine.
+	// NodeAnnotationLastAppliedNodeTemplate is a hash of the labels, annotations and taints that the provider last applied
+	// to a Node from spec.node. A delayed older request does not match the annotation, and therefore cannot undo a newer
+	// request. The provider does not use the annotation for anything else, because every client that may write to the Node
+	// can change it. The applied keys are in status.nodeTemplate of the Machine.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
-	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. The Node is
-	// deleted when the instance is gone.
+	// NodeAnnotationInstanceRemoved marks a Node whose instance has no Machine and is being removed. The provider deletes
+	// the Node when the instance no longer exists.
 	//
 	// On: Node (an annotation). Set by: the provider.
-	// Value: namespace/name of the object with whose credentials the instance was found.
+	// Value: namespace/name of the object whose credentials the provider used to find the instance.
 	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
 
-	// NodeAnnotationUpdateRequested requests that the agent on a Node updates the kubelet.
+	// NodeAnnotationUpdateRequested asks the agent on a Node to update the kubelet.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	// Value: the version of the kubelet.
 	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"
 
-	// NodeAnnotationUpdateResult is the answer of the agent.
+	// NodeAnnotationUpdateResult is the result that the agent reports for an update of the kubelet.
 	//
 	// On: Node (an annotation). Set by: the agent on the Node.
-	// Value: UpdateResultSucceeded or UpdateResultFailed, the latter optionally followed by a colon and a reason.
+	// Value: UpdateResultSucceeded or UpdateResultFailed; a colon and a reason may follow UpdateResultFailed.
 	NodeAnnotationUpdateResult = "machinist.dev/update-result"
 
 	// UpdateResultSucceeded is the value of NodeAnnotationUpdateResult after a successful update.
 	UpdateResultSucceeded = "succeeded"
 
-	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update, or the part of the value before
-	// the colon.
+	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update. A colon and a reason may follow
+	// it.
 	UpdateResultFailed = "failed"
 
-	// NodeAnnotationCordoned is on a Node that Machinist cordoned, as opposed to a user.
+	// NodeAnnotationCordoned marks a Node that Machinist has cordoned. Machinist does not uncordon a Node that a user has
+	// cordoned.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
-	// NodeTaintUninitialized is on a Node until the Node has the labels, annotations and taints of its Machine. Its effect
-	// is NoSchedule.
+	// NodeTaintUninitialized is a taint of a new Node. The provider removes it when the Node has the labels, annotations
+	// and taints of its Machine. Its effect is NoSchedule.
 	//
 	// On: Node (a taint). Set by: user data, through the configuration of the kubelet.
 	NodeTaintUninitialized = "machinist.dev/uninitialized"
 
-	// NodeTaintOutdated is on the Nodes of an old revision during a rollout. Its effect is PreferNoSchedule.
+	// NodeTaintOutdated is a taint of the Nodes of an old revision during a rollout. Its effect is PreferNoSchedule.
 	//
 	// On: Node (a taint). Set by: the provider.
 	NodeTaintOutdated = "machinist.dev/outdated"
@@ -432,23 +447,24 @@ const (
 	TagMachine = "machinist-machine"
 )
 
-// Keys of cluster-autoscaler. Its clusterapi provider reads and writes them when it runs with CAPI_GROUP=machinist.dev.
-// It also uses AnnotationDeleteMachine, NodeAnnotationMachine and NodeAnnotationClusterNamespace.
+// Keys of cluster-autoscaler. If cluster-autoscaler runs with CAPI_GROUP=machinist.dev, its provider clusterapi reads
+// and writes these keys. It also uses AnnotationDeleteMachine, NodeAnnotationMachine and
+// NodeAnnotationClusterNamespace.
 const (
-	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation turn a MachineSet or MachineDeployment into a node
-	// group.
+	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation are the minimum and maximum size of a MachineSet or
+	// MachineDeployment. With both annotations, the object is a node group of cluster-autoscaler.
 	//
 	// On: MachineDeployment, MachineSet. Set by: users.
-	// Value: an integer, with 0 ≤ min ≤ max.
+	// Value: an integer of at least 0; the minimum is not greater than the maximum.
 	AutoscalerMinSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-min-size"
 	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
 
-	// AutoscalerCapacityPrefix is the prefix of the annotations on a MachineSet or MachineDeployment that describe its
-	// future Nodes while it has none.
+	// AutoscalerCapacityPrefix is the prefix of annotations on a MachineSet or MachineDeployment. While the group has no
+	// Node, these annotations tell cluster-autoscaler the properties of its future Nodes.
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
-	// AutoscalerCPUAnnotation is one of the annotations that describe a Node of the group while there is none. Each
-	// describes one property.
+	// AutoscalerCPUAnnotation is one of the annotations that describe the future Nodes of a node group. cluster-autoscaler
+	// uses them while the group has no Node. Each annotation describes one property.
 	//
 	// On: MachineDeployment, MachineSet. Set by: the manager, and users.
 	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"
@@ -467,24 +483,26 @@ const (
 	// On: MachineSet. Set by: the manager.
 	AutoscalerDeploymentNameLabel = "cluster.x-k8s.io/deployment-name"
 
-	// AutoscalerRevisionAnnotation is the revision of a MachineSet of a MachineDeployment.
+	// AutoscalerRevisionAnnotation is the number of the revision of a MachineSet that belongs to a MachineDeployment.
 	//
 	// On: MachineSet. Set by: the manager.
 	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"
 )
 
-// Maximum lengths of names. Names become values of labels, and the names of sets and machines begin with those of their
-// owners.
+// Maximum lengths of names. Names are also used as values of labels. The name of a set or machine begins with the name
+// of its owner.
 const (
-	// MaxMachineDeploymentNameLength leaves room for -<template hash> and -<5 random characters>.
+	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The names of its sets
+	// append -<template hash>, and the names of its machines also append -<5 random characters>.
 	MaxMachineDeploymentNameLength = 47
 
 	// MaxTemplateHashLength is the maximum length of a template hash.
 	MaxTemplateHashLength = 9
 
-	// MaxMachineSetNameLength leaves room for -<5 random characters>.
+	// MaxMachineSetNameLength is the maximum length of the name of a MachineSet. The names of its machines append -<5
+	// random characters>.
 	MaxMachineSetNameLength = 57
 
-	// MaxMachineNameLength is the maximum length of the value of a label.
+	// MaxMachineNameLength is the maximum length of the name of a Machine, because the value of a label cannot be longer.
 	MaxMachineNameLength = 63
 )

@@ -19,30 +19,32 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// If Once is set, the demo runs a tour through the life of a fleet and then ends. If Once is false, the demo runs
-	// until its context is done.
+	// If Once is true, the demo runs a tour through the life of a fleet and then ends. If Once is false, the demo runs
+	// until its context is canceled.
 	Once bool
-	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends when the scenario ends. By default,
-	// it runs no scenario.
+	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends when the scenario ends. If Scenario
+	// is empty, the demo runs no scenario.
 	Scenario string
-	// Bare starts only the control planes and the cloud, and prints the commands that start the two processes.
+	// If Bare is true, the demo starts only the control planes and the cloud, and prints the commands that start the
+	// manager and the provider.
 	Bare bool
-	// NoFleet runs everything except the sample fleet, and writes a file with which a shell uses the clusters and the
-	// cloud.
+	// If NoFleet is true, the demo does not create the sample fleet. It writes a file that configures a shell for the
+	// clusters and the cloud.
 	NoFleet bool
-	// SeparateTarget runs a second control plane as the target cluster. Scenarios that need one have it anyway.
+	// If SeparateTarget is true, the demo runs a second control plane as the target cluster. A scenario that needs a
+	// separate target cluster starts it even if SeparateTarget is false.
 	SeparateTarget bool
-	// Backend is the cloud, with its provider. The default is the simulated cloud.
+	// Backend is the cloud that the demo uses, together with its provider. The default is the simulated cloud.
 	Backend stack.Backend
-	// Dir is the folder in which logs and data are kept. By default they are removed at the end.
+	// Dir is the folder for logs and data. If Dir is empty, the demo uses a temporary folder and removes it at the end.
 	Dir string
-	// Out receives the output of the demo. Terminal means that Out is a terminal, so that lines can be overwritten.
+	// Out receives the output of the demo. Terminal is true if Out is a terminal, on which the demo can overwrite lines.
 	Out      io.Writer
 	Terminal bool
 }
 
-// Run starts everything, shows the fleet, and stops everything. A tour or a scenario fails if one of its steps fails,
-// or if an instance or a Node is left at its end.
+// Run starts the control planes, the cloud, the processes and the fleet, shows the fleet, and stops everything at the
+// end. A tour or a scenario fails if one of its steps fails, or if an instance or a Node still exists at the end.
 func Run(ctx context.Context, o Options) (err error) {
 	sc, err := findScenario(o.Scenario)
 	if err != nil {
@@ -74,12 +76,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		err = errors.Join(err, s.Stop())
 	}()
 	if o.Bare {
-		screen.Printf("%s", byHand(s))
+		screen.Printf("%s", manualInstructions(s))
 		<-ctx.Done()
 		return nil
 	}
 	if o.NoFleet {
-		text, err := inShell(s)
+		text, err := shellInstructions(s)
 		if err != nil {
 			return fmt.Errorf("write the file for shells: %w", err)
 		}
@@ -114,7 +116,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return show(ctx, fleet, screen, changes)
 }
 
-// instructions returns a text with commands to try with the fleet.
+// instructions returns a text with commands that the user can try with the fleet.
 func instructions(s *stack.Stack) string {
 	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get mmd,mms,mma,mclass
   kubectl scale md/workers --replicas=5
@@ -126,13 +128,13 @@ func instructions(s *stack.Stack) string {
 ` + locations(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
 }
 
-// tools returns the lines that make kubectl and machinist work in a shell.
+// tools returns shell commands that configure kubectl and machinist for the clusters of the demo.
 func tools(s *stack.Stack) string {
 	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(),
 		s.Control.Kubectl(), machinist())
 }
 
-// locations returns a text about where the nodes and the metrics can be found.
+// locations returns a text with commands that list the nodes and the metrics.
 func locations(s *stack.Stack) string {
 	var text strings.Builder
 	if s.Target != s.Control {
@@ -144,7 +146,7 @@ func locations(s *stack.Stack) string {
 	return text.String()
 }
 
-// machinist returns the path of the program machinist. It is in the same folder as this program.
+// machinist returns the path of the program machinist, which is in the same folder as this program.
 func machinist() string {
 	if path, err := os.Executable(); err == nil {
 		return filepath.Join(filepath.Dir(path), "machinist")
@@ -152,15 +154,16 @@ func machinist() string {
 	return "machinist"
 }
 
-// byHand returns a text that tells how to run the processes and create a fleet without the demo.
-func byHand(s *stack.Stack) string {
+// manualInstructions returns a text that explains how the user can start the processes and create a fleet manually.
+func manualInstructions(s *stack.Stack) string {
 	var text strings.Builder
 	text.WriteString("\nThe control plane and the simulated cloud are running. Run the two processes, each in its own terminal:\n")
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
-	// A Secret can be used only if it has certain labels. The patch keeps them from the example.
-	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // It contains only strings, so it cannot fail.
+	// The processes may use a Secret only if it has certain labels. The example contains these labels, and the patch does
+	// not change them.
+	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Strings can always be encoded.
 	fmt.Fprintf(&text, `
 and give them a fleet, in the folder of the repository:
 
@@ -170,7 +173,8 @@ and give them a fleet, in the folder of the repository:
 	return text.String() + locations(s) + "\nCtrl-C ends everything.\n"
 }
 
-// show draws the fleet until the context is done: after each change, and once a second to update the ages.
+// show draws the fleet until the context is canceled. It draws the fleet again after each change, and once per second
+// to update the ages.
 func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
 	ages := time.NewTicker(time.Second)
 	defer ages.Stop()
@@ -193,7 +197,7 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 	}
 }
 
-// watchFleet returns a channel that receives a value after changes of the fleet, at most four times a second.
+// watchFleet returns a channel that receives a value when the fleet has changed, but at most four times per second.
 func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	raw := make(chan struct{}, 1)
 	for _, list := range watched() {
@@ -220,7 +224,8 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	return out
 }
 
-// watchKind sends a notification for each event of a kind. When a watch ends, watchKind starts a new one.
+// watchKind sends a notification whenever an object of a kind changes. If the watch ends, watchKind starts another
+// watch.
 func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		notify(changed)
@@ -238,7 +243,7 @@ func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, 
 	}
 }
 
-// notify sends a value, unless the channel already contains one.
+// notify sends a value to a channel, unless the channel already contains a value.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -10,8 +10,9 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// inShell writes the file with which a shell uses the stack, and returns a text that tells how.
-func inShell(s *stack.Stack) (string, error) {
+// shellInstructions writes a file that configures a shell for the stack, and returns a text that explains how to use
+// the file.
+func shellInstructions(s *stack.Stack) (string, error) {
 	programs := map[string]string{"kubectl": s.Control.Kubectl(), "machinist": machinist()}
 	variables := []string{"KUBECONFIG=" + s.Control.Kubeconfig()}
 	ofCloud, more := s.Shell()
@@ -24,8 +25,8 @@ func inShell(s *stack.Stack) (string, error) {
 		"\nLogs are in %s. Ctrl-C ends everything.\n", path, locations(s), s.Dir()), nil
 }
 
-// writeShellFile writes a file for shells into a folder. The file sets environment variables, which have the form
-// "name=value", and adds programs to PATH. writeShellFile returns the path of the file.
+// writeShellFile writes a shell script into a folder, and returns the path of the script. The script sets the
+// environment variables, which have the form "name=value", and adds the programs to PATH.
 func writeShellFile(dir string, programs map[string]string, variables []string) (string, error) {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {
@@ -46,5 +47,5 @@ func writeShellFile(dir string, programs map[string]string, variables []string) 
 	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// quoted quotes a text for a shell.
+// quoted returns a text in quotes, so that a shell reads it as one word.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

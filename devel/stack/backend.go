@@ -17,56 +17,58 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Backend is a cloud for a Stack, together with its provider. If a provider is in another module, that module
-// implements Backend for the provider's demo and tests.
+// Backend is a cloud that a Stack uses, together with its provider. A provider in another module implements Backend in
+// that module, for its own demo and tests.
 type Backend interface {
-	// Driver is the name of the provider. Program is the name of the provider's program.
+	// Driver returns the name of the provider, and Program returns the name of the provider's program.
 	Driver() string
 	Program() string
-	// Cloud is the name of the cloud's program. If the cloud is not a program, Cloud is empty and Start starts the cloud
-	// in another way.
+	// Cloud returns the name of the cloud's program. If the cloud is not a single program, Cloud returns "", and Start
+	// starts the cloud in another way.
 	Cloud() string
-	// Start starts the cloud and returns its URL when the cloud serves requests. If the cloud is a program, Start uses
-	// Stack.StartCloud.
+	// Start starts the cloud, waits until the cloud serves requests, and returns the URL of the cloud. If the cloud is a
+	// program, Start calls Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
-	// Stop ends everything that Start started, except the cloud's program. Stop is also called if Start failed or was not
-	// called.
+	// Stop ends everything that Start started, except the cloud's program, which the Stack ends. The Stack also calls Stop
+	// if Start has failed, or if it has not called Start.
 	Stop() error
-	// Args returns the flags of the provider for the cloud at a URL.
+	// Args returns the flags with which the provider's program uses the cloud at the given URL.
 	Args(cloudURL string) []string
-	// Credentials returns the data of the credentials Secret in the example fleet.
+	// Credentials returns the data of the Secret with the credentials of the example fleet.
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left returns how many instances, or parts of instances, exist in the cloud, and how many have ever been created.
+	// Left returns the number of instances, or parts of instances, that exist in the cloud now, and the number that were
+	// ever created.
 	Left(ctx context.Context) (live, created int, err error)
 }
 
-// Adapter is implemented by a Backend that must change the objects of the example fleet for this run, for example to
-// add an address to the user data.
+// Adapter is an optional interface of a Backend. It changes the objects of the example fleet for this run, for example
+// to add an address to the user data.
 type Adapter interface {
 	// Adapt changes an object of the example fleet before it is created.
 	Adapt(o client.Object) error
 }
 
-// Exposer is implemented by a Backend with real machines, because these cannot reach the loopback address of this
-// machine.
+// Exposer is an optional interface of a Backend whose machines are real, because real machines cannot reach servers
+// that listen on the loopback address of this host.
 type Exposer interface {
-	// Address returns the address at which the Backend's machines can reach this machine. It is known after the cloud has
-	// started.
+	// Address returns the address at which the Backend's machines can reach this host. The cloud must have been started
+	// before the call.
 	Address() net.IP
-	// Expose makes a server on loopback reachable for the machines until Stop is called. It returns the host and port for
-	// the machines. The host is that of Address.
+	// Expose lets the machines connect to a server that listens on the loopback address, until Stop is called. It returns
+	// the host and port to which the machines must connect. The host is the result of Address.
 	Expose(server string) (string, error)
 }
 
-// Shell is implemented by a Backend whose cloud can be used in a shell.
+// Shell is an optional interface of a Backend whose cloud has command-line programs.
 type Shell interface {
-	// Shell returns the paths of the cloud's programs by name, and environment variables in the form "name=value".
+	// Shell returns the paths of the programs with their names as keys, and the environment variables that the programs
+	// need, in the form "name=value".
 	Shell() (programs map[string]string, variables []string)
 }
 
-// Shell returns the programs and the environment variables of the stack's cloud for a shell.
+// Shell returns the command-line programs of the stack's cloud, and the environment variables that these programs need.
 func (s *Stack) Shell() (programs map[string]string, variables []string) {
 	if b, ok := s.backend.(Shell); ok {
 		return b.Shell()
@@ -74,19 +76,20 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 	return nil, nil
 }
 
-// Tour contains the fleet sizes of a demo, and its patience.
+// Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// First is the number of machines at the start. Most is the largest number. Last is the number before the fleet is
-	// deleted.
+	// First is the number of machines at the start of the tour, Most is the largest number, and Last is the number before
+	// the fleet is deleted.
 	First, Most, Last int32
-	// Patience is the time limit of each step.
+	// Patience is the time limit of each step of the tour.
 	Patience time.Duration
 }
 
-// Guide is implemented by a Backend that cannot run many machines, because they are large.
+// Guide is an optional interface of a Backend that cannot run many machines, for example because its machines are
+// large.
 type Guide interface{ Tour() Tour }
 
-// Tour returns the tour for the stack's cloud.
+// Tour returns the sizes and the time limit for a tour with the stack's cloud.
 func (s *Stack) Tour() Tour {
 	if guide, ok := s.backend.(Guide); ok {
 		return guide.Tour()
@@ -122,12 +125,14 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft returns how many instances, or parts of instances, exist in the cloud, and how many have ever been created.
+// CloudLeft returns the number of instances, or parts of instances, that exist in the cloud now, and the number that
+// were ever created.
 func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }
 
-// StartCloud starts the program of the stack's cloud, and waits for at most a minute until ready returns no error.
+// StartCloud starts the program of the stack's cloud, and waits until the function ready returns no error. It waits for
+// at most one minute.
 func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(context.Context) error) error {
 	name := s.backend.Cloud()
 	s.Cloud = &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, name), Dir: s.dir, Args: args,
@@ -159,7 +164,7 @@ func (b simulated) Credentials() map[string]string {
 	return map[string]string{"token": b.stack.cloudToken}
 }
 
-// Start implements Backend. If the cloud is restarted, it gets the same address.
+// Start implements Backend. If the cloud's program is restarted later, it listens on the same address.
 func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) {
 	addressFile := filepath.Join(s.dir, "simcloud.address")
 	for file, token := range map[string]string{"token": s.cloudToken, "admin-token": s.adminToken} {

@@ -43,7 +43,7 @@ type apiServer struct {
 	caller string
 }
 
-// serve starts an API server with a Node whose annotation requests a kubelet version.
+// serve starts an API server with one Node. An annotation of the Node requests the given kubelet version.
 func serve(t *testing.T, version string) *apiServer {
 	t.Helper()
 	s := &apiServer{patch: make(chan []map[string]string, 1)}
@@ -81,15 +81,16 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(pretty)
 }
 
-// reportKubelet sets the kubelet version that the Node reports.
+// reportKubelet sets the kubelet version in the status of the Node.
 func (s *apiServer) reportKubelet(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node.Status.NodeInfo.KubeletVersion = version
 }
 
-// machine creates the files that the agent reads, and fake versions of the programs that the agent calls.
-func machine(t *testing.T, s *apiServer, install string) (root string) {
+// newMachine creates a folder with the files that the agent reads, and with fake versions of the programs that the
+// agent calls.
+func newMachine(t *testing.T, s *apiServer, install string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -112,7 +113,7 @@ func machine(t *testing.T, s *apiServer, install string) (root string) {
 	return root
 }
 
-// identity returns a kubelet's certificate with its key.
+// identity returns a client certificate of a kubelet, together with its key.
 func identity(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -133,8 +134,8 @@ func identity(t *testing.T) string {
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}))
 }
 
-// start runs the agent until the end of the test.
-func start(t *testing.T, root string) {
+// startAgent runs the agent until the end of the test.
+func startAgent(t *testing.T, root string) {
 	t.Helper()
 	agent := exec.CommandContext(t.Context(), "sh", "update-agent")
 	agent.Env = []string{"ROOT=" + root, "RUNTIME_DIRECTORY=" + root, "PAUSE=0.1", "PATIENCE=600",
@@ -153,8 +154,8 @@ func start(t *testing.T, root string) {
 	})
 }
 
-// answer waits for the agent's answer, which is a patch of the Node.
-func answer(t *testing.T, s *apiServer) []map[string]string {
+// awaitAnswer waits until the agent has patched the Node to report a result, and returns the patch.
+func awaitAnswer(t *testing.T, s *apiServer) []map[string]string {
 	t.Helper()
 	select {
 	case patch := <-s.patch:
@@ -167,8 +168,8 @@ func answer(t *testing.T, s *apiServer) []map[string]string {
 
 func TestAgentInstallsRequestedVersion(t *testing.T) {
 	s := serve(t, "v1.36.4")
-	root := machine(t, s, `echo "$1" >>`+"$ROOT/installed")
-	// A FIFO lets the test wait until the agent calls systemctl.
+	root := newMachine(t, s, `echo "$1" >>`+"$ROOT/installed")
+	// With a FIFO, the test can wait until the agent calls systemctl.
 	if err := syscall.Mkfifo(root+"/restarts", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestAgentInstallsRequestedVersion(t *testing.T) {
 		restarts, err := os.ReadFile(root + "/restarts")
 		restarted <- fmt.Sprint(string(restarts), err)
 	}()
-	start(t, root)
+	startAgent(t, root)
 	select {
 	case patch := <-s.patch:
 		t.Fatalf("the agent answered %v before it restarted the kubelet", patch)
@@ -187,7 +188,7 @@ func TestAgentInstallsRequestedVersion(t *testing.T) {
 		}
 	}
 	s.reportKubelet("v1.36.4")
-	patch := answer(t, s)
+	patch := awaitAnswer(t, s)
 	if patch[0]["op"] != "test" || patch[0]["path"] != "/metadata/annotations/machinist.dev~1update-requested" ||
 		patch[0]["value"] != "v1.36.4" || patch[1]["op"] != "add" ||
 		patch[1]["path"] != "/metadata/annotations/machinist.dev~1update-result" || patch[1]["value"] != "succeeded" {
@@ -215,9 +216,9 @@ func TestAgentAnswersWithoutRestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, test.version)
-			root := machine(t, s, test.install)
-			start(t, root)
-			if got := answer(t, s)[1]["value"]; got != test.want {
+			root := newMachine(t, s, test.install)
+			startAgent(t, root)
+			if got := awaitAnswer(t, s)[1]["value"]; got != test.want {
 				t.Errorf("the agent answered %q, want %q", got, test.want)
 			}
 			if restarts, err := os.ReadFile(root + "/restarts"); err == nil {

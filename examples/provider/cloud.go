@@ -11,19 +11,20 @@ import (
 	"path/filepath"
 )
 
-// cloud is a folder in which each machine is a file. A real provider uses the client of its cloud instead.
+// cloud is an imitation of a cloud: a folder that contains one file for each machine. A real provider has a client for
+// the API of its cloud instead.
 type cloud struct{ folder string }
 
-// machine is the content of a machine's file.
+// machine is the content of the file for a machine.
 type machine struct {
 	ID, Name, Size string
 	Tags           map[string]string
 }
 
-// file returns the path of a machine's file. The file is always in the folder, whatever the ID contains.
+// file returns the path of the file for a machine. Even if the ID contains slashes, the file is in the folder.
 func (c cloud) file(id string) string { return filepath.Join(c.folder, path.Base(id)+".json") }
 
-// open creates the folder if it does not exist.
+// open creates the folder if the folder does not exist.
 func (c cloud) open() error {
 	if c.folder == "" {
 		return errors.New("--folder is required")
@@ -45,7 +46,7 @@ func (c cloud) create(ctx context.Context, m machine) error {
 	if err := os.WriteFile(draft, data, 0o600); err != nil {
 		return err
 	}
-	// A link makes the complete file visible at once and never replaces an existing file.
+	// With a link, other processes see the file only when it is complete. A link never replaces an existing file.
 	if err := os.Link(draft, c.file(m.ID)); !errors.Is(err, fs.ErrExist) {
 		return err
 	}

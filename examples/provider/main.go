@@ -1,4 +1,4 @@
-// Command provider is the example in the provider guide: a provider whose cloud is a folder.
+// Command provider is the example in the provider guide: a provider for a cloud that consists of a folder.
 package main
 
 import (

@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// The commands in the guide work in another repository, without a checkout of Machinist, and their result passes the
-// conformance suite. The modules come from a proxy, which serves this source tree as if it were a tagged version.
+// The commands in the guide must work in another repository, without a checkout of Machinist, and the provider that
+// they build must pass the conformance suite. The test gets the modules from a proxy, which serves this source tree as
+// if it were a tagged version.
 func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -38,7 +39,8 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	if commands == nil {
 		t.Fatal("the guide has no commands that begin with go mod init")
 	}
-	// The go command below reads these files. The test reads them too, so that the cache of test results depends on them.
+	// The go command below reads these files in another process. The test reads them too, so that go test does not use a
+	// cached result after the files have changed.
 	for _, name := range []string{"go.mod", "api/go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
 		"providers/openstack/go.mod", "hack/modules/main.go"} {
 		if _, err := os.ReadFile(filepath.Join(root, name)); err != nil {
@@ -55,7 +57,7 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 	outside.bash(t, "go test -vet=off .") // Vetting all imports would take longer than the build.
 
-	// Other programs can also require the modules of the cloud providers, for example for the types of their
+	// Other programs must also be able to import the modules of the cloud providers, for example to use the types of their
 	// providerSpecs.
 	for _, cloud := range []string{"azure", "libvirt", "openstack"} {
 		driver := "machinist.dev/machinist/providers/" + cloud + "/driver"
@@ -63,7 +65,7 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 }
 
-// outside is a folder that belongs to no module of this repository.
+// outside is a folder outside of all modules of this repository.
 type outside struct {
 	folder string
 	env    []string
@@ -81,7 +83,7 @@ func (o outside) bash(t *testing.T, commands string) string {
 	return string(out)
 }
 
-// proxy creates a module proxy that serves this tree, and returns its folder and the version of the modules.
+// proxy creates a module proxy for this source tree. It returns the folder of the proxy and the version of the modules.
 func proxy(t *testing.T, root string) (folder, version string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -97,13 +99,14 @@ func proxy(t *testing.T, root string) (folder, version string) {
 	return folder, strings.TrimSpace(string(out))
 }
 
-// environment returns an environment in which the go command gets this project's modules from the proxy. It gets all
-// other modules from the user's module cache or, if they are not there, from the user's own proxy.
+// environment returns environment variables for the go command. With these variables, the go command downloads the
+// modules of this project from the given proxy. It takes all other modules from the user's module cache. If a module is
+// not in that cache, the go command downloads it from the user's own proxy.
 //
-// The test has its own module cache, because the go command downloads a version only once, and this tree changes. The
-// cache links to the other modules in the user's cache, because unpacking them would take longer than the rest of the
-// test. With -trimpath, the build cache does not depend on the paths of the modules. CGO_ENABLED=0 is also used to
-// build the programs, so that the build cache already contains the packages.
+// The test has a module cache of its own, because the go command downloads each version only once, but this source tree
+// changes. This cache contains links to the other modules in the user's cache, because unpacking these modules would
+// take longer than the rest of the test. With -trimpath, the build cache does not depend on the paths of the modules.
+// The programs are also built with CGO_ENABLED=0, so the build cache already contains the packages.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {
@@ -133,7 +136,8 @@ func environment(t *testing.T, proxy string) []string {
 			}
 		}
 	}
-	// Without -modcacherw, the module cache would be read-only and could not be removed after the test.
+	// Without -modcacherw, the files of the module cache would be read-only, and the test could not remove them at the
+	// end.
 	return append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0",
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(users, download))+
 			","+goEnv("GOPROXY"))

@@ -2,7 +2,7 @@ package main
 
 import "machinist.dev/machinist/pkg/provider"
 
-// spec is the providerSpec that a user writes.
+// spec is the providerSpec of this provider, which users write in a MachineClass.
 type spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

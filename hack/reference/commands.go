@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/cli"
 )
 
-// commandsDocument returns the document about the commands of machinist, from the texts of their --help.
+// commandsDocument returns the document about the commands of machinist. It contains the texts that --help prints.
 func commandsDocument() ([]byte, error) {
 	root, env := &cobra.Command{Use: "machinist"}, cli.NewEnv(io.Discard, io.Discard)
 	root.AddCommand(cli.Commands(env)...)
@@ -32,7 +32,7 @@ cluster and the user: ` + "`--kubeconfig`, `--context`, `--namespace`, `--reques
 	return out.Bytes(), nil
 }
 
-// renderCommands writes a section for each command below a command.
+// renderCommands writes a section for each subcommand of a command, at all levels.
 func renderCommands(out *bytes.Buffer, parent *cobra.Command) {
 	for _, c := range parent.Commands() {
 		if c.IsAvailableCommand() {
@@ -76,7 +76,7 @@ func renderCommand(out *bytes.Buffer, c *cobra.Command) {
 	})
 }
 
-// indentation matches the two spaces with which the lines of examples begin.
+// indentation matches the two spaces at the beginning of each line of an example.
 var indentation = regexp.MustCompile(`(?m)^  `)
 
 // paragraphs joins the lines of each paragraph and escapes the beginning of HTML tags.

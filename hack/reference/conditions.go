@@ -52,7 +52,8 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	return out.Bytes()
 }
 
-// merged returns the blocks of a kind, phases first. It merges blocks with the same heading.
+// merged returns the blocks of a kind, and merges blocks that have the same heading. The block with the phases comes
+// first.
 func merged(blocks []block, kind string) (ofKind []block) {
 	for _, b := range blocks {
 		if b.kind != kind {
@@ -94,8 +95,8 @@ func (b block) render(out *bytes.Buffer, conditions map[string]bool,
 	}
 }
 
-// heading splits the comment of a block into the heading, which ends with the first comma, colon or full stop, and the
-// rest. It removes the kind from the heading.
+// heading splits the comment of a block into a heading and the rest. The heading ends with the first comma, colon or
+// full stop. heading removes the kind from the heading.
 func (b block) heading() (heading, rest string) {
 	heading, rest = strings.TrimSuffix(b.doc, "."), ""
 	if end := headingEnd.FindStringIndex(b.doc); end != nil {
@@ -111,7 +112,8 @@ var (
 
 var word = regexp.MustCompile(`[A-Za-z.]+`)
 
-// advice returns what machinist why says for a reason: what happens next, and what the user can do. Both may be empty.
+// advice returns the explanations that machinist why prints for a reason: what happens next, and what the user can do.
+// Each of them may be empty.
 func (b block) advice(reason string, conditions map[string]bool,
 	meaningOf func(condition, reason string) why.Meaning) (next, do string) {
 	var about []string

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// apiFolder is the folder with the constants of the API. A block there that names no kind has the kind of the block
-// before it.
+// apiFolder is the folder with the constants of the API. If the comment of a block in this folder names no kind, the
+// block has the kind of the previous block.
 const apiFolder = "api/v1beta1"
 
-// block is a group of constants with a common comment.
+// block is a group of constants that share a comment.
 type block struct {
 	// kind is the kind of the objects, such as Machine.
 	kind string
@@ -39,13 +39,13 @@ var (
 // reader collects the blocks of all Go files.
 type reader struct {
 	files token.FileSet
-	// api has the values of the string constants of the API, because other constants refer to them.
+	// api contains the values of the string constants of the API by name, because other constants refer to them.
 	api    map[string]string
 	blocks []block
 }
 
-// blocksOf reads the groups of constants in all files below root, first those of the API. It skips internal/cli, whose
-// findings are not conditions.
+// blocksOf reads the groups of constants in all files below root. The groups of the API come first. blocksOf skips
+// internal/cli, because the findings there are not conditions.
 func blocksOf(root string) ([]block, error) {
 	r := &reader{api: map[string]string{}}
 	api := filepath.Join(root, apiFolder)
@@ -61,7 +61,7 @@ func blocksOf(root string) ([]block, error) {
 	})
 }
 
-// folder reads the Go files in a folder and below it.
+// folder reads the Go files in a folder and in its subfolders.
 func (r *reader) folder(folder string, skip func(path string) bool) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -108,7 +108,8 @@ func (r *reader) file(path string, ofAPI bool) error {
 	return nil
 }
 
-// constants returns the constants of a group. It returns an error for a constant that should be in a documented group.
+// constants returns the constants of a group. If the group is not documented but contains a constant that must be
+// documented, constants returns an error.
 func (r *reader) constants(group *ast.GenDecl, ofAPI, isDocumented bool) (constants []constant, err error) {
 	for _, spec := range group.Specs {
 		valueSpec := spec.(*ast.ValueSpec)
@@ -154,7 +155,8 @@ func (r *reader) value(expression ast.Expr) (string, bool) {
 	return "", false
 }
 
-// checkEvents returns an error if the reason of an event is a literal, because the reference would lack it.
+// checkEvents returns an error if the reason of an event is a literal, because the generated reference would not
+// contain this reason.
 func (r *reader) checkEvents(file *ast.File) (err error) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, isCall := n.(*ast.CallExpr)

@@ -19,13 +19,13 @@ type program struct {
 	role   role
 }
 
-// role determines which flags a program shares with others.
+// role determines which flags a program shares with other programs.
 type role int
 
 const (
 	standalone role = iota
-	anyProcess      // shares the flags of all processes
-	provider        // also shares the flags of all provider processes
+	anyProcess      // has the flags that all processes share
+	provider        // also has the flags that all provider processes share
 )
 
 // programs are the documented programs, in the order of the document.
@@ -43,7 +43,8 @@ var programs = []program{
 // option is a flag.
 type option struct{ name, kind, defaultValue, usage string }
 
-// flagSections runs each program with --help and returns the sections of the document about their flags.
+// flagSections runs each program with --help, and returns the sections of the document about the flags of these
+// programs.
 func flagSections(root string) ([]section, error) {
 	sections := make([]section, 0, len(programs))
 	for _, p := range programs {
@@ -70,10 +71,10 @@ var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3
 // defaultSuffix matches the suffix that pflag adds to the usage if the default is not the zero value.
 var defaultSuffix = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
 
-// zeros has the zero value of each type, which pflag does not print.
+// zeros contains the zero value of each type. pflag does not print a default that is the zero value.
 var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
 
-// parseHelp parses the flags in the output of cobra, without --help and --version.
+// parseHelp parses the flags in the help text that cobra prints. The result does not contain --help and --version.
 func parseHelp(help string) (options []option, err error) {
 	_, flags, found := strings.Cut(help, "\nFlags:\n")
 	if !found {
@@ -96,7 +97,7 @@ func parseHelp(help string) (options []option, err error) {
 	return options, nil
 }
 
-// section is a heading of the document with a table of flags.
+// section is a section of the document: a title and a table of flags.
 type section struct {
 	title   string
 	role    role
@@ -132,7 +133,7 @@ func group(sections []section) []section {
 	return grouped
 }
 
-// common returns the flags that all sections have with the same type, default and usage.
+// common returns the flags that occur in all sections with the same type, default and usage.
 func common(sections []section) (options []option) {
 	for _, o := range sections[0].options {
 		if !slices.ContainsFunc(sections[1:], func(s section) bool { return !slices.Contains(s.options, o) }) {

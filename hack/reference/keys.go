@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// keyFiles are the files of the API with the keys of labels, annotations, finalizers, taints and tags, in the order of
-// the document.
+// keyFiles are the files of the API that define the keys of labels, annotations, finalizers, taints and tags, in the
+// order of the document.
 var keyFiles = []string{"well_known.go", "migration_conditions.go"}
 
 // keyGroup is a group of constants, which is a section of the document.
@@ -29,11 +29,11 @@ type wellKnownKey struct {
 }
 
 var (
-	// keyFacts matches a comment whose last paragraph has the facts about a key.
+	// keyFacts matches a comment whose last paragraph lists the facts about a key.
 	keyFacts = regexp.MustCompile(`^(.*) On: ([^.]+)\. Set by: ([^.]+)\.(?: Value: (.+)\.)?$`)
-	// subject matches the names at the beginning of a comment, and the verb if the rest is a phrase without it.
+	// subject matches the names at the beginning of a comment, and the word "is" or "are" after them.
 	subject = regexp.MustCompile(`^\w+(?: and [A-Z]\w+)? (?:(?:is|are) )?`)
-	// keyConstant matches the names of constants that have a key, or a value of a key.
+	// keyConstant matches the names of constants whose value is a key, or a value of a key.
 	keyConstant = regexp.MustCompile(`\b(?:Label|Annotation|NodeLabel|NodeAnnotation|NodeTaint|Tag|Freeze|Preserve|` +
 		`SecretUse|UpdateResult|MigrationUse)[A-Z]\w*`)
 )
@@ -56,7 +56,7 @@ func keysDocument(root string) ([]byte, error) {
 	return renderKeys(groups), nil
 }
 
-// keyGroups returns the groups of a file that have keys.
+// keyGroups returns the groups of a file that contain keys.
 func (r *reader) keyGroups(path string) (groups []keyGroup, err error) {
 	file, err := parser.ParseFile(&r.files, path, nil, parser.ParseComments)
 	if err != nil {
@@ -82,7 +82,8 @@ func (r *reader) keyGroups(path string) (groups []keyGroup, err error) {
 	return groups, nil
 }
 
-// addKey adds a constant to its group if it is a key. A key without a comment belongs to the row of the previous one.
+// addKey adds a constant to its group if the constant is a key. A key without a comment is added to the row of the
+// previous key.
 func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 {
 		return nil
@@ -109,7 +110,7 @@ func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	return nil
 }
 
-// key returns the value of a string, or of a constant of the API and a string.
+// key returns the value of an expression that is a string, or the sum of a constant of the API and a string.
 func (r *reader) key(expression ast.Expr) (string, bool) {
 	sum, isSum := expression.(*ast.BinaryExpr)
 	if !isSum {
@@ -123,7 +124,7 @@ func (r *reader) key(expression ast.Expr) (string, bool) {
 	return r.api[prefix.Name] + suffix, r.api[prefix.Name] != ""
 }
 
-// withValues replaces the names of constants by their values.
+// withValues replaces the names of constants with their values.
 func (r *reader) withValues(text string) string {
 	return keyConstant.ReplaceAllStringFunc(text, func(name string) string {
 		if value, known := r.api[name]; known {

@@ -14,7 +14,7 @@ import (
 // specFile is a Go file that defines a providerSpec as the type Spec, with the constants APIVersion and Kind.
 type specFile struct{ path, page string }
 
-// specFiles are the documented files, in the order of the document.
+// specFiles are the files that define the documented providerSpecs, in the order of the document.
 var specFiles = []specFile{
 	{"providers/azure/machine/spec.go", "azure.md"},
 	{"providers/libvirt/machine/spec.go", "libvirt.md"},
@@ -22,7 +22,7 @@ var specFiles = []specFile{
 	{"simcloud/driver/spec.go", "simulated-cloud.md"},
 }
 
-// specTypes has the names of Go's basic types in the document.
+// specTypes contains the names that the document uses for Go's basic types.
 var specTypes = map[string]string{"string": "string", "bool": "boolean", "int32": "integer", "int64": "integer",
 	"float64": "number"}
 
@@ -34,7 +34,7 @@ type providerSpec struct {
 	rows      []specField
 }
 
-// specField is a row of the document.
+// specField is a row of a table in the document.
 type specField struct{ path, kind, meaning string }
 
 // specsDocument returns the document about the fields of all providerSpecs.
@@ -91,7 +91,8 @@ func (p *providerSpec) read(path string) error {
 	return p.addFields("", fields)
 }
 
-// addFields adds the rows of a struct, and those of the structs in its fields. path ends with a dot or is empty.
+// addFields adds the rows for the fields of a struct, and for the fields of nested structs. path is a prefix of the
+// rows' paths: it ends with a dot or is empty.
 func (p *providerSpec) addFields(path string, of *ast.StructType) error {
 	for _, field := range of.Fields.List {
 		if len(field.Names) != 1 || field.Tag == nil {
@@ -119,7 +120,8 @@ func (p *providerSpec) addFields(path string, of *ast.StructType) error {
 	return nil
 }
 
-// typeOf returns the name of a type in the document, and the struct if the type contains one.
+// typeOf returns the name that the document uses for a type. If the type contains a struct, typeOf also returns the
+// struct.
 func (p *providerSpec) typeOf(expression ast.Expr) (name string, fields *ast.StructType) {
 	switch e := expression.(type) {
 	case *ast.StarExpr:

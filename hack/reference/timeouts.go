@@ -12,16 +12,16 @@ import (
 // timeout is a field or a flag whose value is a duration.
 type timeout struct {
 	name, defaultValue, meaning string
-	// of are the kinds or programs that have the field or flag.
+	// of contains the kinds or programs that have the field or flag.
 	of []string
 }
 
 var (
 	apiKind  = regexp.MustCompile(`^## (\w+)$`)
 	apiField = regexp.MustCompile("^\\| `(spec\\.\\S+)` \\| ([^|]+) \\| (.*) \\|$")
-	// defaultSentence matches the sentence with the default in the meaning of a field.
+	// defaultSentence matches the sentence about the default in the description of a field.
 	defaultSentence = regexp.MustCompile(" ?(?:Defaults to|Default:) `?([^`. ]+)`?\\.")
-	// fieldName matches the name of the field at the beginning of its meaning.
+	// fieldName matches the name of the field at the beginning of its description.
 	fieldName = regexp.MustCompile(`^[a-z]\w* (?:is|are) `)
 )
 
@@ -48,7 +48,7 @@ func renderTimeouts(out *bytes.Buffer, heading, name, of string, rows []timeout)
 	}
 }
 
-// timeoutFields returns the fields in the tables of the reference that are durations or numbers of seconds.
+// timeoutFields returns the fields in the tables of the reference whose values are durations or numbers of seconds.
 func timeoutFields(reference string) (all []timeout) {
 	kind := ""
 	for line := range strings.Lines(reference) {
@@ -69,7 +69,7 @@ func timeoutFields(reference string) (all []timeout) {
 	return all
 }
 
-// timeoutFlags returns the flags that are durations.
+// timeoutFlags returns the flags whose values are durations.
 func timeoutFlags(sections []section) (all []timeout) {
 	for _, s := range sections {
 		for _, o := range s.options {
@@ -82,7 +82,7 @@ func timeoutFlags(sections []section) (all []timeout) {
 	return all
 }
 
-// add adds a row. Fields or flags of several kinds or programs that do not differ share a row.
+// add adds a row. If an equal row for another kind or program exists, add adds the kind or program to that row.
 func add(all []timeout, t timeout) []timeout {
 	same := slices.IndexFunc(all, func(o timeout) bool {
 		return o.name == t.name && o.defaultValue == t.defaultValue && o.meaning == t.meaning

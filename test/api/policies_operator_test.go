@@ -77,7 +77,7 @@ func TestOperatorInstallsAllFormsOfTheChart(t *testing.T) {
 		`{provider: {name: sim}, watchNamespace: default, clusterID: a, webhook: {certSecret: certificate},
 		metrics: {certSecret: metrics}}`,
 		"{provider: {name: sim}, control: {kubeconfigSecret: {name: a}}, target: {kubeconfigSecret: {name: b}}}",
-		"{provider: {name: sim}, volumes: [{name: a, configMap: {name: a}}], volumeMounts: [{name: a, mountPath: /a}]}",
+		"{provider: {name: sim}, extraVolumes: [{name: a, configMap: {name: a}}], extraVolumeMounts: [{name: a, mountPath: /a}]}",
 	} {
 		for _, object := range ofProvider(t, values) {
 			labels := object.GetLabels()

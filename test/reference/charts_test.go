@@ -20,7 +20,7 @@ var (
 	argument     = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// helmCommand is a command in a document that renders a chart.
+// helmCommand is a Helm command in a document. The command renders a chart.
 type helmCommand struct {
 	verb, release, chart string
 	sets                 []string
@@ -28,7 +28,7 @@ type helmCommand struct {
 	reuse bool
 }
 
-// helmCommands returns the Helm commands of a document that render a chart.
+// helmCommands returns those Helm commands of a document that render a chart.
 func helmCommands(text string) (commands []helmCommand) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(continuation.ReplaceAllString(block[1], " ")) {
@@ -80,7 +80,7 @@ func TestHelmCommandsInDocumentsRender(t *testing.T) {
 				if c.chart == "machinist" && strings.HasPrefix(set, "provider.") {
 					continue
 				}
-				if err := strvals.ParseInto(set, release.Values); err != nil {
+				if err := strvals.ParseInto(strings.ReplaceAll(set, "'", ""), release.Values); err != nil {
 					t.Errorf("%s: --set %s: %v", name, set, err)
 				}
 			}

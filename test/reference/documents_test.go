@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-// documents returns all Markdown files of the repository by path.
+// documents returns the texts of all Markdown files in the repository, with their paths as keys.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -52,7 +52,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// Only links within the repository are checked.
+// The test checks only links within the repository.
 func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	all := documents(t)
 	for name, text := range all {
@@ -123,10 +123,10 @@ func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// reason matches the reason of a condition that is alone in a code span.
+// reason matches a code span that consists of the reason of a condition.
 var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
 
-// A reader who searches a page for the reason of a condition must find it in the spelling of the API.
+// Readers search the pages for the reason of a condition, so the pages must spell it like the API.
 func TestReasonsInDocumentsExist(t *testing.T) {
 	all := documents(t)
 	known := all["docs/reference/conditions.md"] + all["docs/reference/api.md"]
@@ -154,7 +154,7 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// A reader who searches the page for a log message must find it in the words of the processes.
+// Readers search the page for a log message, so the page must quote the messages exactly as the processes log them.
 func TestMessagesInTroubleshootingExist(t *testing.T) {
 	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// docs/security.md names the tests that prove its statements. Each test of an attack is in a row of its threat model.
+// Every test that docs/security.md names must exist, and a row of the threat model must name every test of an attack.
 func TestSecurityNamesTests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// testsOfRepository returns all test functions, each with the path of a file that has it.
+// testsOfRepository returns the names of all test functions, each with the path of a file that contains the function.
 func testsOfRepository(t *testing.T) map[string]string {
 	t.Helper()
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)

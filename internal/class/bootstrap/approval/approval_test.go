@@ -40,27 +40,27 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 	w := newWorld(t)
 	m := w.machineWithoutStatus("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
-	w.wantQuiet(name)
+	w.wantPendingWithoutEvent(name)
 	w.status(m, func(s *v1beta1.MachineStatus) {
 		s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstancePending, Provider: w.ns, NodeName: w.node("m")}
 	})
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
-// A kubelet that joins never sends another request. So the request is approved when the provider reports the name, no
-// matter how late.
+// A kubelet that joins never sends another request. So when the provider reports the node name, the pending request
+// must be approved, even if this happens late.
 //
 // Rule: certificate-name-from-provider.
 func TestJoinWaitsForProvider(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	w.cloud.answer(errUnreachable)
+	w.cloud.setAnswer(errUnreachable)
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true,
 		func(context.Context) (bool, error) { return w.cloud.calls() > 0, nil }); err != nil {
 		t.Fatalf("wait until the provider was asked: %v", err)
 	}
-	w.wantQuiet(name)
+	w.wantPendingWithoutEvent(name)
 	later := func(d time.Duration) reconcile.Result {
 		t.Helper()
 		w.clock.SetTime(w.clock.Now().Add(d))
@@ -75,7 +75,7 @@ func TestJoinWaitsForProvider(t *testing.T) {
 	if got := later(2 * kubeletWait).RequeueAfter; got != answerRetry {
 		t.Errorf("while the provider is unreachable: requeued after %s, want %s", got, answerRetry)
 	}
-	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.setAnswer(nil, "10.0.0.5")
 	w.cloud.rename(func(provider.Machine) string { return "" })
 	if got := later(answerRetry).RequeueAfter; got != answerRetry {
 		t.Errorf("while the provider reports no name: requeued after %s, want %s", got, answerRetry)
@@ -94,8 +94,8 @@ func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
 	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
 }
 
-// A client that may write the status of Machines in one namespace writes the name of a Node that does not exist yet into
-// the status of its own Machine.
+// An attacker may write the status of Machines in one namespace. Into the status of one of these Machines, the attacker
+// writes the name of a Node that does not exist yet.
 //
 // Rule: certificate-name-from-provider.
 func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
@@ -105,8 +105,8 @@ func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
 	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("control-plane"))), ReasonWrongName)
 }
 
-// A client that may write the status of Machines in one namespace claims the Node of a Machine in another one. The
-// Machine with the claim is older, or has the Node in its nodeRef, with its provider ID.
+// An attacker may write the status of Machines in one namespace, and claims the Node of a Machine in another namespace.
+// The Machine of the attacker is older, or it has the Node in its nodeRef and the provider ID of the Node.
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
@@ -132,7 +132,7 @@ func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
 	w.pair(m)
 	claims("m", m.Status.NodeRef.UID, m.Spec.ProviderID)
 	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m"))), ReasonNodeRenews)
-	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.setAnswer(nil, "10.0.0.5")
 	w.wantSigned(w.post(w.asNode(w.node("m")), csrtest.ForServing(w.node("m"), []string{w.node("m")}, nil)),
 		ReasonNodeServes)
 }
@@ -145,7 +145,7 @@ func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantReported(name, ReasonNameInUse)
-	// The name is free after the other Node is deleted.
+	// When the other Node is deleted, the name is free.
 	if err := w.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestDeletedMachineDoesNotJoin(t *testing.T) {
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
 	w.remove(m)
-	w.wantQuiet(w.post(instance, csrtest.ForClient(w.node("m"))))
+	w.wantPendingWithoutEvent(w.post(instance, csrtest.ForClient(w.node("m"))))
 }
 
 func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
@@ -204,15 +204,15 @@ func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 		}
 	})
 	w.wantReported(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))), ReasonTokenUnknown)
-	// The same problem is not reported again.
-	w.wantQuiet(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
+	// A second request with the same problem is not reported.
+	w.wantPendingWithoutEvent(w.post(w.asToken(shared), csrtest.ForClient(w.node("m"))))
 }
 
 // Rule: other-requests-left-pending.
 func TestMalformedRequestIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
-	// Use another group than system:masters, because the API server itself refuses requests with the group system:masters.
+	// Do not use the group system:masters, because the API server itself refuses requests that contain it.
 	w.wantReported(w.post(w.asToken(w.token(m)),
 		csrtest.ForClient(w.node("m"), csrtest.Organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
@@ -223,7 +223,7 @@ func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 	m := w.machine("m", func(m *v1beta1.Machine) {
 		m.Spec.Provider, m.Labels[v1beta1.LabelProvider] = "another", "another"
 	})
-	w.wantQuiet(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"), csrtest.DNSNames("x"))))
+	w.wantPendingWithoutEvent(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"), csrtest.DNSNames("x"))))
 }
 
 // Rule: client-certificate-for-token-bearer.
@@ -231,14 +231,14 @@ func TestApprovesRenewalByNode(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	early := w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m")))
-	w.wantQuiet(early)
+	w.wantPendingWithoutEvent(early)
 	w.pair(m)
 	w.wantSigned(early, ReasonNodeRenews)
-	w.wantQuiet(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
+	w.wantPendingWithoutEvent(w.post(w.asNode(w.node("stranger")), csrtest.ForClient(w.node("stranger"))))
 }
 
-// The class defines the provider ID of the Node, so only the mark proves that the Node is the machine's. The mark may show
-// later than the pairing.
+// If the class defines the provider ID of the Node, only the mark on the Node proves that the Node belongs to the
+// machine. The cache may contain the mark later than the pairing.
 //
 // Rule: certificate-name-from-provider.
 func TestRenewalWaitsForMarkOfNode(t *testing.T) {
@@ -252,7 +252,7 @@ func TestRenewalWaitsForMarkOfNode(t *testing.T) {
 		s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
 	})
 	name := w.post(w.asNode(node.Name), csrtest.ForClient(node.Name))
-	w.wantQuiet(name)
+	w.wantPendingWithoutEvent(name)
 	before := node.DeepCopy()
 	node.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Of(m, "c", w.ns).String()}
 	if err := w.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
@@ -266,7 +266,7 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
-	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.setAnswer(nil, "10.0.0.5")
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
 	w.wantSigned(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
 	others := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
@@ -275,8 +275,8 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes, want once", n)
 	}
-	// The provider is asked again after the time for which the reconciler requeued the request. Now it knows the address.
-	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
+	// The reconciler has requeued the request. After this delay, it asks the provider again, which now knows the address.
+	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
 	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {
 		t.Fatalf("requeued after %s, %v", result.RequeueAfter, err)
@@ -294,15 +294,15 @@ func TestUnreachableProviderIsNotAskedInLoop(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
-	w.cloud.answer(errUnreachable)
+	w.cloud.setAnswer(errUnreachable)
 	name := w.post(w.asNode(w.node("m")), csrtest.ForServing(w.node("m"), nil, []string{"10.0.0.5"}))
 	for range 5 {
-		w.wantQuiet(name)
+		w.wantPendingWithoutEvent(name)
 	}
-	if n := w.cloud.calls(); n > 2 { // The controller and this test may have asked at the same time.
+	if n := w.cloud.calls(); n > 2 { // The controller and this test may call the provider at the same time.
 		t.Errorf("the provider was asked %d times", n)
 	}
-	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.setAnswer(nil, "10.0.0.5")
 	w.clock.SetTime(w.clock.Now().Add(answerRetry))
 	if _, err := w.approver.Reconcile(t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
@@ -325,7 +325,7 @@ func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
 	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	// An approver with an outdated cache tries to approve.
+	// An approver whose cache is outdated tries to approve the request.
 	result, err := w.approver.approve(t.Context(), read, approve(ReasonMachineJoins, "late"))
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("approve returned %+v, %v, want a requeue", result, err)
@@ -339,19 +339,19 @@ func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// stale is a cache that contains a Machine in an earlier state.
-type stale struct {
+// staleReader is a cache that contains an earlier state of a Machine.
+type staleReader struct {
 	client.Reader
 	machine v1beta1.Machine
 	others  []v1beta1.Machine
 }
 
-func (s stale) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (s staleReader) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	s.machine.DeepCopyInto(o.(*v1beta1.Machine))
 	return nil
 }
 
-func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
+func (s staleReader) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
 	l.(*v1beta1.MachineList).Items = append([]v1beta1.Machine{s.machine}, s.others...)
 	return nil
 }
@@ -380,7 +380,7 @@ func TestNoApprovalForNameTakenSinceCacheRead(t *testing.T) {
 			as, late := w.asToken(w.token(m)), *w.approver
 			younger := *other.DeepCopy()
 			younger.CreationTimestamp = metav1.NewTime(m.CreationTimestamp.Add(time.Hour))
-			late.Machines, late.Cache = stale{machine: *m.DeepCopy(),
+			late.Machines, late.Cache = staleReader{machine: *m.DeepCopy(),
 				others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
 			take(w, other)
 			name := w.post(as, csrtest.ForClient(w.node("m")))
@@ -405,7 +405,7 @@ func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
 			w := newWorld(t)
 			m := w.machine("m")
 			as, late := w.asToken(w.token(m)), *w.approver
-			late.Machines, late.Cache = stale{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
+			late.Machines, late.Cache = staleReader{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
 			change(w, m)
 			name := w.post(as, csrtest.ForClient(w.node("m")))
 			if _, err := late.Reconcile(t.Context(),
@@ -417,7 +417,7 @@ func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
 	}
 }
 
-// withoutNodes is a cache that contains no Nodes yet.
+// withoutNodes is a cache that does not contain any Nodes yet.
 type withoutNodes struct{ client.Reader }
 
 func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object,

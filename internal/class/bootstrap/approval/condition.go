@@ -13,8 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// setCondition reports in the Machine's condition CertificateApproved that a request is left pending. The message does
-// not name the request, because a kubelet sends a new one every 15 minutes, and each would cause a write.
+// setCondition sets the Machine's condition CertificateApproved to False, because a request is left pending. The
+// message of the condition does not contain the name of the request. A kubelet sends a request with another name every
+// 15 minutes, and each of them would otherwise cause a write.
 func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	m *v1beta1.Machine, v Decision) error {
 	reason, purpose := v1beta1.ReasonClientCertificateNotApproved, "client"
@@ -30,8 +31,8 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition updates the condition of a Machine after a request was decided or deleted. Requests that ended while
-// no process was running are not known here. The next request of the same kubelet corrects the condition then.
+// clearCondition updates the condition of a Machine after a request was decided or deleted. If that happened while no
+// process was running, the condition stays outdated until the kubelet sends another request.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	ended, known := r.state.removeRejection(request)
 	if !known {
@@ -39,14 +40,14 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	}
 	err := r.patchCondition(ctx, ended.machine, ended.uid)
 	if err != nil {
-		r.state.addRejection(request, ended) // Keep it for the retry.
+		r.state.addRejection(request, ended) // Keep the rejection for the retry.
 	}
 	return err
 }
 
-// applyRejections sets the condition for the first of the Machine's rejected requests, or removes the condition if
-// there are none. It always chooses the first, so that two requests with different reasons do not overwrite each
-// other's condition forever.
+// applyRejections sets the condition of the Machine to the reason and message of its first rejected request. If the
+// Machine has no rejected requests, applyRejections removes the condition. The choice of the request is always the
+// same, because two requests with different reasons would otherwise overwrite each other's condition again and again.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.rejectionsOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {
@@ -58,7 +59,7 @@ func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	})
 }
 
-// patchCondition reads the Machine from the API server and writes its condition.
+// patchCondition reads the Machine from the API server, and writes the condition CertificateApproved if it differs.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
 	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {

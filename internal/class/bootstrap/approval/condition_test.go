@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// wantCondition waits until the condition CertificateApproved of a Machine has this reason and message. With an empty
-// reason it waits until the condition is absent.
+// wantCondition waits until the condition CertificateApproved of a Machine has the given reason and message. If reason
+// is empty, it waits until the Machine does not have the condition.
 func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,
@@ -41,7 +41,7 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
-	w.cloud.answer(nil, "10.0.0.5")
+	w.cloud.setAnswer(nil, "10.0.0.5")
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
 	first := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.6"}))
 	second := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"10.0.0.6", "10.0.0.5"}))
@@ -53,10 +53,10 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The second request remains.
+	// Now the condition reports the second request, which still exists.
 	remove(first)
 	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
-	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
+	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
 	w.clock.SetTime(w.clock.Now().Add(answerValid))
 	if _, err := w.approver.Reconcile(t.Context(),
 		reconcile.Request{NamespacedName: client.ObjectKey{Name: second}}); err != nil {
@@ -72,16 +72,16 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w.wantCondition(joins, "", "")
 }
 
-// A guest reports the address of an API server as its own, and its kubelet requests a serving certificate for it. The
-// request stays pending, and the condition of the Machine explains what an administrator can do. An address in a range
-// of --approve-guest-addresses is approved.
+// An attacker who controls a guest reports the address of an API server as an address of the guest, and requests a
+// serving certificate for this address. The request must stay pending, and the condition of the Machine must explain
+// what an administrator can do. A request for an address in a range of --approve-guest-addresses must be approved.
 //
 // Rules: guest-address-only-in-ranges, refused-request-in-condition.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
-	w.cloud.answerFromGuest("198.51.100.5", "192.0.2.1")
+	w.cloud.setGuestAddresses("198.51.100.5", "192.0.2.1")
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
 	theirs := w.post(node, csrtest.ForServing(w.node("m"), own, []string{"192.0.2.1"}))
 	w.wantReported(theirs, ReasonGuestAddress)

@@ -27,53 +27,57 @@ import (
 )
 
 const (
-	// reportAfter is how long a request must be pending before it is reported. Another approver may approve it in the
-	// meantime.
+	// reportAfter is the age from which a pending request is reported. Another approver may approve the request before
+	// that.
 	reportAfter = 10 * time.Second
-	// kubeletWait is how long a kubelet waits for a serving certificate before it sends a new request. A kubelet that
-	// joins sends the same request again and again, until its bootstrap token expires.
+	// kubeletWait is the time that a kubelet waits for a serving certificate before it sends another request. A kubelet
+	// that joins the cluster keeps sending the same request until its bootstrap token expires.
 	kubeletWait = 15 * time.Minute
 )
 
-// Options are what a Reconciler works with.
+// Options are the settings and the dependencies of a Reconciler.
 type Options struct {
-	// Provider is the name of the provider of this process. Requests for Machines of other providers are ignored.
+	// Provider is the name of the provider of this process. The Reconciler ignores requests for Machines of other
+	// providers.
 	Provider string
-	// ClusterID is the cluster ID in the tags of this installation's instances.
+	// ClusterID is the cluster ID of this installation, which is in the tags of its instances.
 	ClusterID string
-	// Machines reads Machines from the control cluster's cache. The cache has the index by node name.
+	// Machines reads Machines from the cache of the control cluster. The cache must have the index MachineByNodeName.
 	Machines client.Reader
-	// Live reads from the control cluster without a cache, and writes the condition CertificateApproved of Machines.
+	// Live reads from the API server of the control cluster without a cache, and writes the condition CertificateApproved
+	// of Machines.
 	Live client.Client
-	// Cache reads Nodes and CertificateSigningRequests from the target cluster's cache.
+	// Cache reads Nodes and CertificateSigningRequests from the cache of the target cluster.
 	Cache client.Reader
-	// Target reads token Secrets from the target cluster without a cache, and approves requests.
+	// Target reads the Secrets of bootstrap tokens from the API server of the target cluster without a cache, and approves
+	// requests.
 	Target client.Client
-	// Classes finds the credentials for calls to the provider.
+	// Classes returns the class of a Machine, with the credentials for calls of the driver.
 	Classes Classes
-	// Cloud is the driver, behind the rate limit and the metrics.
+	// Cloud calls the driver, with a rate limit and with metrics.
 	Cloud Cloud
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// GuestRanges are the ranges in which serving certificates are approved for addresses that only the guest reports.
+	// GuestRanges are IP ranges. If only the guest reports an address, a serving certificate for the address is approved
+	// only if the address is in one of these ranges.
 	GuestRanges []netip.Prefix
-	// Concurrency is the number of requests that are processed at the same time, for each of Signers. The default is 8.
+	// Concurrency is the number of requests that are processed at the same time for each signer. The default is 8.
 	Concurrency int
 }
 
-// Cloud is the part of provider.Driver that finds the names and addresses of instances.
+// Cloud is the part of provider.Driver that returns the name and the addresses of an instance.
 type Cloud interface {
 	Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error)
 }
 
 // Classes resolves the class of a Machine.
 type Classes interface {
-	// ResolveForDeletion returns as much of the class as still exists: a missing class is not an error.
+	// ResolveForDeletion returns the parts of the class that still exist. A missing class is not an error.
 	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
 }
 
-// Reconciler approves certificate requests for which Decide returns an approval.
+// Reconciler approves the certificate requests that Decide allows.
 type Reconciler struct {
 	Options
 	tokens bootstrap.Tokens
@@ -109,13 +113,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	decision := request.decide(facts)
 	var retryAfter time.Duration
 	if decision.Reason == ReasonInstanceNotKnown {
-		// Only the provider's answer is missing for an approval.
+		// The decision depends only on the information of the provider, so ask the provider now.
 		retryAfter = r.addReported(ctx, &facts)
 		decision = request.decide(facts)
 	}
 	if decision.Approve {
-		// Caches can be outdated by any amount of time. A Machine that has been deleted or has joined since then must not
-		// give an identity to the requester.
+		// The caches may be outdated. If the Machine was deleted or has joined in the meantime, the requester must not get
+		// the identity of this Machine.
 		if decision, err = r.confirm(ctx, request, facts); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -126,9 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm decides again, with the Machine, the Node and the other Machines of the node name as they are on the API
-// servers. Another Machine may be missing in the cache. If it has joined, its Node shows that. If it has not joined, it
-// does not take precedence.
+// confirm makes the decision again, after it has read the Machine, the Node and the other Machines with the same node
+// name from the API servers. Another Machine may be missing in the cache. If that Machine has joined, its Node prevents
+// the approval. If it has not joined, it does not take precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -153,7 +157,7 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	return request.decide(facts), nil
 }
 
-// approve approves the request as it was read. If the request has changed, the API server rejects the approval.
+// approve approves the request. If the request has changed since it was read, the API server rejects the approval.
 func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
 	v Decision) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -167,7 +171,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	patch := client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{})
 	switch err := r.Target.SubResource("approval").Patch(ctx, approved, patch); {
 	case apierrors.IsConflict(err):
-		// Another client has changed the request, so its event will arrive. The requeue is only a safeguard.
+		// Another client has changed the request, so the watch will deliver an event for it. The requeue is only a safeguard.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
@@ -178,8 +182,8 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	return reconcile.Result{}, r.clearCondition(ctx, csr.Name)
 }
 
-// leavePending leaves the request pending, and reports that if the decision requires it. retryAfter is when the
-// provider can be asked about the instance again.
+// leavePending does not decide the request, so that it stays pending. If the decision requires a report, leavePending
+// reports the request. retryAfter is the delay until the provider may be asked about the instance again.
 func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request,
 	facts Facts, v Decision, retryAfter time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName,
@@ -214,9 +218,9 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	return result, nil
 }
 
-// machineToReport returns the Machine of this provider on which a pending request is reported, or nil if there is none.
-// It is the Machine whose instance sent the request. If that is unknown, it is the Machine that the certificate is
-// requested for.
+// machineToReport returns the Machine whose condition and events report a pending request, or nil if this provider has
+// no such Machine. This is the Machine whose instance sent the request. If the sender is unknown, it is the Machine for
+// whose node name the certificate is requested.
 func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
 	if m == nil && request.Wanted != "" {
@@ -237,8 +241,9 @@ func (r *Reconciler) machineToReport(ctx context.Context, request request, facts
 	return m, nil
 }
 
-// addReported adds what the provider reports about the instance. It uses an earlier answer while that is valid. It
-// returns when to ask the provider again if the answer is not sufficient for an approval.
+// addReported adds the information of the provider about the instance to the facts. It asks the provider only if the
+// last answer is no longer valid. retryAfter is the delay after which the provider may be asked again, if the answer is
+// not sufficient for an approval.
 func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter time.Duration) {
 	m, now := facts.Machine, facts.Now
 	known, ok := r.state.cachedAnswer(m, now)
@@ -247,14 +252,15 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 		known = answer{providerID: m.Spec.ProviderID, reported: reported, until: now.Add(answerValid)}
 		switch {
 		case err != nil:
-			// Keep the error until the retry is due, because other requests also call this provider.
+			// Do not ask again before the retry is due, because other requests also call this provider.
 			known.until = now.Add(max(answerRetry, provider.RetryAfter(err)))
 			logf.FromContext(ctx).Error(err, "Cannot get the name and the addresses of a machine's instance from the provider",
 				"machine", client.ObjectKeyFromObject(m))
 		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
 			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
-			// The kubelet has an IP address, because it sent the request, and the cloud reported a name earlier. A cloud may
-			// report them again later.
+			// The answer lacks the IP addresses or the name. But the instance must have an IP address, because its kubelet sent
+			// the request, or the cloud has reported its name before. So the cloud probably reports the missing information
+			// later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)
@@ -263,7 +269,8 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 	return known.until.Sub(now)
 }
 
-// reportedBy returns what the cloud reports about an instance. If it has no addresses, they are not known.
+// reportedBy returns the name and the addresses that the cloud reports about an instance. If the cloud reports no
+// addresses, the addresses of the instance are unknown.
 func reportedBy(instance *provider.Instance) *Reported {
 	reported := &Reported{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
 	if len(instance.AllAddresses()) > 0 {
@@ -279,7 +286,6 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-// askProvider asks the provider about the instance.
 func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Reported, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {

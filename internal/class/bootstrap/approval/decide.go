@@ -19,43 +19,44 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// Facts are the facts on which the decision about a request depends.
+// Facts is the information on which the decision about a request depends.
 type Facts struct {
 	Now time.Time
 	// Provider is the name of the provider of this process.
 	Provider string
-	// Token is the record of the requester's bootstrap token, or nil if there is none.
+	// Token is the record of the requester's bootstrap token, or nil if the requester has no token.
 	Token *bootstrap.Record
-	// Machine is the Machine that the token was created for, or that is paired with the requesting node. It is nil if
-	// there is none.
+	// Machine is the Machine for which the token was created, or the Machine that is paired with the requesting node. If
+	// there is no such Machine, Machine is nil.
 	Machine *v1beta1.Machine
-	// OtherMachine is another Machine with the same node name that takes precedence, or nil if there is none.
+	// OtherMachine is another Machine that has the same node name and takes precedence over Machine, or nil if there is no
+	// such Machine.
 	OtherMachine *v1beta1.Machine
-	// Node is the existing Node with this name, or nil if there is none.
+	// Node is the Node with the node name, or nil if this Node does not exist.
 	Node *corev1.Node
-	// Reported is what the provider recently reported about the Machine's instance, or nil if it is not known.
+	// Reported is the last answer of the provider about the Machine's instance, or nil if there is no valid answer.
 	Reported *Reported
-	// GuestRanges are the ranges in which an address is approved although only the guest reported it.
+	// GuestRanges are the IP ranges in which an address is approved even if only the guest reports it.
 	GuestRanges []netip.Prefix
 }
 
-// Reported is what a provider reports about an instance.
+// Reported is the information of a provider about an instance.
 type Reported struct {
-	// NodeName is the name under which the instance registers, "" if the provider does not know it.
+	// NodeName is the name of the Node that the instance registers, or "" if the provider does not know the name.
 	NodeName string
-	// Addresses are the names and addresses of the instance, nil if they are not known. GuestAddresses are those that only
-	// the guest reported to the provider.
+	// Addresses are the names and addresses of the instance, or nil if they are unknown. GuestAddresses are the names and
+	// addresses that only the guest has reported to the provider.
 	Addresses, GuestAddresses []corev1.NodeAddress
 }
 
-// Decision is the decision about a request.
+// Decision is the result of Decide for a request.
 type Decision struct {
-	// Approve is true to approve the request, and false to leave it pending.
+	// Approve is true if the request must be approved, and false if it must be left pending.
 	Approve bool
 	Reason  Reason
-	// Message is the explanation for users. It may quote the request but contains no secret.
+	// Message explains the decision to users. It may quote parts of the request, but contains no secret.
 	Message string
-	// Report is true if an administrator should know that the request is left pending.
+	// Report is true if an administrator must be told that the request is left pending.
 	Report bool
 }
 
@@ -63,12 +64,12 @@ func approve(reason Reason, format string, args ...any) Decision {
 	return Decision{Approve: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// ignore leaves a request pending without a report.
+// ignore returns the decision to leave a request pending without a report.
 func ignore(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse leaves a request pending and reports that. It does not deny the request.
+// refuse returns the decision to leave a request pending and to report it. The request is not denied.
 func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
@@ -80,7 +81,8 @@ func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
 	return request{kubeletcsr.Read(csr)}
 }
 
-// Decide returns the decision about a pending request. It never approves a request without a Machine of the provider.
+// Decide returns the decision about a pending request. It never approves a request that does not belong to a Machine of
+// the provider.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
@@ -134,7 +136,8 @@ func (r request) decideJoin(f Facts) Decision {
 			client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && !nodemark.Proves(m, f.Node):
 		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
-	// Any client that may write the Machine's status could write the name of another Node there.
+	// The name in the status is not sufficient, because any client that may write the status could write the name of
+	// another Node.
 	case f.Reported == nil:
 		return ignore(ReasonInstanceNotKnown, "the provider has not confirmed the node name of the machine's instance")
 	case f.Reported.NodeName == "":
@@ -183,9 +186,10 @@ func (r request) decideNode(f Facts) Decision {
 		client.ObjectKeyFromObject(m))
 }
 
-// unknownName returns an alternative name of the request that is not known to be the node's: neither the node's name,
-// nor an address that the provider reports, nor an address of the guest in one of the ranges. It returns "" if all are
-// known. fromGuest means that only the guest reports this name, and that all others are known or only from the guest.
+// unknownName returns a DNS name or IP address in the request that does not provably belong to the node, or "" if all
+// of them do. The following names and addresses belong to the node: its own name, those that the provider reports, and
+// IP addresses that the guest reports if they are in one of the ranges. fromGuest is true if the guest reports all
+// names and addresses that do not provably belong to the node.
 func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
 	names, ips := split(reported.Addresses)
 	guestNames, guestIPs := split(reported.GuestAddresses)
@@ -212,7 +216,7 @@ func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unk
 	return unknown, fromGuest
 }
 
-// split returns the names and the IP addresses among the addresses.
+// split divides the addresses into host names and IP addresses.
 func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	for _, a := range addresses {
 		switch a.Type {
@@ -227,8 +231,8 @@ func split(addresses []corev1.NodeAddress) (names []string, ips []netip.Addr) {
 	return names, ips
 }
 
-// servedBy reports whether the Machine belongs to the provider. Every Machine gets the provider's label before its
-// instance is created.
+// servedBy reports whether the Machine belongs to the provider. Every Machine has the label with the name of its
+// provider before its instance is created.
 func servedBy(provider string, m *v1beta1.Machine) bool {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
@@ -237,7 +241,7 @@ func servedBy(provider string, m *v1beta1.Machine) bool {
 	return name != "" && name == provider
 }
 
-// quote quotes a name from a request for a message, and truncates it.
+// quote returns a name from a request in quotes, for use in a message. It truncates long names.
 func quote(name string) string {
 	const maxLength = 80
 	if len(name) > maxLength {

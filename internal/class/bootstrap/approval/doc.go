@@ -1,16 +1,19 @@
-// Package approval approves the certificate requests of kubelets. Each approval is bound to one Machine.
+// Package approval approves certificate requests of kubelets. It approves a request only if the request belongs to a
+// Machine.
 //
-// Kubelets request three kinds of certificates. To join, a kubelet requests a client certificate with the bootstrap
-// token. Before that certificate expires, it requests a new one with the current one. If its configuration enables it,
-// it also requests serving certificates.
+// Kubelets request three kinds of certificates. To join a cluster, a kubelet uses its bootstrap token to request a
+// client certificate. Before this certificate expires, the kubelet uses it to request another client certificate. Some
+// kubelets are configured to request serving certificates too.
 //
-// The first kind is approved for the instance of the token's Machine, and only for the node name that the provider
-// reports for it. The other kinds are approved for Nodes that are proven to belong to a Machine. A serving certificate
-// is approved only for addresses that the provider reports for the instance. The status of a Machine is never the only
-// proof, because any client that may write the status could name another Node there. An address that only the guest
-// reports to the provider counts only in configured ranges, because the guest could report the address of an API server.
+// The first client certificate is approved only for the node name that the provider reports for the instance of the
+// token's Machine. The other certificates are approved only for a Node that provably belongs to a Machine. In addition,
+// a serving certificate is approved only for addresses that the provider reports for the instance. The status of a
+// Machine is not a sufficient proof, because any client that may write the status could write the name of another Node.
+// If only the guest reports an address to the provider, the address must be in a configured range, because the guest
+// could report the address of an API server.
 //
-// Requests that are not approved are left pending and never denied. Another approver may have more information, and a
-// request that arrived too early is approved later. Decide is the rule, as a pure function. Reconciler gathers the
-// facts for it from caches. Before it approves, it reads the important facts again from the API servers.
+// If a request is not approved, it is left pending. Requests are never denied, because another approver may have more
+// information, and because a request that arrived too early is approved later. Decide is a pure function that makes the
+// decision. Reconciler reads the facts for Decide from caches. Before it approves a request, it reads the important
+// facts again from the API servers.
 package approval

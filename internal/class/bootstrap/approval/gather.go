@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
-// gather collects the facts for a decision, except those that require a call to the provider.
+// gather collects the facts for a decision, except the information that only the provider has.
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
 	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
 	name := request.Requester
@@ -54,7 +54,7 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	return f, nil
 }
 
-// nodeFrom reads a Node, and returns nil if there is none.
+// nodeFrom reads a Node. If the Node does not exist, nodeFrom returns nil.
 func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -66,8 +66,8 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.N
 	return node, nil
 }
 
-// liveOtherMachine returns another Machine that takes precedence over m for the node name. It finds the Machines of the
-// namespace with that name in the cache, and reads each from the API server.
+// liveOtherMachine returns another Machine that has the same node name and takes precedence over m. It gets the
+// candidates, which are in the same namespace, from the cache, and reads each candidate again from the API server.
 func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
@@ -94,8 +94,8 @@ func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1bet
 	return precedingMachine(live, m), nil
 }
 
-// machinesByNodeName lists the Machines that are paired with this Node or whose instance will register it. Callers must
-// not change the Machines.
+// machinesByNodeName returns the Machines that are paired with the Node, and the Machines whose instances will register
+// a Node with this name. Callers must not change the Machines.
 func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1beta1.Machine, error) {
 	list := &v1beta1.MachineList{}
 	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node},
@@ -105,8 +105,9 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns one of the Machines that are paired with the Node of a name: the one that the Node is proven to
-// belong to, or else any of them. If none is paired yet, it returns one whose instance will register the Node.
+// machineOf returns the Machine to which a Node belongs. The first choice is a Machine that is paired with the Node and
+// to which the Node provably belongs, the second is any Machine that is paired with the Node, and the last is a Machine
+// whose instance will register the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {
@@ -124,10 +125,11 @@ func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1be
 	return cmp.Or(paired, expecting)
 }
 
-// precedingMachine returns one of the Machines with the same node name that takes precedence over m, or nil if there is
-// none. A Machine takes precedence if it is paired with its Node or is older than m. A Machine that is being deleted
-// never does: its Node counts while it exists. Neither does a Machine of another namespace, because clients that may
-// write the status of Machines only there could otherwise claim the names of all nodes.
+// precedingMachine returns one of the given Machines that takes precedence over m, or nil if there is no such Machine.
+// All given Machines have the same node name. A Machine takes precedence if it is paired with its Node, or if it is
+// older than m. A Machine that is being deleted does not take precedence: as long as its Node exists, the Node itself
+// prevents the approval. A Machine in another namespace does not take precedence either. Otherwise a client that may
+// write the status of Machines in one namespace could claim the names of all nodes.
 func precedingMachine(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil

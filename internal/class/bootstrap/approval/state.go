@@ -11,24 +11,26 @@ import (
 )
 
 const (
-	// answerValid is how long the provider's answer about an instance can be used for approvals. It also limits how often
-	// the provider is asked, however many requests a node sends.
+	// answerValid is the time during which an answer of the provider about an instance is used for approvals. During this
+	// time, the provider is not asked again, even if a node sends many requests.
 	answerValid = 5 * time.Minute
-	// answerRetry is how soon the provider is asked again after an error, or an answer without a name or an IP address.
+	// answerRetry is the delay until the provider is asked again after an error, or after an answer that lacks the name or
+	// an IP address.
 	answerRetry = 30 * time.Second
-	// reportInterval is how often the same reason is reported on the same machine. Kubernetes deletes a pending request
-	// after a day.
+	// reportInterval is the minimum time between two reports with the same reason on the same machine. Kubernetes deletes
+	// a pending request after a day.
 	reportInterval = 24 * time.Hour
 )
 
-// state is what a Reconciler remembers between requests. After a restart it is empty, which costs another call to the
-// provider and another event.
+// state is the information that a Reconciler keeps between requests. After a restart, state is empty. Then the provider
+// is asked again, and events are recorded again.
 type state struct {
 	mu        sync.Mutex
 	answers   map[types.UID]answer
 	reported  map[report]time.Time
 	lastSweep time.Time
-	// rejections are the pending requests that are reported in the condition of a Machine, by their names.
+	// rejections are the pending requests that are reported in conditions of Machines. The keys are the names of the
+	// requests.
 	rejections map[string]rejection
 }
 
@@ -39,14 +41,14 @@ type rejection struct {
 	reason, message string
 }
 
-// answer is the provider's answer about an instance. reported is nil if the call failed.
+// answer is an answer of the provider about an instance. reported is nil if the call failed.
 type answer struct {
 	providerID string
 	reported   *Reported
 	until      time.Time
 }
 
-// report identifies an event: the machine, and why its request is left pending.
+// report identifies an event by its machine and its reason.
 type report struct {
 	machine types.UID
 	reason  Reason
@@ -57,7 +59,8 @@ func newState() *state {
 		rejections: map[string]rejection{}}
 }
 
-// cachedAnswer returns the provider's last answer about a machine's instance. ok is false if it is no longer valid.
+// cachedAnswer returns the last answer of the provider about a machine's instance. ok is false if there is no answer,
+// or if the answer is no longer valid.
 func (m *state) cachedAnswer(machine *v1beta1.Machine, now time.Time) (a answer, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +75,8 @@ func (m *state) storeAnswer(machine types.UID, a answer, now time.Time) {
 	m.answers[machine] = a
 }
 
-// firstReport returns whether this has not been reported within reportInterval, and records it as reported.
+// firstReport returns true if the same report was not made within the last reportInterval. In this case, it also
+// records the time of the report.
 func (m *state) firstReport(r report, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,14 +88,14 @@ func (m *state) firstReport(r report, now time.Time) bool {
 	return true
 }
 
-// addRejection records that a request is left pending.
+// addRejection records that a request is left pending and is reported in the condition of a Machine.
 func (m *state) addRejection(request string, r rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rejections[request] = r
 }
 
-// rejectionsOf returns the names of a Machine's rejected requests, sorted, and the rejection of the first.
+// rejectionsOf returns the sorted names of a Machine's rejected requests, and the rejection of the first request.
 func (m *state) rejectionsOf(machine types.NamespacedName) (requests []string, first rejection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +111,7 @@ func (m *state) rejectionsOf(machine types.NamespacedName) (requests []string, f
 	return requests, first
 }
 
-// removeRejection removes the rejection of a request. known is false if there was none.
+// removeRejection removes and returns the rejection of a request. known is false if the request was not rejected.
 func (m *state) removeRejection(request string) (r rejection, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +120,7 @@ func (m *state) removeRejection(request string) (r rejection, known bool) {
 	return r, known
 }
 
-// sweep deletes entries that are no longer valid, at most once per answerValid.
+// sweep deletes entries that are no longer valid. It does nothing if the last sweep was less than answerValid ago.
 func (m *state) sweep(now time.Time) {
 	if now.Sub(m.lastSweep) < answerValid {
 		return

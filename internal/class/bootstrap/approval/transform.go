@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Transform removes the unused fields of a CertificateSigningRequest. If it is decided or for another signer, only the
-// requester, the signer and the status remain. Transform is a cache.TransformFunc.
+// Transform removes the unused fields of a CertificateSigningRequest before it is stored in a cache. If the request is
+// already decided, or if its signer does not sign certificates of kubelets, only the requester, the signer and the
+// status remain. Transform is a cache.TransformFunc.
 func Transform(object any) (any, error) {
 	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -22,24 +23,25 @@ func Transform(object any) (any, error) {
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
-		// Any client that can join can send requests up to the API server's limit of one megabyte. Keep one byte more than
-		// MaxRequest, so that the request is still recognized as too large.
+		// The request can be large, because any client that can join may send up to one megabyte, the limit of the API
+		// server. Keep MaxRequest bytes and one more byte, which shows that the request is too large.
 		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:kubeletcsr.MaxRequest+1])
 	}
 	if !pending {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}
 	if kubeletcsr.Decided(csr) {
-		csr.Status.Certificate = nil // The conditions show that it is decided.
+		csr.Status.Certificate = nil // The conditions show that the request is decided.
 	}
 	return csr, nil
 }
 
-// byNode is the index of pending requests by the node names in them: the requesting node and the requested node.
+// byNode is the name of an index that finds the pending requests for a node name. A request is found by the name of the
+// node that sent it, and by the name for which it requests a certificate.
 const byNode = "certificatesigningrequest.nodeName"
 
-// RegisterIndexes adds the index of CertificateSigningRequests to the target cluster's cache. It must be called only
-// once per cache.
+// RegisterIndexes adds the index of CertificateSigningRequests to the cache of the target cluster. It must be called
+// only once per cache.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, byNode, func(o client.Object) []string {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
@@ -54,7 +56,8 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// nodes returns the node names in a request, without duplicates.
+// nodes returns the name of the node that sent a request, and the node name for which it requests a certificate. If
+// both names are equal, nodes returns only one.
 func (r request) nodes() []string {
 	var names []string
 	if r.Requester != "" {

@@ -23,9 +23,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns one controller for each signer, so that requests that need a call to the provider never delay the
-// others. A request is reconciled when it changes, and when the node name or the pairing of a Machine or Node with its
-// name changes. synced reports whether the target cluster's cache is filled. Until then, no pending requests are known.
+// Wiring returns one controller for each signer. Requests for one signer may have to wait for the provider, but do not
+// delay requests for the other signer. A request is reconciled when it changes, and also when a Machine or Node with
+// its node name changes. synced reports whether the cache of the target cluster is complete. Before that, the pending
+// requests of a node cannot be found.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	newController := func(name, signer string) wiring.Controller {
 		requestsOf := requestsByNode(r.Cache, signer, synced)
@@ -36,7 +37,7 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 				{Object: &v1beta1.Machine{}, Predicate: machineChanged(),
 					Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 						requests := requestsOf(ctx, index.NodeName(o.(*v1beta1.Machine)))
-						// Also add rejected requests for another name than the machine's. The index does not find those.
+						// Also add the machine's rejected requests for other node names, because the index does not find them.
 						rejected, _ := r.state.rejectionsOf(client.ObjectKeyFromObject(o))
 						for _, name := range rejected {
 							requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
@@ -56,8 +57,8 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	}
 }
 
-// pendingOf selects events of pending requests for a signer, including their decision and deletion. Other changes of a
-// request do not matter.
+// pendingOf selects the events at which a pending request for a signer is created, decided or deleted. It ignores other
+// changes of requests.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -73,7 +74,7 @@ func pendingOf(signer string) predicate.Predicate {
 	}
 }
 
-// machineChanged selects changes of the fields on which an approval depends.
+// machineChanged selects the changes of Machines that can change the decision about a request.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*v1beta1.Machine)
@@ -92,7 +93,7 @@ func machineChanged() predicate.Predicate {
 	}}
 }
 
-// conditionOf returns the condition that this package writes.
+// conditionOf returns the condition CertificateApproved, which this package writes.
 func conditionOf(m *v1beta1.Machine) *metav1.Condition {
 	return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionCertificateApproved)
 }
@@ -104,8 +105,8 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged selects Nodes that are created, deleted or replaced, or whose provider ID or instance mark changes. These
-// two prove which Machine a Node belongs to (nodemark.Proves).
+// nodeChanged selects the creation, deletion and replacement of Nodes, and changes of a Node's provider ID or instance
+// mark. The provider ID and the mark prove to which Machine a Node belongs (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)
@@ -115,7 +116,7 @@ func nodeChanged() predicate.Predicate {
 	}}
 }
 
-// requestsByNode returns a function that finds the pending requests for a signer that contain a node name.
+// requestsByNode returns a function that finds all pending requests for a node name and the given signer.
 func requestsByNode(cache client.Reader, signer string, synced func() bool) func(context.Context,
 	string) []reconcile.Request {
 	return func(ctx context.Context, node string) []reconcile.Request {

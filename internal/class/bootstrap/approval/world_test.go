@@ -40,12 +40,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// TestMain starts kube-controller-manager too. It signs the approved requests, and approves none itself.
+// TestMain starts a control plane with kube-controller-manager, which signs the requests that are approved.
+// kube-controller-manager itself does not approve these requests.
 func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
 }
 
-// world is the approver of one provider, on a real control plane. The provider's name is the test's namespace.
+// world runs the approver of one provider with a real control plane. The name of the provider is the namespace of the
+// test.
 type world struct {
 	*testing.T
 	client.WithWatch
@@ -63,13 +65,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
 	w.cloud = &cloud{nodeName: func(m provider.Machine) string { return w.node(m.Name) }}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
-	// Grant the group of the tokens the right to request certificates, as the chart does.
+	// Like the chart, allow the group of the bootstrap tokens to request certificates.
 	w.create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: w.ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: bootstrap.Group}},
 	})
-	// The clock is so late that new requests are reported at once.
+	// The clock is one minute fast, so that every request is old enough to be reported immediately.
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -102,7 +104,7 @@ func newWorld(t *testing.T) *world {
 type cloud struct {
 	mu       sync.Mutex
 	nodeName func(provider.Machine) string
-	// addresses are the addresses that the cloud reports, and guest those that only the guest reports.
+	// addresses are the addresses that the cloud reports, and guest are the addresses that only the guest reports.
 	addresses, guest []corev1.NodeAddress
 	err              error
 	asked            int
@@ -119,20 +121,20 @@ func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.R
 	return resolve.Resolved{}, nil
 }
 
-func (c *cloud) answer(err error, ips ...string) {
+func (c *cloud) setAnswer(err error, ips ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.addresses, c.guest = err, internal(ips), nil
 }
 
-// answerFromGuest is like answer, but the guest reports the addresses.
-func (c *cloud) answerFromGuest(ips ...string) {
+// setGuestAddresses is like setAnswer, but only the guest reports the addresses.
+func (c *cloud) setGuestAddresses(ips ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.addresses, c.guest = nil, nil, internal(ips)
 }
 
-// rename changes the names under which the instances register, as the cloud reports them.
+// rename changes the node names that the cloud reports for its instances.
 func (c *cloud) rename(nodeName func(provider.Machine) string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,10 +154,11 @@ func (c *cloud) calls() int {
 	return c.asked
 }
 
-// node returns the name of a node that no other test uses.
+// node returns a node name that no other test uses.
 func (w *world) node(name string) string { return w.ns + "-" + name }
 
-// machine creates a Machine with an instance that will register the node of the same name.
+// machine creates a Machine whose instance will register a Node. The name of the Node is the result of node for the
+// name of the Machine.
 func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := w.machineWithoutStatus(name, changes...)
@@ -204,7 +207,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// pair creates the Machine's Node and pairs them.
+// pair creates the Node of a Machine, and pairs the Machine with the Node.
 func (w *world) pair(m *v1beta1.Machine) {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
@@ -213,7 +216,7 @@ func (w *world) pair(m *v1beta1.Machine) {
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
 }
 
-// token creates the bootstrap token of the Machine's current attempt. It is valid for an hour.
+// token creates the bootstrap token for the current launch attempt of a Machine. The token is valid for an hour.
 func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	w.Helper()
 	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
@@ -224,7 +227,7 @@ func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	return token
 }
 
-// asToken returns the client of an instance that has only its token.
+// asToken returns a client that authenticates with a bootstrap token, like an instance that has not joined yet.
 func (w *world) asToken(token bootstrap.Token) client.Client {
 	w.Helper()
 	cp := env.ControlPlane()
@@ -232,7 +235,7 @@ func (w *world) asToken(token bootstrap.Token) client.Client {
 		BearerToken: token.Value})
 }
 
-// asNode returns the client of a node that has its certificate.
+// asNode returns a client that authenticates with the client certificate of a node.
 func (w *world) asNode(name string) client.Client {
 	w.Helper()
 	config, err := env.ControlPlane().UserConfig("system:node:"+name, "system:nodes")
@@ -251,8 +254,8 @@ func (w *world) client(config *rest.Config) client.Client {
 	return c
 }
 
-// post creates a request with a client and returns its name. It retries while the API server does not know a new token
-// yet.
+// post creates a certificate request with the given client, and returns the name of the request. It retries as long as
+// the API server does not know the token of the client, which may be new.
 func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
 	csr := d.Object(w)
@@ -271,7 +274,7 @@ func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	return csr.Name
 }
 
-// wantSigned waits until a request was approved for the reason given, and signed.
+// wantSigned waits until a request is approved for the given reason and is signed.
 func (w *world) wantSigned(name string, want Reason) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
@@ -285,7 +288,8 @@ func (w *world) wantSigned(name string, want Reason) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-// wantReported waits for the event that a request is left pending for this reason, and checks that it is pending.
+// wantReported waits for the event that reports a pending request with the given reason, and checks that the request is
+// still pending.
 func (w *world) wantReported(name string, want Reason) {
 	w.Helper()
 	deadline := time.After(env.Patience)
@@ -307,10 +311,12 @@ func (w *world) wantReported(name string, want Reason) {
 	}
 }
 
-// wantQuiet reconciles a request, and checks that it is left pending without an event.
-func (w *world) wantQuiet(name string) {
+// wantPendingWithoutEvent reconciles a request, and checks that the request is still pending and that no event was
+// recorded.
+func (w *world) wantPendingWithoutEvent(name string) {
 	w.Helper()
-	// The controllers process the request when it is in their cache. This approver reads it from the API server now.
+	// The controllers process the request only when it is in their cache. This approver reads the request directly from
+	// the API server.
 	live := *w.approver
 	live.Cache = w.WithWatch
 	if _, err := live.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {

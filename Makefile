@@ -1,13 +1,14 @@
-# `make help` lists the targets. Programs from other repositories are built from pinned modules into a cache outside of this
-# repository: $MACHINIST_CACHE, by default $XDG_CACHE_HOME/machinist or ~/.cache/machinist.
+# `make help` lists the targets. Programs from other repositories are built from pinned modules. They are stored in a
+# cache outside of this repository: $MACHINIST_CACHE, by default $XDG_CACHE_HOME/machinist or ~/.cache/machinist.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
 GO ?= go
 ARGS ?=
-# Programs, control plane and tests are built with the default flags of Go, so that shared packages are compiled once.
+# Programs, control plane and tests are built with the default flags of Go, so that Go compiles shared packages only
+# once.
 BUILD := $(GO) run ./hack/build
-# The modules of the workspace except the control plane, and their packages: ./... covers only one module.
+# The modules of the workspace except the control plane, and their packages. The pattern ./... covers only one module.
 MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
 PACKAGES := ./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...
 # Packages in which goroutines share memory. With the race detector, their tests take three times as long.
@@ -15,20 +16,23 @@ RACE := ./internal/platform/process/... ./internal/machine ./internal/machine/cl
 	./internal/platform/reachability ./internal/fleet/machineset ./internal/fleet/machinedeployment ./internal/health/healthcheck/... \
 	./internal/health/... ./internal/fleet/disruption ./internal/install/installer ./internal/platform/tracing ./devel/child \
 	./internal/cli/ui ./pkg/provider/app/... ./simcloud/...
-# The command that runs tests. .ci/run sets it to a program that also records the results.
+# The command that runs tests. .ci/run replaces it with a program that also records the results.
 GOTEST ?= $(GO) test
-# Prints the output of tests while they run, and the output of failed tests again at the end.
+# gotestsum prints the output of tests while they run, and prints the output of failed tests again at the end.
 GOTESTSUM := $(CURDIR)/hack/gotest.sh --format standard-verbose
-# Without vet, because make lint runs it. Many tests wait, so one package more than there are processors is tested at a time.
+# The tests run without vet, because make lint runs vet. Many tests only wait, so the number of packages that are tested
+# at the same time is the number of processors plus one.
 TESTFLAGS ?= -vet=off -timeout 30m -p $(shell echo $$(($$(nproc) + 1)))
-# GOGC=400 saves a quarter of the processor time of compilers and tests. The programs that tests start use their own setting.
+# GOGC=400 saves a quarter of the processor time of compilers and tests. The programs that tests start have settings of
+# their own.
 test race: export GOGC := 400
 e2e e2e-install e2e-openstack e2e-vm e2e-ui: export CONTROLPLANE_GOGC := 400
-# Several control planes run in parallel, so each of their processes uses one thread.
+# Each process of a control plane uses only one thread, because several control planes run in parallel.
 test race e2e: export CONTROLPLANE_GOMAXPROCS := 1
 # With this variable, client-go panics if an object in a cache is changed.
 race e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
-# A number of runs instead of a time: at the end of a time, Go sometimes reports a failure ("context deadline exceeded").
+# This is a number of runs and not a duration, because Go sometimes reports a failure when a duration ends ("context
+# deadline exceeded").
 FUZZTIME ?= 50000x
 DURATION ?= 10m
 HOURS ?= 1
@@ -37,7 +41,8 @@ HOURS ?= 1
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
-# If the go command is older than go.mod requires and cannot download a newer version, its error is hard to understand.
+# Checks the version of Go. If the go command is older than go.mod requires and cannot download a newer version, its own
+# error message is hard to understand.
 .PHONY: go
 go:
 	@need=$$(sed -n 's/^go //p' go.mod); have=$$(GOTOOLCHAIN=local $(GO) env GOVERSION 2>/dev/null | sed 's/^go//'); \
@@ -50,32 +55,33 @@ build: go ## Build all programs into bin/
 	$(BUILD) programs ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/...
 
 .PHONY: notices
-notices: ## Write the licence notices of everything that the programs contain to bin/THIRD_PARTY_NOTICES
+notices: ## Write the license notices of all modules in the programs to bin/THIRD_PARTY_NOTICES
 	@mkdir -p bin
 	cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
 
-# A separate module builds the images, so that the programs do not depend on its dependencies.
+# The builder of the images is a separate module, so that the programs do not depend on the dependencies of the builder.
 .PHONY: images
 images: ## Build an image of each program into dist/images; VERSION=v1.2.3, PLATFORMS=linux/amd64, PUSH=registry/prefix, ARGS=--again
 	cd hack/images && GOWORK=off $(GO) build -o ../../bin/images .
 	bin/images build --root . --version "$(VERSION)" --platforms "$(PLATFORMS)" --push "$(PUSH)" $(ARGS)
 
 .PHONY: controlplane
-controlplane: go ## Download or build etcd, kube-apiserver and the rest of a control plane into the cache; CONTROLPLANE=build|download|auto
+controlplane: go ## Download or build etcd, kube-apiserver and the other programs of a control plane into the cache; CONTROLPLANE=build|download|auto
 	$(BUILD) controlplane
 
 .PHONY: guest
-guest: ## Build the disk image that virtual machines of the demo and of tests boot; needs Debian 12 and root
+guest: ## Build the disk image from which virtual machines of the demo and of tests boot; needs Debian 12 and root
 	hack/guest/build.sh
 
-# The programs that a demo starts. It builds the provider of one cloud only, because the others need the SDK of a cloud each.
+# The programs that a demo starts. Only the provider of the demo's cloud is built, because each of the other providers
+# needs the SDK of another cloud.
 DEMO_PROVIDER = $(or $(lastword $(filter azure-fake libvirt openstack,$(subst =, ,$(ARGS)))),sim)
 DEMO_PROGRAMS_sim := ./cmd/machinist-provider-sim ./cmd/simcloud
 DEMO_PROGRAMS_azure-fake := $(addprefix ./providers/azure/cmd/,machinist-demo-azure-fake machinist-provider-azure fakeazure)
 DEMO_PROGRAMS_libvirt := $(addprefix ./providers/libvirt/cmd/,machinist-demo-libvirt machinist-provider-libvirt)
 DEMO_PROGRAMS_openstack := $(addprefix ./providers/openstack/cmd/,machinist-demo-openstack machinist-provider-openstack)
 
-# Only the scenarios and the users of the demo need kubectl. The tour does not.
+# The tour does not need kubectl. Only scenarios, and users who enter commands, need it.
 DEMO_CONTROLPLANE := $(if $(findstring --scenario,$(ARGS)),,$(if $(findstring --once,$(ARGS)),etcd kube-apiserver kube-controller-manager kube-scheduler))
 
 .PHONY: demo
@@ -88,14 +94,14 @@ demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs
 	bin/machinist-demo $(ARGS)
 
 .PHONY: test
-test: controlplane ## Unit tests, and tests against an API server
+test: controlplane ## Run unit tests, and tests against an API server
 	CLOUD_INIT_SCHEMA=$$(hack/cloudinit.sh) $(GOTEST) $(TESTFLAGS) $(PACKAGES)
 	@# Fails if `go test` without flags would compile dependencies again. Tested packages may be missing from the cache.
 	@stale=$$($(GO) list -test -deps -f '{{if and .Stale .DepOnly}}{{.ImportPath}}{{end}}' ./internal/...); \
 	[ -z "$$stale" ] || { echo "go test ./internal/... would compile these packages again, because make test used other flags:"; echo "$$stale"; exit 1; }
 
 .PHONY: race
-race: controlplane ## Tests of the packages in which goroutines share memory, with the race detector
+race: controlplane ## Run the tests of packages in which goroutines share memory, with the race detector
 	CGO_ENABLED=1 $(GOTEST) $(TESTFLAGS) -race $(RACE)
 
 .PHONY: test-tools
@@ -106,8 +112,8 @@ test-tools: ## Test the tools that are separate Go modules
 test-outside: ## Build a provider in a separate repository, as docs/provider-guide.md describes
 	$(GOTEST) -tags outside -vet=off -run Outside ./examples/provider
 
-# One scenario for each property that only real processes show, for every change: a join, a foreign cloud controller,
-# kubectl, the end of a leader, webhooks, the number of writes, and the demo.
+# The scenarios that run for every change. They cover properties that only real processes show: a join, the cloud
+# controller of another system, kubectl, the end of a leader, webhooks, the number of writes, and the demo.
 E2E_SHORT := -run '^(TestNodesJoinThroughUserDataTokenAndCSR|TestCloudControllerWritesOtherProviderID|TestKubectlCommandsWork|TestLeaderEndsWhenLeaseIsStolen|TestNoAdmissionRequestIsLost|TestWritesPerMachineStayWithinBudget|TestDemoTourSucceeds)$$'
 
 .PHONY: e2e
@@ -117,7 +123,7 @@ e2e: controlplane build ## Run long scenarios with the real programs: crashes, t
 	$(if $(SHORT),,FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos \
 		$(if $(FULL),./test/controllermanager/fidelity))
 
-# The images have the version that the charts require, and only the platform of this machine.
+# The images are built with the version that the charts require, and only for the platform of this machine.
 .PHONY: e2e-install
 e2e-install: ## Install with Helm into a kubeadm cluster, from images in a registry; needs root; FULL=1 runs all tests
 	hack/node/build.sh
@@ -134,20 +140,21 @@ kubeadm-cluster: ## Create a cluster with kubeadm in namespaces of this machine,
 	$(GO) build -o bin/kubeadm-cluster ./test/realnode/kubeadm
 	bin/kubeadm-cluster $(ARGS)
 
-# One package at a time, because each starts an OpenStack.
+# The packages are tested one at a time, because each of them starts an OpenStack.
 .PHONY: e2e-openstack
-e2e-openstack: controlplane build ## Run fleets in a real OpenStack with fake hypervisors; needs Debian 12; FULL=1 runs all tests
+e2e-openstack: controlplane build ## Test fleets in a real OpenStack with fake hypervisors; needs Debian 12; FULL=1 runs all tests
 	$(if $(FULL),$(GOTESTSUM) -- -tags openstack -vet=off -count=1 -timeout 30m ./hack/openstack)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 1 -timeout $(if $(FULL),120m,20m) ./providers/openstack/guide ./providers/openstack/e2e
 
-# Machines boot one at a time, because each uses a processor. The other suite runs in parallel, because it mostly waits.
+# The virtual machines boot one at a time, because each of them needs a processor. The other test suite runs in
+# parallel, because it mostly waits.
 .PHONY: e2e-vm
-e2e-vm: controlplane build guest ## Boot virtual machines with libvirt and QEMU and a real kubelet; needs Debian 12 and root; FULL=1 runs all tests
+e2e-vm: controlplane build guest ## Test virtual machines with libvirt, QEMU and a real kubelet; needs Debian 12 and root; FULL=1 runs all tests
 	$(BUILD) controlplane kubelet@v1.37.3
 	$(if $(FULL),$(GOTESTSUM) -- -tags libvirt -vet=off -count=1 -timeout 10m ./hack/libvirt)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),120m,40m) ./providers/libvirt/vm ./providers/libvirt/e2e
 
-# A separate module, because only these tests need the library that drives the browser.
+# The tests are a separate module, because only they need the library that controls the browser.
 UITEST = cd test/ui && GOWORK=off $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout 10m
 
 .PHONY: e2e-ui
@@ -156,15 +163,16 @@ e2e-ui: controlplane build ## Test machinist ui in a browser (Chromium) with the
 	$(UITEST) .
 
 .PHONY: screenshots
-screenshots: controlplane build ## Draw the pictures of docs/ui.md again
+screenshots: controlplane build ## Update the pictures in docs/ui.md
 	mkdir -p docs/ui
 	UI_PICTURES=$(CURDIR)/docs/ui $(UITEST) -run Pictures .
 
 .PHONY: chaos
-chaos: controlplane build ## Disturb the real processes for DURATION while simulated users work, and check the results; ARGS="--seed 7" selects the disturbances
+chaos: controlplane build ## Disturb the real processes for DURATION while simulated users change fleets, and check the results; ARGS="--seed 7" selects the disturbances
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)
 
-# The first seed comes from the hash of the commit, so that each commit explores other runs.
+# By default, the first seed is derived from the hash of the commit, so that each commit runs the simulation with other
+# seeds.
 SIMULATE = $(GO) run ./test/simulate --seed $(or $(SEED),$$(printf %d 0x$$(git rev-parse --short=8 HEAD || echo 1)))
 
 .PHONY: simulate
@@ -172,11 +180,11 @@ simulate: ## Run the deterministic simulation (4 minutes): semantics of clouds, 
 	$(SIMULATE) --quick $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same with more of each, and with pairs of faults and of semantics (30 minutes)
+simulate-full: ## Run a longer simulation, which also combines two faults or two semantics (30 minutes)
 	$(SIMULATE) --full $(ARGS)
 
 .PHONY: mutants
-mutants: ## Plant bugs in the controllers, one at a time: the simulation must find each of them
+mutants: ## Check that the simulation finds bugs: plant bugs in the controllers, one at a time
 	$(GO) run ./test/simulate mutants $(ARGS)
 
 .PHONY: soak
@@ -191,7 +199,7 @@ smoke: go ## Run the tour with another version of Kubernetes: KUBERNETES=v1.34.4
 		KUBEBUILDER_ASSETS=$$assets bin/machinist-demo --once && KUBEBUILDER_ASSETS=$$assets bin/machinist-demo --scenario drain
 
 .PHONY: nightly
-nightly: ## Run the targets that take too long for every change: PART=1/3 runs a third; dist/nightly collects the results of all parts
+nightly: ## Run the targets that are too slow to run for every change; PART=1/3 runs a third; dist/nightly collects the results of all parts
 	$(GO) run ./hack/ci -targets .ci/nightly -limit 120 -part $(or $(PART),1/1) -results dist/nightly
 
 .PHONY: bench
@@ -214,7 +222,7 @@ words: ## Count the words of the user documentation, file by file; fails above L
 	hack/words.sh $(LIMIT)
 
 .PHONY: charts
-charts: controlplane ## Lint the charts with Helm, and validate what they render against the schemas of an API server
+charts: controlplane ## Lint the charts with Helm, and validate the rendered objects against the schemas of an API server
 	$(GOTEST) -tags charts -vet=off -run Charts ./test/api
 
 .PHONY: lint

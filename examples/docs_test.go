@@ -147,8 +147,8 @@ var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
 // block is one YAML document in the documentation.
 type block struct{ file, at, text string }
 
-// object decodes the block. complete is false if the block has neither an apiVersion nor a kind, so that it shows only
-// a part of an object.
+// object returns the decoded block. If the block has neither an apiVersion nor a kind, it shows only a part of an
+// object, and complete is false.
 func (b block) object() (object *unstructured.Unstructured, complete bool, err error) {
 	object = &unstructured.Unstructured{}
 	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {

@@ -216,7 +216,7 @@ func luaValue(l *lua.LState, value any) lua.LValue {
 	return lua.LNil
 }
 
-// fluxExpressions returns the expressions for Flux. The keys are the kinds, and for each kind the fields inProgress,
+// fluxExpressions returns the expressions for Flux. The outer keys are the kinds, and the inner keys are inProgress,
 // failed and current.
 func fluxExpressions(t *testing.T) map[string]map[string]any {
 	t.Helper()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the charts with third-party tools: Helm 4 lints and renders them, and kubeconform validates the rendered objects
-# against JSON schemas, which the pinned control plane publishes.
+# Checks the charts with third-party tools. Helm 4 lints and renders the charts, and kubeconform validates the rendered
+# objects against the JSON schemas that the pinned control plane publishes.
 #
 #   hack/charts.sh <folder of JSON schemas>
 #

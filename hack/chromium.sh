@@ -1,12 +1,12 @@
 #!/bin/sh
-# Prepares what test/ui needs in addition to the programs: a Chromium, and axe-core, which finds accessibility problems in
-# pages. Without a Chromium, the script installs the one of Debian, as root. test/ui/axe pins the version and the digest of
-# axe-core. The script prints two lines:
+# Prepares the tools that test/ui needs: Chromium, and axe-core, which finds accessibility problems in pages. If
+# Chromium is missing, the script installs the Debian package, which requires root. test/ui/axe pins the version and the
+# digest of axe-core. The script prints two lines:
 #
 #   the path of the browser
 #   the path of the script of axe-core
 #
-# CHROMIUM names another browser of this kind. axe-core is kept in
+# CHROMIUM can contain the path of another browser that is based on Chromium. axe-core is stored in
 # ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/axe/<hash of package-lock.json>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the path of cloud-init's schema of cloud-configs. The script unpacks it once from the package of Debian or Ubuntu,
-# without installing that, into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init. Without apt or the
-# package, the script reports that, prints no path, and succeeds.
+# Prints the path of cloud-init's JSON schema for cloud-configs. The first run unpacks the schema from the package of
+# Debian or Ubuntu into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init, and does not install
+# the package. If apt or the package is not available, the script reports this, prints no path, and succeeds.
 set -eu
 dir=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/cloud-init
 schema=$dir/schema.json

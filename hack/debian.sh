@@ -1,6 +1,6 @@
 #!/bin/sh
-# Updates the package lists of Debian, and installs packages. Needs root. Several processes may call this script at the same
-# time. They wait for each other, because a second apt fails while another one locks the lists.
+# Updates the package lists of Debian, and installs packages. Needs root. Several processes may call this script at the
+# same time. They wait for each other, because apt fails while another process locks the package lists.
 #
 #   debian.sh [PACKAGE...]
 set -eu

@@ -19,9 +19,10 @@
 #   docs/runbooks/README.md                the list of alerts, from internal/install/monitoring
 #   internal/install/permissions/files     copies of providers/*/permissions.yaml
 #
-# With --verify, the script writes nothing. It shows the differences and fails if a generated file is outdated.
+# With --verify, the script does not write any files. If a generated file is outdated, the script shows the differences
+# and fails.
 #
-# hack/tool.sh builds the tools from the versions that go.mod files in hack pin.
+# hack/tool.sh builds the tools. The go.mod files in hack pin their versions.
 set -eu
 
 mode=write
@@ -45,7 +46,7 @@ trap 'rm -rf "$out"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# generated lists the generated files, as paths below $root and $out.
+# generated prints the paths of the generated files, relative to $root and $out.
 generated="api/v1beta1/zz_generated.deepcopy.go config/crd docs/reference/api.md docs/reference/flags.md
 	docs/reference/timeouts.md docs/reference/cli.md docs/reference/conditions.md docs/reference/labels-and-annotations.md
 	docs/reference/metrics.md docs/reference/provider-specs.md docs/incidents.md docs/incidents"
@@ -61,7 +62,7 @@ mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/docs/reference"
 (cd "$root" && go run ./hack/monitoring "$out")
 generated="$generated config/monitoring docs/runbooks/README.md"
 
-# Helm reads no files outside of a chart, so each chart has copies of the files that it needs.
+# Helm does not read files outside of a chart, so each chart contains copies of the files that it needs.
 charts=$out/charts
 mkdir -p "$charts/machinist/files/crd" "$charts/machinist/files/monitoring" "$charts/machinist/files/rbac" "$charts/machinist-provider/files/rbac"
 cp "$out"/config/crd/*.yaml "$charts/machinist/files/crd/"
@@ -81,7 +82,7 @@ for chart in machinist machinist-provider simcloud; do
 	generated="$generated charts/$chart/README.md"
 done
 
-# Go cannot embed files of another module.
+# Go cannot embed files of other modules, so the main module contains copies of the files of the provider modules.
 mkdir -p "$out/internal/install/permissions/files"
 for file in "$root"/providers/*/permissions.yaml; do
 	cp "$file" "$out/internal/install/permissions/files/$(basename "$(dirname "$file")").yaml"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs tests with gotestsum: pass its flags first, and the flags of go test after --. In CI, the script also records the
-# result of each test, in the folder TEST_RECORDS.
+# Runs tests with gotestsum. The arguments are the flags of gotestsum, followed by -- and the flags of go test. If
+# TEST_RECORDS is set, as in CI, the script also records the result of each test in that folder.
 set -eu
 sum=$("$(dirname "$0")/tool.sh" tools gotest.tools/gotestsum)
 [ -z "${TEST_RECORDS:-}" ] || set -- --jsonfile "$(mktemp "$TEST_RECORDS/XXXXXX")" "$@"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks the Go modules of the workspace, and corrects the files in the working tree. It ensures that:
+# Checks the Go modules of the workspace, and corrects the files in the working tree. It makes sure that:
 #
-# - All modules, including the control plane, require the same versions of shared modules. Otherwise programs, tests and
+# - All modules, including the control plane, require the same versions of shared modules. Otherwise, programs, tests and
 #   control plane cannot share compiled packages.
 # - go.work.sum contains all checksums.
-# - Each module builds without the workspace, as its users build it.
+# - Each module can be built without the workspace, as its users build it.
 set -eu
 cd "$(dirname "$0")/.."
 modules=$(sed -n 's/^\t\(\..*\)/\1/p; s/^\t\.$/./p' go.work | sort -u)

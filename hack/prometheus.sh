@@ -1,7 +1,8 @@
 #!/bin/sh
-# Prints the path of a program of Prometheus: prometheus or promtool. If PATH does not contain it, the script unpacks the
-# package of Debian once, into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/prometheus. It does not install
-# the package, so no service starts. Building from source would take longer than all tests that need the programs.
+# Prints the path of a program of Prometheus: prometheus or promtool. If the program is not in PATH, the first run
+# unpacks the Debian package into ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/prometheus. The script
+# does not install the package, so that no service starts. It does not build Prometheus from source, because that would
+# take longer than all tests that need the programs.
 #
 #   prometheus.sh PROGRAM
 set -eu

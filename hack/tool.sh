@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prints the path of a tool. The script builds the tool once, from the version that hack/<module>/go.mod pins:
+# Prints the path of a tool. The first run builds the tool, in the version that hack/<module>/go.mod pins:
 #
 #   hack/tool.sh <module> <package>
 #
-# A package that begins with a dot is a folder of that module, and a tool of the package . has the name of the module. If the
-# module has a file "tags", it contains the build tags. The tool is kept in
+# If <package> begins with a dot, it is a folder of that module. The tool in the package . has the name of the module. The
+# file "tags" of the module, if it exists, contains build tags. The tool is stored in
 # ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod, go.sum, tags and the files of the folder>.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

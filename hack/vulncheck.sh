@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs govulncheck in all modules of the workspace, including tests. hack/tools/go.mod pins its version. If the vulnerability
-# database cannot be reached, the script reports that it checked nothing, and succeeds. GOVULNDB names a database that is
-# required, such as https://vuln.go.dev, or a copy: file:///path/to/vulndb. If that cannot be reached, the script fails.
+# Runs govulncheck for all modules of the workspace, including their tests. hack/tools/go.mod pins the version of
+# govulncheck. If the script cannot reach the vulnerability database, it reports that it has checked nothing, and
+# succeeds. GOVULNDB can contain the URL of a required database, such as https://vuln.go.dev, or of a copy, such as
+# file:///path/to/vulndb. If the script cannot reach a required database, it fails.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 db=${GOVULNDB:-https://vuln.go.dev}
@@ -13,7 +14,7 @@ unchecked() {
 	echo "SKIPPED: nothing was checked for known vulnerabilities: cannot reach the vulnerability database"
 	exit 0
 }
-# Without a database, building the tool is a waste of time.
+# Check first whether the database can be reached. Otherwise, the script would build the tool for nothing.
 case $db in
 http*) ! command -v curl >/dev/null || curl -sfL -m 30 -o /dev/null "$db/index/db.json" || unchecked ;;
 esac

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Counts the words of the user documentation and fails if there are more than the limit. A word is a part between spaces
-# that contains a letter or a digit, so that the lines of tables do not count. Code blocks do not count either.
+# Counts the words of the user documentation, and fails if there are more words than the limit. A word is a text between
+# spaces that contains a letter or a digit. Therefore, the lines of tables are not counted. The script does not count
+# code blocks either.
 #
-# Counted are README.md and all pages in docs, except:
+# The script counts README.md and all pages in docs, except:
 #
 #   docs/reference/{api,cli,conditions,conformance,flags,labels-and-annotations,metrics,provider-specs,timeouts}.md   generated
 #   docs/incidents.md, docs/incidents/                                                                                generated
@@ -15,7 +16,7 @@ set -eu
 limit=${1:-50000}
 cd "$(dirname "$0")/.."
 
-# pages lists the counted files.
+# pages prints the paths of the files whose words are counted.
 pages() {
 	echo README.md
 	find docs -name '*.md' | sort | grep -v -E \

@@ -112,7 +112,7 @@ const (
 	MigrationUseAllowed = "allowed"
 
 	// AnnotationFenceProbe marks a test request. A migrator sends such requests to check whether the policy that protects
-	// the old objects is in force. The policy refuses them from all clients.
+	// the old objects is in force. The policy refuses such requests from all clients.
 	//
 	// On: requests that are never stored. Set by: the migrator.
 	// Value: the Migration, and a hash of the record of the protected objects.

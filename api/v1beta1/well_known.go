@@ -20,7 +20,7 @@ const (
 
 // Labels of Machinist's own objects. If no values are listed, the label has the same effect with every value.
 const (
-	// LabelTemplateHash is a hash of the template. It covers only the fields that start a rollout when they change.
+	// LabelTemplateHash is a hash of the template. The hash covers only fields whose change starts a rollout.
 	//
 	// On: MachineSet, Machine. Set by: the manager.
 	LabelTemplateHash = "machinist.dev/template-hash"
@@ -62,10 +62,10 @@ const (
 	// On: the objects of a provider process. Set by: the operator.
 	LabelInstalledBy = "machinist.dev/installed-by"
 
-	// LabelTypeVersion names the version of the API for which the Machine was written. If the value is another version
-	// than v1beta1, Machinist does not create an instance for the Machine, does not update it and does not check its
-	// health. The Machine can still be deleted. A Machine without the label is treated like a Machine of the current
-	// version, unless the provider runs with --require-type-version. The label is not part of the template hash.
+	// LabelTypeVersion names the version of the API for which the Machine was written. If the value is not v1beta1,
+	// Machinist neither creates an instance for the Machine nor updates the Machine or checks its health. The Machine can
+	// still be deleted. A Machine without the label is treated like a Machine of the current version, unless the provider
+	// runs with --require-type-version. The label is not part of the template hash.
 	//
 	// On: Machine, the template of a fleet. Set by: users, or the manager if the template has no such label.
 	// Value: v1beta1.
@@ -107,8 +107,9 @@ const (
 	// DefaultDeletePriority is the priority of a Machine without AnnotationDeletePriority.
 	DefaultDeletePriority = 3
 
-	// AnnotationPaused pauses a Machine: Machinist makes no driver calls for it, evicts no pods from its Node, and neither
-	// deletes nor remediates it. Machinist still updates the status of the Machine, and its set still counts it.
+	// AnnotationPaused pauses a Machine. For a paused Machine, Machinist makes no driver calls and evicts no pods. It
+	// neither deletes nor remediates the Machine. Machinist still updates the status of the Machine, and the set still
+	// counts the Machine.
 	//
 	// On: Machine. Set by: users, the migrator and machinist move.
 	AnnotationPaused = "machinist.dev/paused"
@@ -192,7 +193,7 @@ const (
 	// AnnotationPreservedUntil is the time at which a preserved Machine is deleted. MachineSets neither adopt nor count a
 	// Machine with this annotation.
 	//
-	// On: Machine. Set by: the provider, and users who want another time.
+	// On: Machine. Set by: the provider; users may change the time.
 	// Value: a time (RFC 3339).
 	AnnotationPreservedUntil = "machinist.dev/preserved-until"
 
@@ -232,8 +233,8 @@ const (
 
 	// AnnotationAdoptFromCluster is the cluster ID of another control cluster, which was lost or from which a fleet was
 	// moved. A Machine of the class may adopt an instance whose tags contain that cluster ID and the namespace and name of
-	// the Machine. The provider must include the instance in its list of the instances of the class. The permission ends
-	// at the time in AnnotationAdoptFromClusterUntil. The processes of the other control cluster must be stopped, because
+	// the Machine. The provider's list of instances for the class must contain the instance. The permission ends at the
+	// time in AnnotationAdoptFromClusterUntil. The processes of the other control cluster must be stopped, because
 	// otherwise two installations would manage the same instance.
 	//
 	// On: MachineClass. Set by: machinist restore, machinist move and machinist orphans adopt.
@@ -290,22 +291,22 @@ const (
 // must not set them.
 const (
 	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, the sets of
-	// old revisions have this annotation. If a user deletes a machine of such a set, the set of the new revision therefore
-	// creates the replacement.
+	// old revisions have this annotation. Therefore, if a user deletes a machine of such a set, the set of the new
+	// revision creates the replacement.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationNoCreate = "machinist.dev/no-create"
 
 	// AnnotationSizedFor is the value of the MachineDeployment's spec.replicas when its sets were last scaled. If
-	// spec.replicas has another value now, a user or autoscaler has scaled the deployment. The manager then scales all
-	// sets in proportion.
+	// spec.replicas differs from the annotation, a user or autoscaler has scaled the deployment. The manager then scales
+	// all sets in proportion.
 	//
 	// On: MachineSet (the newest one). Set by: the manager.
 	AnnotationSizedFor = "machinist.dev/sized-for"
 
 	// AnnotationExchangeSurge is the number of additional machines that the set of the current revision has because
-	// replacements are created before machines are deleted. If the set has still more surplus machines, they are surplus
-	// because the fleet was scaled down, and no budget limits their deletion.
+	// replacements are created before machines are deleted. Machines in excess of this number are surplus because the
+	// fleet was scaled down, so no budget limits their deletion.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
@@ -316,16 +317,16 @@ const (
 	// On: MachineSet. Set by: the manager.
 	AnnotationOutdated = "machinist.dev/outdated"
 
-	// AnnotationRolloutAfter is the value of the MachineDeployment's rolloutAfter when the set was created, if that time
-	// had passed. All machines of the set are regarded as created after that time, even if the clocks of the control
-	// cluster differ.
+	// AnnotationRolloutAfter is the value that rolloutAfter of the MachineDeployment had when the set was created. The set
+	// has the annotation only if that time had already passed. All machines of the set are regarded as created after that
+	// time, even if the clocks of the control cluster differ.
 	//
 	// On: MachineSet. Set by: the manager.
 	// Value: a time (RFC 3339).
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
 	// AnnotationRemediationRetry marks a Machine that replaces a failed or unhealthy Machine. It contains the number of
-	// consecutive Machines that were replaced before this Machine, and the UID of the last one.
+	// consecutive Machines that were replaced before this Machine, and the UID of the last of these Machines.
 	//
 	// On: Machine. Set by: the manager.
 	// Value: <number>/<UID>.
@@ -397,7 +398,7 @@ const (
 	UpdateResultSucceeded = "succeeded"
 
 	// UpdateResultFailed is the value of NodeAnnotationUpdateResult after a failed update. A colon and a reason may follow
-	// it.
+	// this value.
 	UpdateResultFailed = "failed"
 
 	// NodeAnnotationCordoned marks a Node that Machinist has cordoned. Machinist does not uncordon a Node that a user has
@@ -492,15 +493,15 @@ const (
 // Maximum lengths of names. Names are also used as values of labels. The name of a set or machine begins with the name
 // of its owner.
 const (
-	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The names of its sets
-	// append -<template hash>, and the names of its machines also append -<5 random characters>.
+	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The name of each set adds
+	// -<template hash> to this name, and the name of each machine also adds -<5 random characters>.
 	MaxMachineDeploymentNameLength = 47
 
 	// MaxTemplateHashLength is the maximum length of a template hash.
 	MaxTemplateHashLength = 9
 
-	// MaxMachineSetNameLength is the maximum length of the name of a MachineSet. The names of its machines append -<5
-	// random characters>.
+	// MaxMachineSetNameLength is the maximum length of the name of a MachineSet. The name of each machine adds -<5 random
+	// characters> to this name.
 	MaxMachineSetNameLength = 57
 
 	// MaxMachineNameLength is the maximum length of the name of a Machine, because the value of a label cannot be longer.

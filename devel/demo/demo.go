@@ -32,7 +32,7 @@ type Options struct {
 	// clusters and the cloud.
 	NoFleet bool
 	// If SeparateTarget is true, the demo runs a second control plane as the target cluster. A scenario that needs a
-	// separate target cluster starts it even if SeparateTarget is false.
+	// separate target cluster runs one even if SeparateTarget is false.
 	SeparateTarget bool
 	// Backend is the cloud that the demo uses, together with its provider. The default is the simulated cloud.
 	Backend stack.Backend
@@ -165,7 +165,7 @@ func manualInstructions(s *stack.Stack) string {
 	// not change them.
 	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Strings can always be encoded.
 	fmt.Fprintf(&text, `
-and give them a fleet, in the folder of the repository:
+Then create a fleet, in the folder of the repository:
 
 %s  kubectl apply -f examples/%s/
   kubectl patch secret %s --type=merge -p '%s'

@@ -30,7 +30,7 @@ type Backend interface {
 	// program, Start calls Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
 	// Stop ends everything that Start started, except the cloud's program, which the Stack ends. The Stack also calls Stop
-	// if Start has failed, or if it has not called Start.
+	// if Start has failed or was not called.
 	Stop() error
 	// Args returns the flags with which the provider's program uses the cloud at the given URL.
 	Args(cloudURL string) []string

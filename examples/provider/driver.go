@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// driver implements provider.Driver. The instances are the machines of the cloud.
+// driver implements provider.Driver. Each machine of the cloud is an instance of this provider.
 type driver struct{ cloud cloud }
 
 func (d *driver) Name() string { return "folder" }

@@ -65,7 +65,7 @@ func TestProviderOutsideThisRepositoryIsBuiltAsInGuide(t *testing.T) {
 	}
 }
 
-// outside is a folder outside of all modules of this repository.
+// outside is a folder that does not belong to any module of this repository.
 type outside struct {
 	folder string
 	env    []string
@@ -100,8 +100,8 @@ func proxy(t *testing.T, root string) (folder, version string) {
 }
 
 // environment returns environment variables for the go command. With these variables, the go command downloads the
-// modules of this project from the given proxy. It takes all other modules from the user's module cache. If a module is
-// not in that cache, the go command downloads it from the user's own proxy.
+// modules of this project from the given proxy. The go command takes all other modules from the user's module cache. If
+// a module is not in that cache, the go command downloads it from the user's own proxy.
 //
 // The test has a module cache of its own, because the go command downloads each version only once, but this source tree
 // changes. This cache contains links to the other modules in the user's cache, because unpacking these modules would

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the programs that package libvirt runs, from Debian packages, if one is missing: the libvirt daemon with its
-# drivers for QEMU, networks and storage, virsh, QEMU for x86, and dnsmasq. Needs root. The packages start no services.
+# Installs the Debian packages with the programs that package libvirt runs, if a program is missing: the libvirt daemon
+# with its drivers for QEMU, networks and storage, virsh, QEMU for x86, and dnsmasq. Needs root. The packages do not
+# start services.
 #
 #   install.sh
 set -eu

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Builds the programs that test/realnode runs. hack/controlplane provides kubelet, kube-proxy, kubeadm and the control plane.
-# go.mod in this folder pins containerd, its shim for runc, and CoreDNS. Links to the programs of the node are in
+# Builds the programs that test/realnode runs. hack/controlplane provides kubelet, kube-proxy, kubeadm and the control
+# plane. go.mod in this folder pins containerd, its shim for runc, and CoreDNS. The links to the programs of a node are
+# in
 #
 #   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/node
 #
-# The subfolder images-of-kubeadm contains an OCI layout of each image that kubeadm uses, built from these programs.
+# The subfolder images-of-kubeadm contains an OCI layout for each image that kubeadm uses. The images are built from
+# these programs.
 #
-# runc, the CNI plugins and the tools that kubelet and kube-proxy call come from Debian. The script installs missing
-# packages, as root.
+# runc, the CNI plugins and the tools that kubelet and kube-proxy call are Debian packages. The script installs missing
+# packages, which requires root.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +44,7 @@ fi
 
 (cd "$here/../.." && go run ./hack/build controlplane etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy kubeadm)
 mkdir -p "$cache"
-# tool MODULE PACKAGE NAME builds a program and links it.
+# tool MODULE PACKAGE NAME builds a program and creates a link to it.
 tool() {
 	begun=$(date +%s)
 	path=$("$here/../tool.sh" "$1" "$2")
@@ -56,10 +58,10 @@ tool images . images # the registry
 
 tool node ./pause pause
 tool node ./layout layout
-# The image of the first process of each pod.
+# The image for the first process of each pod.
 "$cache/layout" pause:1 "$cache/pause-image" "$(readlink -f "$cache/pause")"
 
-# The images that kubeadm pulls, with their names.
+# The images that kubeadm pulls, with the names that kubeadm uses.
 programs=$(dirname "$cache")/controlplane/$(sed -n 's/^.*k8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' "$here/../controlplane/go.mod")
 image() { # NAME:TAG FILE[:PATH]...
 	folder=$cache/images-of-kubeadm/$(echo "$1" | tr '/:' '__')

@@ -192,7 +192,7 @@ func TestSpecsDocumentHasNestedFields(t *testing.T) {
 	}
 	for _, line := range []string{
 		"\n## AzureMachine\n\napiVersion `azure.machinist.dev/v1beta1`. ",
-		"| `vmSize` | string | The size, such as \"Standard_D4s_v5\". Required. |\n",
+		"| `vmSize` | string | The size of the virtual machine, such as \"Standard_D4s_v5\". Required. |\n",
 		"| `resize` | string | ",
 		"| `networks` | list of object | ",
 		"| `ports.allowedAddressPairs.macAddress` | string | ",

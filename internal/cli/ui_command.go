@@ -49,7 +49,7 @@ link.`,
 	return cmd
 }
 
-// serveUI serves the pages until ctx ends.
+// serveUI serves the pages until ctx is canceled.
 func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) error {
 	if !ui.Loopback(listen) {
 		return fmt.Errorf("--listen %q: must be a loopback address with a port, such as 127.0.0.1:0, because the pages are only for this computer",
@@ -78,14 +78,15 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 	return server.Serve(ctx)
 }
 
-// linkPage is a file with a page that opens the link. The browser gets the name of the file as its argument, because all
-// users of this computer can read the arguments of a process, and the link must stay secret until it was used.
+// linkPage is a file with an HTML page that redirects the browser to the link. The argument of the browser's process is
+// the name of this file instead of the link. All users of this computer can read the arguments of a process, but the
+// link must stay secret until it is used.
 type linkPage struct {
 	mu   sync.Mutex
 	file string
 }
 
-// open opens a link in the default browser of the desktop.
+// open starts the default browser of the desktop, which opens the link.
 func (p *linkPage) open(link string) error {
 	name, args := "xdg-open", []string(nil)
 	switch runtime.GOOS {
@@ -110,7 +111,7 @@ func (p *linkPage) open(link string) error {
 	return nil
 }
 
-// write writes the page to a file that only this user can read.
+// write writes a page that redirects to the link into a file that only the current user can read.
 func (p *linkPage) write(link string) (string, error) {
 	folder, err := runtimedir.Folder()
 	if err != nil {
@@ -127,7 +128,6 @@ func (p *linkPage) write(link string) (string, error) {
 	return out.Name(), errors.Join(err, out.Close())
 }
 
-// remove deletes the file.
 func (p *linkPage) remove() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// All users of a computer can read the arguments of a process.
+// The arguments of the browser must not contain the link, because all users of a computer can read the arguments of a
+// process.
 func TestBrowserIsStartedWithoutTheLink(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only the browser of Linux is replaced")

@@ -68,7 +68,7 @@ func (s *launchStep) confirmNothingRequested(ctx context.Context) (progress, err
 	inputs, err := s.Classes.ResolveForDeletion(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.reportRefused(missing.Reason, missing.Message)
-		return onInputs, nil
+		return s.onMissing(missing), nil
 	}
 	if err != nil {
 		return onError, fmt.Errorf("resolve how to find the instance before the class is deleted: %w", err)

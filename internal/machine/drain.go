@@ -17,30 +17,30 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Drainer drains Nodes with its own workers, and enqueues a Machine when there is news to report.
+// Drainer drains Nodes with workers of its own. When the state of a drain has changed, it enqueues the Machine.
 type Drainer interface {
 	Drain(drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
 
-// drainBackstop is the time after which a draining Machine is reconciled without an event.
+// drainBackstop is the time after which a draining Machine is reconciled again if no event triggers that earlier.
 const drainBackstop = time.Minute
 
-// drainStep drains the Node for a deletion, an update or an interruption. Afterwards, it puts the Node back into
-// service if the Machine stays.
+// drainStep drains the Node before a deletion, an update or an interruption. If the Machine is not deleted, drainStep
+// uncordons the Node afterwards.
 type drainStep struct {
 	*pass
-	// epoch identifies the last outage that was excluded from the time of the drain.
+	// epoch is the number of the last outage whose duration does not count as time of the drain.
 	epoch uint64
-	// unwritten is the report of a drain that is not in the status yet.
+	// unwritten is a report about the drain that has not been written to the status yet.
 	unwritten drainReport
 }
 
 // run cordons and drains the Node, and waits until the volumes of the Node are detached.
 func (s *drainStep) run(ctx context.Context) (progress, error) {
 	if s.node == nil {
-		s.suspend() // The Node is gone, or the deletion does not wait for it.
+		s.suspend() // The Node no longer exists, or the deletion does not wait for it.
 		return next, nil
 	}
 	_, skip := s.machine.Annotations[v1beta1.AnnotationSkipDrain]
@@ -54,7 +54,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 			s.node = nil // The Node was deleted after it was read.
 			return next, nil
 		case apierrors.IsConflict(err):
-			return onError, err // Another Node has replaced it, or other clients keep writing to it. Find the Node again.
+			return onError, err // Find the Node again: it was replaced, or other clients keep changing it.
 		case err != nil:
 			return s.teardown.targetUnreachable(ctx, err)
 		}
@@ -64,7 +64,7 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	s.excludeOutages()
 	reachable := nodeReachable(s.node)
 	if !s.isTrue(v1beta1.ConditionDrained) {
-		start := s.start()
+		start := s.startTime()
 		outcome := s.Drainer.Drain(drain.Request{
 			Subject: s.subject(), Start: start, Deadline: s.deadline(start), Announced: s.interruption.announcedByNodeOnly(),
 			NodeReachable: reachable, NotReadySince: notReadySince(s.node), Skip: skip,
@@ -88,13 +88,13 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if !reachable {
-		// While the instance of an unreachable node may still run, no controller detaches its volumes.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is unreachable.")
+		// No controller detaches the volumes of an unreachable node, because its instance may still be running.
+		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is unreachable.")
 		return next, nil
 	}
 	if since := notReadySince(s.node); !since.IsZero() && s.now.Sub(since) >= drain.NotReadyPatience {
-		// If a kubelet cannot end its pods, it cannot unmount their volumes either.
-		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Skipped the wait for volumes, because the node is not Ready.")
+		// A kubelet that cannot end its pods cannot unmount their volumes either.
+		s.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "Did not wait until the volumes are detached, because the node is not Ready.")
 		return next, nil
 	}
 	drained := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
@@ -111,9 +111,10 @@ func (s *drainStep) run(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// awaitFirstCheck keeps the report of the drain until a worker of this process has checked the Node. If a deletion has
-// not reported its drain yet, it reports nothing, so that an empty node costs no write. An update must report the drain
-// at once, because the same pass would uncordon the node otherwise.
+// awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. If the status already
+// contains a report, awaitFirstCheck repeats this report. Otherwise, a deletion reports nothing, so that the drain of
+// an empty node causes no write. But an update must report the drain immediately, because the same pass would otherwise
+// uncordon the node.
 func (s *drainStep) awaitFirstCheck() {
 	message := fmt.Sprintf("Checking which pods run on node %s.", s.node.Name)
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
@@ -124,15 +125,15 @@ func (s *drainStep) awaitFirstCheck() {
 	s.teardown.deleting(v1beta1.ReasonDraining, message)
 }
 
-// subject identifies the Machine and its Node to the Drainer.
+// subject returns the Machine and its Node in the form that the Drainer needs.
 func (s *drainStep) subject() drain.Subject {
 	return drain.Subject{Machine: client.ObjectKeyFromObject(s.machine), UID: s.machine.UID, Node: s.node.Name,
 		NodeUID: s.node.UID, Epoch: s.epoch, Force: s.teardown.forced()}
 }
 
-// redrainIfInService starts another drain if an administrator has uncordoned the Node after it was drained, because new
-// pods may run on it. After a restart, the cache may not contain the patch that cordoned the Node. The Node is
-// therefore read from the API server.
+// redrainIfInService starts another drain if an administrator has uncordoned the Node after the drain, because new pods
+// may be running on the Node. After a restart of the process, the cached Node may be older than the patch that cordoned
+// it. Therefore, redrainIfInService reads the Node from the API server.
 func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	if s.node.Spec.Unschedulable || !s.isTrue(v1beta1.ConditionDrained) {
 		return nil
@@ -148,16 +149,16 @@ func (s *drainStep) redrainIfInService(ctx context.Context) error {
 	return nil
 }
 
-// drainReport is the last report about a waiting drain that this process has written to the status.
+// drainReport is the last report about an unfinished drain that this process has written to the status.
 type drainReport struct {
 	kind, reason, message string
 	at                    time.Time
 }
 
-// unlessReported returns the outcome with the message that is already in the status, in one case: this process has
-// reported its own message a moment ago, and another process has replaced the message. This happens if two processes
-// both assume that they are the leader. Each of them sees the budgets in another state. Without this check, they would
-// overwrite each other's messages forever.
+// unlessReported normally returns the outcome unchanged. But if another process has just replaced the message that this
+// process wrote, unlessReported returns the message of the other process. This happens if two processes both assume
+// that they are the leader, because each of them sees another state of the PodDisruptionBudgets. Otherwise, the
+// processes would overwrite each other's messages again and again.
 func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
@@ -173,13 +174,14 @@ func (s *drainStep) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	return o
 }
 
-// refreshNow sets now to the current time, because the earlier steps of the pass may have taken long. Later time limits
-// start at this time.
+// refreshNow sets the field now to the current time, because the previous steps of the pass may have taken a long time.
+// Time limits that begin later in the pass start at this time.
 func (s *drainStep) refreshNow() { s.now = s.Clock.Now() }
 
-// start returns when the drain began: when Drained became False, which is written as soon as a worker has found that
-// the drain has to wait. Until then, the drain begins now, also after a restart or an outage.
-func (s *drainStep) start() time.Time {
+// startTime returns the time at which the drain began. This is the time at which the condition Drained became False,
+// because a worker found that the drain must wait. If the condition is not False yet, the drain begins now, also after
+// a restart or an outage.
+func (s *drainStep) startTime() time.Time {
 	if c := meta.FindStatusCondition(s.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		return c.LastTransitionTime.Time
@@ -187,8 +189,8 @@ func (s *drainStep) start() time.Time {
 	return s.now.Truncate(time.Second) // The condition has whole seconds.
 }
 
-// notReadySince returns the time at which the kubelet began to report that the Node is not Ready. It is zero if the
-// kubelet does not report this.
+// notReadySince returns the time since which the kubelet has reported that the Node is not Ready. If the kubelet does
+// not report this, notReadySince returns the zero time.
 func notReadySince(node *corev1.Node) time.Time {
 	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
 		return c.LastTransitionTime.Time
@@ -202,8 +204,8 @@ func nodeReachable(node *corev1.Node) bool {
 	return c != nil && c.Status != corev1.ConditionUnknown
 }
 
-// end removes the conditions of a drain and stops the workers of the drain. The node is uncordoned later, when it is
-// Ready again.
+// end removes the conditions of a drain and stops its workers. It does not uncordon the node, because this happens when
+// the node is Ready again.
 func (s *drainStep) end() {
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrained)
 	dropCondition(&s.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
@@ -211,15 +213,15 @@ func (s *drainStep) end() {
 	s.suspend()
 }
 
-// suspend stops the workers from evicting pods for a deletion or an update that does not continue now. The node stays
-// cordoned, and the same drain continues later.
+// suspend stops the workers of the drain, because the deletion or update cannot continue now. No more pods are evicted,
+// but the node stays cordoned. The same drain continues later.
 func (s *drainStep) suspend() {
 	if s.Drainer != nil {
 		s.Drainer.Forget(client.ObjectKeyFromObject(s.machine))
 	}
 }
 
-// uncordon puts the node back into service after an update, when the node is Ready again. If a pending update needs a
+// uncordon uncordons the node after an update. It is called when the node is Ready again. If another update needs the
 // drained node, the node stays cordoned.
 func (s *drainStep) uncordon(ctx context.Context) error {
 	if machinestate.Paused(s.machine) || s.unsupportedSchema(s.machine) != "" || isUpdating(s.machine) ||
@@ -231,12 +233,12 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	if !drain.Cordoned(s.node) {
 		return nil
 	}
-	// The cached Machine may be outdated, and there may be a new reason to keep the node cordoned.
+	// The cached Machine may be outdated. The current Machine may contain a reason to keep the node cordoned.
 	if err := s.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
-	// A former leader may have written an update request that is not in the cache yet. Without this removal, the agent
-	// would start the update while pods run on the node.
+	// A former leader may have requested an update, and the cached node may not contain this request yet. So remove the
+	// request together with the cordon. Otherwise, the agent would start the update while pods run on the node.
 	node, err := drain.Uncordon(ctx, s.Target.Nodes, s.node, v1beta1.NodeAnnotationUpdateRequested,
 		v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
@@ -246,8 +248,9 @@ func (s *drainStep) uncordon(ctx context.Context) error {
 	return nil
 }
 
-// deadline returns the deadline of a drain that began at start. If an interruption is announced, the drain ends
-// interruptionMargin before the interruption, even if only little time is left.
+// deadline returns the deadline of a drain that began at start. If the cloud has announced an interruption, the
+// deadline is at the latest interruptionMargin before the interruption, even if this leaves only a short time for the
+// drain.
 func (s *drainStep) deadline(start time.Time) time.Time {
 	end := start.Add(s.machine.Spec.Timeouts.DrainOrDefault())
 	if at := s.machine.Status.InterruptionTime; machinestate.Interrupted(s.machine) && at != nil {

@@ -323,7 +323,7 @@ func (s *launchStep) resolveInputs(ctx context.Context) (resolve.Resolved, progr
 	inputs, err := s.Classes.Resolve(ctx, s.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.reportRefused(missing.Reason, missing.Message)
-		return resolve.Resolved{}, onInputs, nil
+		return resolve.Resolved{}, s.onMissing(missing), nil
 	}
 	if err != nil {
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)

@@ -3,6 +3,8 @@ package machine
 import (
 	"errors"
 	"time"
+
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
 // progress is the result of a step. It is either next, or it names what triggers the next pass over the Machine: watch
@@ -52,6 +54,14 @@ var errNoWake = errors.New("a step waits, but nothing triggers another pass over
 func (p *pass) after(d time.Duration) progress {
 	p.requeueIn(d)
 	return atTime
+}
+
+// onMissing waits for an input that is missing. No event tells the process when it is permitted to read an input.
+func (p *pass) onMissing(missing *resolve.Error) progress {
+	if missing.Forbidden {
+		return onInputs | p.after(resolve.ForbiddenRetry)
+	}
+	return onInputs
 }
 
 // unless returns next if holds is true. Otherwise, it returns the progress unchanged.

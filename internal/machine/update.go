@@ -56,6 +56,7 @@ func (s *updateStep) run(ctx context.Context) (progress, error) {
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		s.drain.suspend()
 		s.reportNotUpdated(v1beta1.ReasonUpdateError, missing.Message)
+		s.onMissing(missing)
 		return next, nil
 	}
 	if err != nil {

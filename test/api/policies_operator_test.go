@@ -14,8 +14,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// asOperator installs the policy of the operator, and returns the client of an operator that has all permissions, so
-// that only the policies limit it. The policy stays, because a new one is not in force at once.
+// asOperator installs the policy for the operator, and returns a client with the identity of the operator. The client
+// has all permissions, so only the policy restricts it. asOperator does not remove the policy after the test, because
+// API servers apply a new policy only after a delay.
 func asOperator(t *testing.T) client.Client {
 	t.Helper()
 	objects, err := manifests.Operator()
@@ -34,13 +35,13 @@ func asOperator(t *testing.T) client.Client {
 	}
 	operator := asProcess(t, installer.Name)
 	await(t, "the policy for the operator", func() bool {
-		return refusedBy("operator", dryRun(t, operator, named("v1", "ServiceAccount", "foreign")))
+		return refusedBy("operator", dryRun(t, operator, objectNamed("v1", "ServiceAccount", "foreign")))
 	})
 	return operator
 }
 
-// named returns an object in the namespace of the processes.
-func named(apiVersion, kind, name string) *unstructured.Unstructured {
+// objectNamed returns an object with the given name in the namespace of the processes.
+func objectNamed(apiVersion, kind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(apiVersion)
 	object.SetKind(kind)
@@ -49,7 +50,7 @@ func named(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// ofProvider returns the objects of the chart of a provider, with these values.
+// ofProvider returns the objects that the chart machinist-provider renders with the given values.
 func ofProvider(t *testing.T, values string) []*unstructured.Unstructured {
 	t.Helper()
 	parsed := map[string]any{}
@@ -64,7 +65,7 @@ func ofProvider(t *testing.T, values string) []*unstructured.Unstructured {
 	return objects
 }
 
-// The policy allows the operator to write all objects of the chart.
+// The policy must allow the operator to write all objects that the chart machinist-provider can render.
 //
 // Rule: operator-limited-by-policy.
 func TestOperatorInstallsAllFormsOfTheChart(t *testing.T) {
@@ -93,8 +94,8 @@ func TestOperatorInstallsAllFormsOfTheChart(t *testing.T) {
 	}
 }
 
-// An attacker with the identity of the operator gives an object of a provider process other content, or writes other
-// objects.
+// An attacker with the identity of the operator changes the content of objects of a provider process, or writes objects
+// that do not belong to a provider process. The policy must refuse these requests.
 //
 // Rule: operator-limited-by-policy.
 func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
@@ -127,7 +128,7 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	volume := func(kind string, source map[string]any) entry {
 		return entry{"Deployment", []change{{pod + "/volumes", []any{map[string]any{"name": "a", kind: source}}}}}
 	}
-	// container changes a field of the only container of the Deployment.
+	// container returns an entry that changes a field of the Deployment's only container.
 	container := func(list, field string, value any) entry {
 		containers, _, err := unstructured.NestedSlice(objects["Deployment"].Object, "spec", "template", "spec",
 			"containers")
@@ -221,12 +222,12 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	generated.SetName("")
 	generated.SetGenerateName("machinist-migrator-")
 	refuse("a generated name", generated)
-	refuse("a Secret", named("v1", "Secret", sim))
-	refuse("a ConfigMap", named("v1", "ConfigMap", "machinist-cluster-id"))
-	refuse("the Lease of a process", named("coordination.k8s.io/v1", "Lease", "machinist-manager"))
-	refuse("the Lease of another operator", named("coordination.k8s.io/v1", "Lease", "machinist-operator-2"))
+	refuse("a Secret", objectNamed("v1", "Secret", sim))
+	refuse("a ConfigMap", objectNamed("v1", "ConfigMap", "machinist-cluster-id"))
+	refuse("the Lease of a process", objectNamed("coordination.k8s.io/v1", "Lease", "machinist-manager"))
+	refuse("the Lease of another operator", objectNamed("coordination.k8s.io/v1", "Lease", "machinist-operator-2"))
 	refuse("a Machine", parse(t, manifests.Namespace, machine))
-	if err := dryRun(t, operator, named("coordination.k8s.io/v1", "Lease", installer.Name)); err != nil {
+	if err := dryRun(t, operator, objectNamed("coordination.k8s.io/v1", "Lease", installer.Name)); err != nil {
 		t.Errorf("the operator cannot create its Lease: %v", err)
 	}
 }

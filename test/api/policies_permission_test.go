@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// impersonate returns the client of a user who has only the permissions that the user's roles grant.
+// impersonate returns a client with the identity of a user. The client has only the permissions that roles grant to the
+// user or to the given groups.
 func impersonate(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(env.Config())
@@ -30,8 +31,8 @@ func impersonate(t *testing.T, user string, groups ...string) client.Client {
 // authors is a group whose members may write machines and fleets in the namespace of newAuthors.
 const authors = "authors"
 
-// newAuthors returns the clients of two users who may write machines and fleets in the namespace. Only the second user
-// also has the permission for the given verb and resource.
+// newAuthors returns the clients of two users. Both users may write machines and fleets in the namespace. Only the
+// second user may also use the given verb on the given resource.
 func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted client.Client) {
 	t.Helper()
 	write := rbacv1.PolicyRule{APIGroups: []string{machinistv1.GroupName}, Verbs: []string{"create", "update", "get"},
@@ -53,8 +54,8 @@ func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted
 	return impersonate(t, "author", authors), impersonate(t, "trusted", "trusted")
 }
 
-// requireExemptOnly fails the test unless the policy refuses the object of each user except the named users. The other
-// users have names of other processes, or similar names, or are members of other groups.
+// requireExemptOnly fails the test if the policy does not exempt the given users, or if it exempts other users. The
+// test also tries users with the names of other processes, users with similar names, and members of other groups.
 func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstructured, exempt ...string) {
 	t.Helper()
 	const group, account = "machinist-processes", "system:serviceaccount:machinist-system:"
@@ -64,7 +65,8 @@ func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstruc
 		"my-machinist-manager", "machinist-operator", "machinist-provider-sim", "machinist-migrator-sim"} {
 		groups[name], groups[account+name] = group, "system:serviceaccounts:machinist-system"
 	}
-	// Add the marks of a migration, because another policy refuses a migrator's objects without them.
+	// Add the label and the annotation of a migration, because another policy allows migrators to create only objects that
+	// have them.
 	object = apply(t, object.DeepCopy(), change{"metadata/labels/machinist.dev~1migration", "over"},
 		change{"metadata/annotations/machinist.dev~1migrated-from", "group/kind/name/uid"})
 	for user, group := range groups {
@@ -82,7 +84,8 @@ func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstruc
 	}
 }
 
-// beginDeletion deletes an object that has a finalizer. It returns the object, which still exists.
+// beginDeletion deletes an object that has a finalizer. It returns the object, which still exists because of the
+// finalizer.
 func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	c := env.Client(t)
@@ -95,20 +98,20 @@ func beginDeletion(t *testing.T, object *unstructured.Unstructured) *unstructure
 	return object
 }
 
-// anonymous clears the name of an object, so that the API server generates one, and returns the object.
-func anonymous(object *unstructured.Unstructured) *unstructured.Unstructured {
+// withGeneratedName removes the name of an object, so that the API server generates a name, and returns the object.
+func withGeneratedName(object *unstructured.Unstructured) *unstructured.Unstructured {
 	object.SetName("")
 	object.SetGenerateName("a-")
 	return object
 }
 
-// dryRun creates an object in a dry run as a user.
+// dryRun creates an object with the client of a user, in a dry run.
 func dryRun(t *testing.T, user client.Client, object *unstructured.Unstructured) error {
 	t.Helper()
 	return user.Create(t.Context(), object.DeepCopy(), client.DryRunAll)
 }
 
-// specPaths returns the path of the spec of a machine in each sample that has one.
+// specPaths returns the path of the MachineSpec in each sample that contains a MachineSpec.
 func specPaths() map[string]string {
 	return map[string]string{machine: "spec", set: "spec/template/spec", deployment: "spec/template/spec"}
 }
@@ -118,10 +121,10 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	namespace := env.Namespace(t)
 	author, trusted := newAuthors(t, namespace, "set-restricted-node-labels", "machines")
 	labelled := func(sample, path, label string) *unstructured.Unstructured {
-		return apply(t, anonymous(parse(t, namespace, sample)),
+		return apply(t, withGeneratedName(parse(t, namespace, sample)),
 			change{path + "/node/labels", map[string]any{"team": "a", label: "x"}})
 	}
-	// The API server applies new policies and roles with a delay.
+	// The API server applies new policies and roles only after a delay.
 	await(t, "the policy for node labels", func() bool {
 		return refusedBy("node-labels", dryRun(t, author, labelled(machine, "spec", "node-role.kubernetes.io/control-plane")))
 	})
@@ -149,7 +152,7 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	requireExemptOnly(t, "node-labels", labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
 		"machinist-manager", "oidc:machinist-manager", "system:serviceaccount:machinist-system:machinist-manager",
 		"machinist-migrator-sim", "system:serviceaccount:machinist-system:machinist-migrator-sim")
-	// An existing label must not block other changes.
+	// If an object already has a restricted label, its other fields can still be changed.
 	existing := create(t, apply(t, labelled(machine, "spec", "node-role.kubernetes.io/ingress"),
 		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 	if err := author.Update(t.Context(), apply(t, existing.DeepCopy(), change{"spec/version", "v1.36.3"}),
@@ -159,7 +162,7 @@ func TestRestrictedNodeLabelsNeedPermission(t *testing.T) {
 	another := change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}
 	requireRejection(t, author.Update(t.Context(), apply(t, existing.DeepCopy(), another), client.DryRunAll),
 		"spec.node.labels")
-	// The Node of a Machine that is being deleted runs pods until it is drained.
+	// The labels stay restricted while the Machine is being deleted, because its Node runs pods until the Node is drained.
 	existing = beginDeletion(t, existing)
 	requireRejection(t, author.Update(t.Context(), apply(t, existing.DeepCopy(), another), client.DryRunAll),
 		"spec.node.labels")
@@ -177,7 +180,7 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 			"instanceType": "small", "image": image}
 	}
 	inline := func(sample, path string) *unstructured.Unstructured {
-		return apply(t, anonymous(parse(t, namespace, sample)), change{path + "/classRef", nil},
+		return apply(t, withGeneratedName(parse(t, namespace, sample)), change{path + "/classRef", nil},
 			change{path + "/provider", "sim"}, change{path + "/providerSpec", providerSpec("sim-os-1")})
 	}
 	await(t, "the policy for inline machines", func() bool {
@@ -192,11 +195,11 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 		if err := dryRun(t, trusted, inline(sample, path)); err != nil {
 			t.Errorf("a user with the permission is refused: %v", err)
 		}
-		if err := dryRun(t, author, anonymous(parse(t, namespace, sample))); err != nil {
+		if err := dryRun(t, author, withGeneratedName(parse(t, namespace, sample))); err != nil {
 			t.Errorf("a machine with a class is refused: %v", err)
 		}
 
-		// The inline fields of an object must not block changes of its other fields.
+		// If an object already has inline fields, its other fields can still be changed.
 		existing := create(t, apply(t, inline(sample, path),
 			change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
 		update := func(changes ...change) error {
@@ -221,7 +224,8 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 				t.Errorf("a change of %s: got error %v, want a rejection by the policy", name, err)
 			}
 		}
-		// The instance of a Machine that is being deleted is deleted with the credentials in its specification.
+		// The inline fields stay restricted while the Machine is being deleted, because the provider uses their credentials
+		// to delete the instance.
 		existing = beginDeletion(t, existing)
 		if err := update(change{path + "/credentialsRef", map[string]any{"name": "theirs"}}); !refusedBy("inline", err) {
 			t.Errorf("a change of credentialsRef during the deletion: got error %v, want a rejection by the policy", err)

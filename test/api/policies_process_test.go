@@ -9,8 +9,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A process of Machinist creates Machines from templates that the policies have already admitted, so the policies skip
-// these requests. The policies apply to updates by a process of Machinist in the same way as to updates by other users.
+// The processes of Machinist create Machines only from templates that the policies have already checked. Therefore, the
+// policies do not check Machines that a process creates. But they must check updates by a process in the same way as
+// updates by other users.
 //
 // Rule: malformed-annotations-refused.
 func TestPoliciesApplyToUpdatesOfProcesses(t *testing.T) {

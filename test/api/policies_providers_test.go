@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A provider process writes only the classes and Machines of its provider, and Machines that no provider has claimed.
+// A provider process may write only the classes and Machines of its own provider, and Machines that do not belong to
+// any provider yet.
 //
 // Rule: providers-write-own-objects.
 func TestProviderWritesOnlyItsOwnObjects(t *testing.T) {
@@ -102,7 +103,8 @@ func TestProviderWritesOnlyItsOwnObjects(t *testing.T) {
 		"lets another provider delete an instance of its own": patchStatus(sim, "own", forge),
 		"with a dot in its name writes a Machine of sim":      patch(dotted, "own", label),
 	} {
-		// Another policy also refuses another provider than that of the specification.
+		// Either policy may refuse the request: the policy for Machines does so if the label and spec.provider name different
+		// providers.
 		if !refusedBy("providers", err) && !refusedBy("machine", err) {
 			t.Errorf("the provider %s: got error %v, want a rejection by the policy", what, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// asProcess returns the client of a process that has all permissions, so that only the policies limit it. The namespace
-// of the processes exists afterwards.
+// asProcess returns a client with the identity of a process. The client has all permissions, so only the policies
+// restrict it. asProcess also creates the namespace of the processes if the namespace does not exist.
 func asProcess(t *testing.T, name string) client.Client {
 	t.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.Namespace}}
@@ -25,7 +25,7 @@ func asProcess(t *testing.T, name string) client.Client {
 		"system:serviceaccounts:"+manifests.Namespace, "system:masters")
 }
 
-// newToken returns a bootstrap token of a group.
+// newToken returns a Secret with a bootstrap token. The token has the given extra groups.
 func newToken(id, groups string) *corev1.Secret {
 	return &corev1.Secret{Type: corev1.SecretTypeBootstrapToken,
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
@@ -33,8 +33,8 @@ func newToken(id, groups string) *corev1.Secret {
 			"usage-bootstrap-authentication": "true"}}
 }
 
-// marked returns the token with the mark of Machinist's tokens.
-func marked(token *corev1.Secret) *corev1.Secret {
+// withMark adds the annotation that marks the bootstrap tokens of Machinist, and returns the token.
+func withMark(token *corev1.Secret) *corev1.Secret {
 	token.Annotations = map[string]string{"machinist.dev/bootstrap-token-owner": "uid-1"}
 	return token
 }
@@ -55,7 +55,7 @@ func TestProcessCreatesOnlyItsOwnSecrets(t *testing.T) {
 		s.Annotations = map[string]string{"machinist.dev/migrated-from": "group/kind/name/uid"}
 		return s
 	}
-	elsewhere := marked(newToken("abcdef", ownGroup))
+	elsewhere := withMark(newToken("abcdef", ownGroup))
 	elsewhere.Namespace = namespace
 	mint := opaque(metav1.NamespaceSystem, "mint")
 	mint.Type, mint.Annotations = corev1.SecretTypeServiceAccountToken, map[string]string{
@@ -77,16 +77,16 @@ func TestProcessCreatesOnlyItsOwnSecrets(t *testing.T) {
 		{"the own certificate in another namespace", provider, opaque(namespace, provider+"-webhook"), false},
 		{"a certificate of its own", "machinist-operator", webhookOf("machinist-operator"), false},
 		{"a certificate of its own", "default", webhookOf("default"), false},
-		{"a bootstrap token", provider, marked(newToken("abcdef", ownGroup)), true},
+		{"a bootstrap token", provider, withMark(newToken("abcdef", ownGroup)), true},
 		{"a bootstrap token without the mark", provider, newToken("abcdef", ownGroup), false},
-		{"a bootstrap token without a group", provider, marked(newToken("abcdef", "")), false},
-		{"a bootstrap token of another group", provider, marked(newToken("abcdef", "system:bootstrappers:other")), false},
-		{"a bootstrap token of two groups", provider, marked(newToken("abcdef", ownGroup+",system:bootstrappers:other")),
+		{"a bootstrap token without a group", provider, withMark(newToken("abcdef", "")), false},
+		{"a bootstrap token of another group", provider, withMark(newToken("abcdef", "system:bootstrappers:other")), false},
+		{"a bootstrap token of two groups", provider, withMark(newToken("abcdef", ownGroup+",system:bootstrappers:other")),
 			false},
 		{"a bootstrap token in another namespace", provider, elsewhere, false},
-		{"a bootstrap token", manager, marked(newToken("abcdef", ownGroup)), false},
-		{"a bootstrap token", migrator, marked(newToken("abcdef", ownGroup)), false},
-		{"a bootstrap token", "machinist-operator", marked(newToken("abcdef", ownGroup)), false},
+		{"a bootstrap token", manager, withMark(newToken("abcdef", ownGroup)), false},
+		{"a bootstrap token", migrator, withMark(newToken("abcdef", ownGroup)), false},
+		{"a bootstrap token", "machinist-operator", withMark(newToken("abcdef", ownGroup)), false},
 		{"a token of a ServiceAccount", provider, mint, false},
 		{"a copy for a Migration", migrator, copied(), true},
 		{"a copy for a Migration", "machinist-migrator-a.b", copied(), false},
@@ -103,14 +103,14 @@ func TestProcessCreatesOnlyItsOwnSecrets(t *testing.T) {
 	}
 }
 
-// A provider extends and deletes the tokens that it created, even if nodeBootstrapper.tokenGroups no longer contains
-// their groups.
+// A provider must be able to extend and delete the bootstrap tokens that it has created, even if the value
+// nodeBootstrapper.tokenGroups no longer contains the groups of these tokens.
 //
 // Rule: secrets-limited-by-policy.
 func TestProviderChangesOnlyMarkedTokens(t *testing.T) {
 	admin, provider := env.Client(t), asProcess(t, "machinist-provider-sim")
 	const formerGroups = ownGroup + ",system:bootstrappers:former"
-	ours, theirs := marked(newToken("aaaaaa", formerGroups)), newToken("bbbbbb", ownGroup)
+	ours, theirs := withMark(newToken("aaaaaa", formerGroups)), newToken("bbbbbb", ownGroup)
 	for _, token := range []*corev1.Secret{ours, theirs} {
 		if err := admin.Create(t.Context(), token); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestProviderChangesOnlyMarkedTokens(t *testing.T) {
 	}
 }
 
-// A provider changes only its own finalizer of a Secret with credentials.
+// In a Secret with credentials, a provider may change only its own finalizer.
 //
 // Rule: secrets-limited-by-policy.
 func TestProviderChangesOnlyFinalizerOfCredentials(t *testing.T) {

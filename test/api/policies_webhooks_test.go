@@ -24,7 +24,7 @@ type jsonPatch struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// tryPatch sends a JSON patch in a dry run.
+// tryPatch sends a JSON patch with the client of a user, in a dry run.
 func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...jsonPatch) error {
 	t.Helper()
 	body, err := json.Marshal(patch)
@@ -35,8 +35,8 @@ func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...j
 		client.DryRunAll)
 }
 
-// fieldPaths returns the JSON paths of all fields of a type, at all levels, except the fields that have fields
-// themselves. Each list of objects has one item.
+// fieldPaths returns the JSON paths of all fields of a type. If a field is an object, fieldPaths returns the paths of
+// the fields in this object instead. If a field is a list of objects, the paths contain the index 0.
 func fieldPaths(of reflect.Type, path string) (paths []string) {
 	switch {
 	case of.Kind() == reflect.Pointer:
@@ -57,8 +57,8 @@ func fieldPaths(of reflect.Type, path string) (paths []string) {
 	return paths
 }
 
-// webhookChanges returns another valid value for each field of a webhook, by the JSON path of the field. bundle is the
-// path of the only field that a process may change.
+// webhookChanges returns another valid value for each field of a webhook. The keys are the JSON paths of the fields.
+// bundle is the path of the only field that a process may change.
 func webhookChanges() (changes map[string]any, bundle string) {
 	changes = map[string]any{
 		"/name":                           "other.machinist.dev",
@@ -91,8 +91,8 @@ func webhookChanges() (changes map[string]any, bundle string) {
 	return changes, "/clientConfig/caBundle"
 }
 
-// A process changes only the bundles of its webhook configurations. The test fails if a webhook has a field that
-// webhookChanges does not contain, for example because a new version of Kubernetes added the field.
+// A process may change only the caBundles in its webhook configurations. The test covers all fields of a webhook: it
+// fails if a new version of Kubernetes adds a field that webhookChanges does not contain.
 //
 // Rule: webhooks-limited-by-policy.
 func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
@@ -196,7 +196,7 @@ func TestProcessChangesOnlyBundlesOfWebhooks(t *testing.T) {
 			t.Errorf("%s: got error %v, want a rejection by the policy", what, err)
 		}
 	}
-	// Another policy limits which configurations a migrator deletes.
+	// Another policy restricts which webhook configurations a migrator may delete.
 	if err := migrator.Delete(t.Context(), validating.DeepCopy(), client.DryRunAll); !refusedBy("migrator", err) {
 		t.Errorf("a migrator deletes a configuration: got error %v, want a rejection by its policy", err)
 	}

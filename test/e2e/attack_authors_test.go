@@ -23,7 +23,8 @@ import (
 // fleetAuthor is the name of a user who may write machines and fleets in the namespace, but no classes.
 const fleetAuthor = "fleet-author"
 
-// asFleetAuthor grants the permissions of the fleet author, and returns a client of that user.
+// asFleetAuthor grants permissions for machines and fleets to the fleet author, and returns a client with the identity
+// of this user.
 func (m *machinist) asFleetAuthor() client.Client {
 	m.t.Helper()
 	m.grant("fleets", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupName},
@@ -37,7 +38,7 @@ func (m *machinist) asFleetAuthor() client.Client {
 	return c
 }
 
-// grant gives the fleet author a permission in the namespace. role is the name of the new role.
+// grant grants a permission in the namespace to the fleet author. role is the name of the role that grant creates.
 func (m *machinist) grant(role string, rule rbacv1.PolicyRule) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: role}
@@ -52,7 +53,7 @@ func (m *machinist) grant(role string, rule rbacv1.PolicyRule) {
 	}
 }
 
-// authored returns a new Machine, a new MachineSet and a new MachineDeployment that have the given spec.
+// authored returns a new Machine, a new MachineSet and a new MachineDeployment, all for machines with the given spec.
 func authored(spec v1beta1.MachineSpec) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "authored"}
 	labels := map[string]string{"pool": "authored"}
@@ -66,8 +67,8 @@ func authored(spec v1beta1.MachineSpec) []client.Object {
 	}
 }
 
-// A tenant may write fleets, but no classes. The tenant describes instances inline, with an image, a network and
-// credentials of the tenant's choice.
+// A tenant may write fleets, but no classes. The tenant tries to create machines without a class, to be able to choose
+// their image, network and credentials.
 //
 // Rule: inline-needs-permission.
 func TestAttackTenantWritesInlineMachines(t *testing.T) {
@@ -80,7 +81,8 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 		CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
 		UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
 	}
-	// An administrator creates an inline fleet. The manager then creates the set and the machine.
+	// An administrator creates a fleet without a class. The manager must be able to create the set and the machine of this
+	// fleet.
 	m.createFleet(1, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.Template.Spec = inline
@@ -108,7 +110,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.wantDeniedBy("inline", "the providerSpec of a machine",
 		patch(&machine, `{"spec": {"providerSpec": {"image": "sim-os-2"}}}`))
 
-	// The tenant must still be able to operate the fleet, and its machines must still be created and deleted.
+	// The tenant must be able to operate this fleet, and its machines must be created and deleted as usual.
 	m.wantAllowed("more replicas", patch(m.deployment(), `{"spec": {"replicas": 2}}`))
 	m.awaitRunning(2)
 	m.wantAllowed("a label of the nodes",
@@ -126,9 +128,9 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// The workloads of another team select their nodes by a label. A tenant gives this label to the nodes of a fleet, in
-// order to receive the pods of that team. The policy refuses that. If the policy did not exist, the Node would get the
-// label.
+// The workloads of another team select their nodes by a label. A tenant tries to give this label to the nodes of a
+// fleet, so that the pods of the other team run there. The policy must refuse this. Without the policy, the Node would
+// get the label.
 //
 // Rule: restricted-node-labels.
 func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
@@ -150,7 +152,8 @@ func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
 			m.wantDeniedBy("node-labels", key, c.Create(ctx, o))
 		}
 	}
-	// A kubelet may set these labels itself, so no workload trusts them.
+	// The policy allows the following labels. Every kubelet may set these labels on its own Node, so no workload can trust
+	// them.
 	for _, key := range []string{"payments", "example.com/payments", "node.kubernetes.io/pool",
 		"topology.kubernetes.io/zone"} {
 		for _, o := range labelled(key) {

@@ -29,10 +29,10 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// The authors of a Migration and of old objects try to misuse the migrator's permissions.
+// In these tests, users who may write Migrations or old objects try to misuse the permissions of the migrator.
 
 const (
-	// vault is a namespace of another team. It contains a Secret that no author of old objects may read.
+	// vault is a namespace of another team. It contains a Secret that the authors of old objects may not read.
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"
@@ -41,7 +41,8 @@ const (
 	nearValue = "near-swordfish-4712"
 )
 
-// thief is an old set without machines. Its only purpose is to let the migrator publish Secrets.
+// thief is a set of the old system that has no machines. Its only purpose is to make the migrator publish the values of
+// Secrets.
 const thief = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet
@@ -69,8 +70,8 @@ spec:
 
 // An author of old objects may not read Secrets, but writes references to Secrets of other users into the old objects.
 // The migrator must not read a Secret of another namespace. Even after the owner of the Secret has allowed its use, the
-// values of the Secrets must not appear in a plan, status, event or log. The values would become part of a class, so an
-// administrator must accept the use too. The Secret that the fleet needs is still used.
+// values of Secrets must not appear in a plan, status, event or log. An administrator must also accept the use of the
+// Secret, because its values would become a part of a class. But the migrator must use the Secret that the fleet needs.
 //
 // Rules: migration-secrets-need-consent, migration-hides-values-of-secrets.
 func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
@@ -112,7 +113,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 		t.Errorf("the migrator reads a Secret of a namespace that its chart does not name: got error %v, want Forbidden", err)
 	}
 
-	// An administrator adds the namespace to migrator.namespaces, and the owner of the Secret allows its use.
+	// Now an administrator adds the namespace to migrator.namespaces, and the owner of the Secret allows its use.
 	if _, err := f.NewMigrator(ctx, []string{namespace, metav1.NamespaceSystem, vault}, "unused"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +147,8 @@ func countOf(m *v1beta1.Migration, code string) (n int32) {
 	return n
 }
 
-// wantUnpublished fails the test if one of the values appears in something about the migration that users can read: the
-// plan, the status, an event or a log.
+// wantUnpublished fails the test if one of the values appears in the plan or the status of the migration, in an event,
+// or in a log.
 func (m *migration) wantUnpublished(values ...string) {
 	m.t.Helper()
 	ctx := context.Background()
@@ -177,7 +178,7 @@ func (m *migration) wantUnpublished(values ...string) {
 		}
 		published = append(published, log...)
 	}
-	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml") // It fails if a loss is not accepted.
+	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml") // The command fails if a loss is not accepted.
 	for _, value := range values {
 		if i := strings.Index(string(published)+manifests, value); i >= 0 {
 			m.t.Errorf("the value %s of a Secret is published: …%s…", value, (string(published) + manifests)[max(0, i-200):i])
@@ -185,8 +186,8 @@ func (m *migration) wantUnpublished(values ...string) {
 	}
 }
 
-// A user who creates a Migration, or changes its spec, needs permissions for everything that the Migration names. In
-// the first part of the test, each user has all permissions except one that the migration of a fleet in the user's
+// A user who creates a Migration, or changes its spec, needs permissions for all objects that the Migration affects. In
+// the first part of the test, each user lacks exactly one of the permissions that a migration within the user's own
 // namespace requires.
 //
 // Rule: migration-authors-need-rights.
@@ -331,7 +332,7 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 	}
 }
 
-// grantRights gives a user permissions in a namespace.
+// grantRights grants permissions in a namespace to a user.
 func (m *machinist) grantRights(user, namespace string, rules ...rbacv1.PolicyRule) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: user}
@@ -346,9 +347,9 @@ func (m *machinist) grantRights(user, namespace string, rules ...rbacv1.PolicyRu
 	}
 }
 
-// awaitRefusal fails the test unless a request is refused with the given message. It repeats the request, because an
-// API server reports only the first reason for a refusal, and its authorizer observes new roles only after a short
-// delay.
+// awaitRefusal repeats a request until the request is refused with the given message. The first requests may be refused
+// for another reason, because the authorizer of the API server observes new roles only after a short delay. If the
+// request is allowed, the test fails.
 func (m *machinist) awaitRefusal(what, message string, request func() error) {
 	m.t.Helper()
 	eventually(m.t, what+" is refused", func() (bool, string) {
@@ -361,9 +362,9 @@ func (m *machinist) awaitRefusal(what, message string, request func() error) {
 	})
 }
 
-// An attacker with the identity of a migrator has the migrator's roles in the namespaces that the chart names. The
-// roles do not permit changes of the policies that protect fleets. Other policies restrict these roles to the objects
-// of migrations.
+// An attacker with the identity of a migrator has the roles of the migrator, in all namespaces in the value
+// migrator.namespaces. The roles must not allow the attacker to change the policies that protect fleets. Admission
+// policies must restrict the attacker to the objects of migrations.
 //
 // Rule: migrator-changes-only-migrations.
 func TestAttackWithRolesOfMigrator(t *testing.T) {
@@ -439,7 +440,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 		return &v1beta1.Machine{ObjectMeta: meta, Spec: machine.Spec}
 	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrator + "-old"}}
-	// The requests that a migrator needs must be allowed. Otherwise the rejections below prove nothing.
+	// The requests that a migrator needs must be allowed. Otherwise, the refusals below would prove nothing.
 	for name, request := range map[string]func() error{
 		"a plan":                          create(&corev1.ConfigMap{ObjectMeta: in(namespace, "machinist-migration-over-0")}),
 		"the record of a fence":           create(&corev1.ConfigMap{ObjectMeta: in(stack.SystemNamespace, recordOfFence)}),
@@ -503,7 +504,7 @@ func TestAttackWithRolesOfMigrator(t *testing.T) {
 	}
 }
 
-// changeConfigMap tries to change a ConfigMap in kube-system that exists in every cluster.
+// changeConfigMap tries to change a ConfigMap in kube-system. Every cluster has this ConfigMap.
 func (m *machinist) changeConfigMap(c client.Client) error {
 	found := &corev1.ConfigMap{}
 	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem,

@@ -22,14 +22,14 @@ import (
 
 const secretLabel = "node-restriction.kubernetes.io/payments"
 
-// withSecretLabel gives the nodes of the machines a label that no kubelet may write.
+// withSecretLabel adds a label to the nodes of a fleet. Kubelets may not write this label.
 func withSecretLabel(o client.Object) {
 	if d, ok := o.(*v1beta1.MachineDeployment); ok {
 		d.Spec.Template.Spec.Node.Labels = map[string]string{secretLabel: "true"}
 	}
 }
 
-// asKubelet returns a client with the permissions of a node's kubelet.
+// asKubelet returns a client with the identity and the permissions of the kubelet on a node.
 func (m *machinist) asKubelet(node string) client.Client {
 	return m.asUser("system:node:"+node, "system:nodes")
 }
@@ -43,8 +43,8 @@ func (m *machinist) readNode(name string) *corev1.Node {
 	return node
 }
 
-// Rule applied-template-in-status. A kubelet may write to its own Node. The provider does not trust the content that
-// the kubelet writes.
+// Rule applied-template-in-status. An attacker who controls a kubelet may write to the Node of this kubelet. The
+// provider must not trust what the kubelet writes.
 func TestAttackKubeletEditsNodeAnnotation(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -79,7 +79,8 @@ func TestAttackKubeletEditsNodeAnnotation(t *testing.T) {
 	}
 }
 
-// Rule node-name-from-provider. A kubelet can choose the provider ID in the Node that it registers.
+// Rule node-name-from-provider. An attacker who controls a kubelet can choose the provider ID of the Node that the
+// kubelet registers.
 func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})
@@ -102,7 +103,7 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 		}
 		return i >= 0
 	})
-	// After this deletion, the kubelet still has its certificate, but no Node.
+	// After the deletion of its Node, the kubelet still has its certificate.
 	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 		}
 		return reported[victim.Name] && reported[hostile.Name], fmt.Sprint(reported)
 	})
-	// The correct node joins nevertheless.
+	// The correct node must still be able to join.
 	m.await("the correct node of the victim", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == victim.UID && m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef.Name != name
@@ -139,7 +140,8 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 	}
 }
 
-// Rule node-ref-is-no-proof. Permission to write the status of Machines gives no access to Nodes.
+// Rule node-ref-is-no-proof. With the permission to write the status of Machines, an attacker must not be able to
+// change Nodes.
 func TestAttackForgedNodeRef(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

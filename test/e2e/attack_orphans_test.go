@@ -29,7 +29,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// extensions returns an administrator's client for CustomResourceDefinitions.
+// extensions returns a client for CustomResourceDefinitions with the permissions of an administrator.
 func (m *machinist) extensions() client.Client {
 	m.t.Helper()
 	scheme := runtime.NewScheme()
@@ -43,7 +43,7 @@ func (m *machinist) extensions() client.Client {
 	return c
 }
 
-// confirmOrphanRemoval confirms the removal of the instances without a Machine, as an administrator does.
+// confirmOrphanRemoval confirms, like an administrator, that instances without a Machine may be removed.
 func (m *machinist) confirmOrphanRemoval() {
 	m.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil,
@@ -55,7 +55,7 @@ func (m *machinist) confirmOrphanRemoval() {
 	}
 }
 
-// awaitOrphansBlocked waits until a class reports, with one of the reasons, that orphans wait for an administrator.
+// awaitOrphansBlocked waits until the condition OrphanRemovalBlocked of a class is True with one of the given reasons.
 func (m *machinist) awaitOrphansBlocked(reasons ...string) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that reports orphans which wait for an administrator",
@@ -70,7 +70,7 @@ func (m *machinist) awaitOrphansBlocked(reasons ...string) {
 		}, client.InNamespace(namespace))
 }
 
-// awaitNodesGone waits until no Node has the provider ID of one of the instances.
+// awaitNodesGone waits until the Nodes of the given instances no longer exist.
 func (m *machinist) awaitNodesGone(instances ...simcloud.Instance) {
 	m.t.Helper()
 	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances",
@@ -87,7 +87,8 @@ func (m *machinist) awaitNodesGone(instances ...simcloud.Instance) {
 		})
 }
 
-// When a CRD is deleted, Kubernetes deletes its objects. The deletion of a Machine also deletes its instance.
+// If a CRD is deleted, Kubernetes deletes all objects of this kind, and the deletion of a Machine deletes its instance.
+// Therefore, a policy must refuse the deletion of the CRDs.
 //
 // Rule: crd-deletion-refused.
 func TestAttackCRDDeletionIsRefused(t *testing.T) {
@@ -102,7 +103,7 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 			t.Errorf("delete %s: got %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
-	// After the garbage collector has deleted this object, it has also had enough time to delete Machines.
+	// When the garbage collector has deleted this object, it has also had enough time to delete Machines.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
 	if err := m.control.Create(context.Background(), owner); err != nil {
 		t.Fatal(err)
@@ -127,9 +128,9 @@ func TestAttackCRDDeletionIsRefused(t *testing.T) {
 	}
 }
 
-// An administrator deletes the CRD of Machines by force, removes the finalizers, and installs the CRD again. Sets
-// create new Machines. The instances of the old Machines have Ready Nodes. They must remain until an administrator
-// confirms their removal.
+// An administrator deletes the CRD of Machines by force, removes the finalizers of the Machines, and installs the CRD
+// again. Then the sets create new Machines. The instances of the old Machines still have Ready Nodes. These instances
+// must remain until an administrator confirms their removal.
 //
 // Rules: most-orphaned-needs-confirmation, ready-orphan-needs-confirmation, node-of-removed-instance-deleted,
 // person-confirms-removal.
@@ -144,7 +145,8 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	// Stop the processes, so that they do not process deleted Machines and do not create objects of the deleted CRD.
+	// Stop the processes, so that they neither process the deletion of the Machines nor create objects of the deleted
+	// kind.
 	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +195,9 @@ func TestAttackForcedCRDDeletionKeepsInstances(t *testing.T) {
 	m.awaitRunning(4)
 }
 
-// A user may write classes and Secrets in one namespace, and has credentials for an account that another namespace uses
-// too. The user confirms the removal of orphans, which would include instances of the other namespace. The user's class
-// confirms only the removal of instances of the user's own namespace.
+// A tenant may write classes and Secrets in one namespace. The tenant has credentials for a cloud account that another
+// namespace also uses. With a class in this namespace, the tenant confirms the removal of orphans in the account. Only
+// the instances of the tenant's namespace may be removed.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -204,19 +206,7 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
 	m.removeDelays()
 	m.createFleet(0, nil)
-	// While the process is stopped, create all instances, so that the process finds all of them in its first check. They
-	// are then most of the instances.
-	if err := m.Provider.Stop(15 * time.Second); err != nil {
-		t.Fatal(err)
-	}
 	const tenantNamespace = "a-tenant" // Its class is sorted before those of the other namespace.
-	id := m.clusterID()
-	var theirs []simcloud.Instance
-	for i := range 3 {
-		theirs = append(theirs, m.createOrphan(id, fmt.Sprintf("%s/lost-%d", namespace, i)))
-	}
-	own := m.createOrphan(id, tenantNamespace+"/lost")
-
 	class, credentials := &v1beta1.MachineClass{}, &corev1.Secret{}
 	err := errors.Join(
 		m.control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}),
@@ -232,17 +222,34 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 		err := author.Create(ctx, secret.DeepCopy())
 		return err == nil, errorText(err)
 	})
-	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	attack := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: class.Name,
-		Annotations: map[string]string{v1beta1.AnnotationRemoveOrphansUntil: until}}, Spec: *class.Spec.DeepCopy()}
+	attack := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: class.Name},
+		Spec: *class.Spec.DeepCopy()}
 	attack.Spec.UserDataRef = nil
-	if err := author.Create(ctx, attack); err != nil {
+	eventually(t, "the tenant may create a class", func() (bool, string) {
+		err := author.Create(ctx, attack.DeepCopy())
+		return err == nil, errorText(err)
+	})
+	// Create all instances while the provider is stopped, so that it finds all of them in its first check. Then most of
+	// the instances in the account are orphans.
+	if err := m.Provider.Stop(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	id := m.clusterID()
+	var theirs []simcloud.Instance
+	for i := range 3 {
+		theirs = append(theirs, m.createOrphan(id, fmt.Sprintf("%s/lost-%d", namespace, i)))
+	}
+	own := m.createOrphan(id, tenantNamespace+"/lost")
+	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	patch := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil, until))
+	if err := author.Patch(ctx, attack, patch); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// When the instance of the tenant's own namespace has been deleted, the confirmation has taken effect.
+	// The deletion of the instance of the tenant's own namespace shows that the confirmation has taken effect.
 	m.awaitTerminated(own)
 	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned)
 	m.wantUntouched(theirs...)
@@ -250,7 +257,7 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	m.awaitTerminated(theirs...)
 }
 
-// asClassAuthor returns the client of a user who may write classes and Secrets in a namespace.
+// asClassAuthor returns a client with the identity of a user who may write classes and Secrets in a namespace.
 func (m *machinist) asClassAuthor(namespace string) client.Client {
 	m.t.Helper()
 	const user = "class-author"

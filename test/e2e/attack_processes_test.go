@@ -26,11 +26,11 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// migratorName is the name of the migrator of the simulated cloud's provider.
+// migratorName is the name of the migrator for the simulated cloud.
 const migratorName = "machinist-migrator-" + driver.Name
 
-// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The namespaces of
-// the migrator include that of the processes, so that only the policies protect the Secrets there.
+// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The roles of the
+// migrator also cover the namespace of the processes, so that only the policies protect the Secrets in this namespace.
 func (m *machinist) asMigrator() client.Client {
 	m.t.Helper()
 	if _, err := m.NewMigrator(context.Background(), []string{namespace, stack.SystemNamespace}, "unused"); err != nil {
@@ -47,7 +47,7 @@ func (m *machinist) asMigrator() client.Client {
 	return c
 }
 
-// asOperator installs the policy and the roles of the operator, and returns a client with its identity.
+// asOperator installs the policy and the roles of the operator, and returns a client with the identity of the operator.
 func (m *machinist) asOperator() client.Client {
 	m.t.Helper()
 	ctx := context.Background()
@@ -70,12 +70,12 @@ func (m *machinist) asOperator() client.Client {
 	return c
 }
 
-// deniedBy reports whether a policy of the chart denied a request.
+// deniedBy reports whether the error of a request shows that the given policy of the chart denied the request.
 func deniedBy(policy string, err error) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+".machinist.dev'")
 }
 
-// wantDeniedBy fails the test unless a policy of the chart denied the request.
+// wantDeniedBy fails the test unless the given policy of the chart denied the request.
 func (m *machinist) wantDeniedBy(policy, what string, err error) {
 	m.t.Helper()
 	if !deniedBy(policy, err) {
@@ -83,7 +83,7 @@ func (m *machinist) wantDeniedBy(policy, what string, err error) {
 	}
 }
 
-// wantAllowed fails the test if a request is refused.
+// wantAllowed fails the test if the error of a request is not nil.
 func (m *machinist) wantAllowed(what string, err error) {
 	m.t.Helper()
 	if err != nil {
@@ -91,7 +91,8 @@ func (m *machinist) wantAllowed(what string, err error) {
 	}
 }
 
-// webhookOf returns a validating webhook configuration with rules for API groups. Nothing answers at its URL.
+// webhookOf returns a validating webhook configuration whose rules name the given API groups. No server listens at its
+// URL.
 func webhookOf(name string, groups ...string) *admissionv1.ValidatingWebhookConfiguration {
 	ignore, none, url := admissionv1.Ignore, admissionv1.SideEffectClassNone, "https://localhost:1/"
 	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -101,8 +102,9 @@ func webhookOf(name string, groups ...string) *admissionv1.ValidatingWebhookConf
 				Rule: admissionv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{"things"}}}}}}}
 }
 
-// An attacker with the identity of a process points its webhook at a server of the attacker and registers it for all
-// kinds. The server would receive every Secret that is written, and could refuse every write.
+// An attacker with the identity of a process tries to change the webhook of this process: its URL leads to a server of
+// the attacker, and its rules cover all kinds. This server would receive every Secret that is written, and could refuse
+// every write.
 //
 // Rule: webhooks-limited-by-policy.
 func TestAttackProcessRewritesItsWebhook(t *testing.T) {
@@ -160,8 +162,8 @@ func bundleOf(configuration client.Object) []byte {
 	return nil
 }
 
-// An attacker with the identity of the operator or of a migrator installs or deletes webhooks that do not belong to a
-// provider or to an old system.
+// An attacker with the identity of the operator or of a migrator tries to install or delete webhooks of other systems.
+// The operator may write only the webhooks of providers, and a migrator may delete only the webhooks of an old system.
 //
 // Rule: webhooks-limited-by-policy.
 func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
@@ -191,8 +193,8 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 		operator.Create(ctx, webhookOf(acme, v1beta1.GroupName)))
 	m.wantAllowed("the operator changes the webhook of a provider",
 		patch(operator, acme, `{"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}}`))
-	generated := webhookOf("machinist-provider-mine", v1beta1.GroupName)
-	generated.Name, generated.GenerateName = "", "machinist-provider-"
+	generated := webhookOf("machinist-migrator-mine", v1beta1.GroupName)
+	generated.Name, generated.GenerateName = "", "machinist-migrator-"
 	for what, err := range map[string]error{
 		"create a webhook with another name":     operator.Create(ctx, webhookOf("mine", v1beta1.GroupName)),
 		"create a webhook with a generated name": operator.Create(ctx, generated),
@@ -221,8 +223,8 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 	m.wantAllowed("the migrator deletes a webhook of the old system", migrator.Delete(ctx, webhookOf("old")))
 }
 
-// An attacker with the identity of one process writes Secrets and ConfigMaps that only another process may write. The
-// attacker also changes fields of a Secret other than the finalizer.
+// An attacker with the identity of one process tries to write Secrets and ConfigMaps that only another process may
+// write. The attacker also tries to change fields of a Secret other than its finalizers.
 //
 // Rule: secrets-limited-by-policy.
 func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
@@ -274,7 +276,7 @@ func TestAttackProcessWritesSecretsOfOthers(t *testing.T) {
 		"the provider lets no one renew credentials":       patch(provider, credentials.DeepCopy(), `{"immutable": true}`),
 		"the provider removes the old system's finalizer": patch(provider, owned.DeepCopy(),
 			`{"metadata": {"finalizers": null}}`),
-		// The garbage collector deletes a Secret whose owners do not exist.
+		// With this change, the garbage collector would delete the Secret, because the new owner does not exist.
 		"the migrator deletes a Secret by its owner": patch(migrator, owned.DeepCopy(), gone),
 		"the migrator labels credentials": patch(migrator, credentials.DeepCopy(),
 			`{"metadata": {"labels": {"machinist.dev/migration": "over"}}}`),

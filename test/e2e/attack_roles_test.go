@@ -19,7 +19,8 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// An attacker with the identity of a provider has the provider's roles, but the admission policies restrict them.
+// An attacker with the identity of a provider has the roles of the provider. The admission policies must restrict what
+// the attacker can do with these roles.
 //
 // Rule: secrets-limited-by-policy.
 func TestAttackWithRolesOfProvider(t *testing.T) {
@@ -95,7 +96,7 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 			t.Errorf("%s: got error %v, want a rejection", name, err)
 		}
 	}
-	// The requests that a provider needs are allowed. Otherwise the rejections above prove nothing.
+	// The requests that a provider needs must be allowed. Otherwise, the refusals above would prove nothing.
 	mine := token("system:bootstrappers:machinist", ours)
 	if err := thief.Create(ctx, mine); err != nil {
 		t.Errorf("create a bootstrap token as the provider does: %v", err)
@@ -113,16 +114,16 @@ func TestAttackWithRolesOfProvider(t *testing.T) {
 	}
 }
 
-// asServiceAccount returns a client of the target cluster with the identity of a process's ServiceAccount, to which the
-// charts bind the roles of the process. The processes of the stack use other users, so the refused requests of this
-// client are not counted as requests of the processes.
+// asServiceAccount returns a client of the target cluster with the identity of the ServiceAccount to which the charts
+// bind the roles of a process. In this stack, the processes themselves use other users. Therefore, the stack does not
+// report refused requests of this client as refused requests of the process.
 func (m *machinist) asServiceAccount(process string) client.Client {
 	m.t.Helper()
 	group := "system:serviceaccounts:" + stack.SystemNamespace
 	return m.asUser("system:serviceaccount:"+stack.SystemNamespace+":"+process, "system:serviceaccounts", group)
 }
 
-// asUser returns a client of a user of the target cluster.
+// asUser returns a client of the target cluster with the identity of a user.
 func (m *machinist) asUser(user string, groups ...string) client.Client {
 	m.t.Helper()
 	config, err := m.Target.UserConfig(user, groups...)

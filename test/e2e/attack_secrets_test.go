@@ -19,8 +19,9 @@ import (
 	"machinist.dev/machinist/examples"
 )
 
-// An attacker with the stolen identity of a provider can read no Secret outside of secretNamespaces, and can change no
-// object of another provider. The fleet of this test shows that the process does not need more permissions.
+// An attacker with the stolen identity of a provider must not be able to read Secrets outside of secretNamespaces, or
+// to change objects of another provider. The fleet in this test shows that the provider does not need these
+// permissions.
 func TestAttackStolenProviderReadsOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{SecretNamespaces: []string{namespace}})

@@ -26,7 +26,7 @@ import (
 // attackerNamespace is the namespace in which the attacker may write the status of Machines.
 const attackerNamespace = "attacker"
 
-// forger is a client whose only permissions are to read Machines and to write their status in attackerNamespace.
+// forger is a client of the attacker. It may only read Machines, and write the status of Machines in attackerNamespace.
 type forger struct {
 	*machinist
 	client.Client
@@ -58,8 +58,8 @@ func (m *machinist) newForger() (forger, v1beta1.Machine) {
 	return forger{m, m.asUser("forger")}, list.Items[0]
 }
 
-// forge changes the status of a Machine once. If another writer changes the status at the same time, the change of the
-// other writer remains.
+// forge changes the status of a Machine once. If another client changes the status at the same time, forge does not
+// overwrite that change.
 func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	f.t.Helper()
 	eventually(f.t, "the attacker wrote the status", func() (bool, string) {
@@ -73,7 +73,8 @@ func (f forger) forge(machine *v1beta1.Machine, change func(*v1beta1.MachineStat
 	})
 }
 
-// requestCertificate sends a certificate request, and returns a function that reports the decision about the request.
+// requestCertificate creates a CertificateSigningRequest. It returns a function that reports whether the request is
+// approved.
 func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func() (approved bool, state string) {
 	m.t.Helper()
 	csr := d.Object(m.t)
@@ -94,9 +95,9 @@ func (m *machinist) requestCertificate(as client.Client, d *csrtest.Draft) func(
 	}
 }
 
-// An attacker may write the status of Machines in one namespace. In this status, the attacker claims the Nodes of
-// machines in another namespace: by their names, provider IDs and UIDs. The other machines must keep their certificates
-// and must be able to join.
+// An attacker may write the status of Machines in one namespace. Into this status, the attacker writes the names,
+// provider IDs and UIDs of Nodes that belong to machines in another namespace. The machines of the other namespace must
+// keep their certificates and must be able to join.
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
@@ -104,8 +105,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.removeDelays()
 	attacker, _ := m.newForger()
-	// These machines are older than those of the victim. The machines have no class, so the provider never corrects their
-	// status.
+	// The attacker's machines are older than the machines of the victim. They have no class, so the provider never
+	// corrects their status.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
 		waiting := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: attackerNamespace, Name: fmt.Sprintf("waiting-%d", i)},
@@ -135,7 +136,7 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	renewal := m.requestCertificate(m.asKubelet(node.Name), csrtest.ForClient(node.Name))
 	eventually(t, "the victim's node gets its next certificate", renewal)
 
-	// The attacker claims the Node of the second machine while this machine boots.
+	// The attacker claims the Node of the victim's second machine while this machine is booting.
 	boot := simcloud.Duration(5 * time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(2)
@@ -158,9 +159,10 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	}
 }
 
-// An attacker who may write the status of Machines in one namespace, and has the bootstrap token of a machine there,
-// requests the certificate of another Node: one that does not exist yet, or one that exists, whose provider ID is then
-// in the status too.
+// An attacker may write the status of Machines in one namespace, and has the bootstrap token of one of these Machines.
+// The attacker writes the name of another Node into the status and requests a certificate for that Node. In one case,
+// the Node does not exist yet. In the other case, the Node exists, and the attacker also writes its provider ID into
+// the status.
 //
 // Rule: certificate-name-from-provider.
 func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
@@ -174,7 +176,7 @@ func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	attacker, _ := m.newForger()
-	// The next machine of the attacker boots so slowly that it does not join during the test.
+	// The attacker's next machine boots so slowly that it does not join during the test.
 	boot := simcloud.Duration(10 * time.Minute)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	deployments := &v1beta1.MachineDeploymentList{}
@@ -237,15 +239,15 @@ func TestAttackForgedStatusGivesNoIdentityOfOtherNode(t *testing.T) {
 			return strings.Contains(all, "("+reason+")"), all
 		})
 	}
-	// If the status contains the name that the provider reports, a request with the same token is approved.
+	// When the status contains the name that the provider reports, a request with the same token must be approved.
 	attacker.forge(&own, func(s *v1beta1.MachineStatus) { s.Instance.NodeName, s.Instance.NodeProviderID = name, "" })
 	legitimate := m.requestCertificate(kubelet, csrtest.ForClient(name))
 	eventually(t, "the request for the machine's own node is approved", legitimate)
 }
 
-// An attacker may write the status of Machines in one namespace. The attacker writes the Node of another machine, with
-// its provider ID, into the status of a machine, and then this machine is deleted. The Node of the other machine must
-// stay in service, with its pods.
+// An attacker may write the status of Machines in one namespace. The attacker writes the Node and the provider ID of
+// another machine into the status of a Machine and deletes this Machine. The Node of the other machine must stay in
+// service and keep its pods.
 //
 // Rule: node-ref-is-no-proof.
 func TestAttackForgedNodeProviderID(t *testing.T) {

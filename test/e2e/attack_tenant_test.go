@@ -21,9 +21,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A tenant who may write fleets sets the label of another provider in the template, so that no process would ever serve
-// or delete the machines. The policy refuses the template. If there are no policies and no webhook, no machine is
-// created, and the deployment reports the reason.
+// A tenant may write fleets, and sets the label for the provider in a template to another provider. Then no process
+// would create or delete the instances of the machines. The policy must refuse the template. If neither the policies
+// nor the webhook are installed, no machine may be created, and the deployment must report the reason.
 //
 // Rule: reserved-keys-refused.
 func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {
@@ -75,9 +75,10 @@ func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {
 	m.awaitNoMachines()
 }
 
-// A tenant may write classes and fleets, but may not read Secrets. The tenant references the Secret of another team as
-// user data and as credentials, in order to read its content on an instance. Machinist must not read anything from the
-// Secret, must not launch an instance, and must not set a finalizer on the Secret. The tenant's objects can be deleted.
+// A tenant may write classes and fleets, but may not read Secrets. The classes of the tenant refer to a Secret of
+// another team as user data and as credentials, so that the tenant could read the Secret on an instance. Machinist must
+// not read the data of the Secret, launch an instance, or add a finalizer to the Secret. The tenant must be able to
+// delete the classes and fleets.
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestAttackTenantReferencesForeignSecret(t *testing.T) {

@@ -32,13 +32,13 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// anonymous is a client of a webhook. It is not an API server and has no identity.
+// anonymous is a client that sends requests to a webhook. It is not an API server, and it does not authenticate.
 type anonymous struct {
 	*http.Client
 	url string
 }
 
-// newAnonymous returns a client of the webhook of a program.
+// newAnonymous returns an anonymous client for the webhook of a program.
 func (m *machinist) newAnonymous(program string) anonymous {
 	m.t.Helper()
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
@@ -53,18 +53,26 @@ func (m *machinist) newAnonymous(program string) anonymous {
 	return anonymous{c, *hook.URL}
 }
 
-// send sends a request, and returns the status code and the body of the response.
+// send sends a request with the given body, and returns the status code and the body of the response.
 func (a anonymous) send(body io.Reader) (int, string, error) {
-	answer, err := a.Post(a.url, "application/json", body)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, body)
 	if err != nil {
 		return 0, "", err
 	}
-	defer answer.Body.Close()
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := a.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
 	text, err := io.ReadAll(answer.Body)
+	cancel() // Otherwise Close waits for the end of the request body.
+	answer.Body.Close()
 	return answer.StatusCode, string(text), err
 }
 
-// review returns an admission review of a new machine with the given class.
+// review returns the JSON of an admission review for a new machine with the given class.
 func review(t *testing.T, class string) []byte {
 	t.Helper()
 	machine, err := json.Marshal(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"},
@@ -84,8 +92,8 @@ func review(t *testing.T, class string) []byte {
 	return text
 }
 
-// Any client that reaches the webhook can send requests to it. Such requests must cause only few reads from the API
-// server, and must cost the process only little memory and time. After these requests, the webhook must still serve API
+// Any client that can connect to the webhook can send requests to it. Such requests may cause only a few reads from the
+// API server, and may use only little memory and processor time. After these requests, the webhook must still serve API
 // servers.
 //
 // Rule: webhook-requests-limited.
@@ -101,7 +109,7 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// First, send reviews with classes that do not exist.
+	// First, send reviews for machines whose classes do not exist.
 	begun := time.Now()
 	const reviews = 1000
 	for i := range reviews {
@@ -141,8 +149,8 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 		}
 	}
 
-	// Bodies that never end. If too many of them are in progress, further requests must be refused immediately. No request
-	// may stay in progress for long.
+	// Finally, send bodies that never end. If too many requests are in progress, the webhook must refuse further requests
+	// immediately. No request may stay in progress for a long time.
 	body, rest := io.Pipe()
 	defer rest.Close()
 	begun = time.Now()
@@ -177,8 +185,8 @@ func TestAttackWebhookWithoutIdentity(t *testing.T) {
 	})
 }
 
-// If --webhook-client-ca-file is set, the webhook serves only an API server that presents a certificate of this
-// authority.
+// If --webhook-client-ca-file is set, the webhook must serve only clients that present a certificate of this authority,
+// such as the API server.
 //
 // Rule: webhook-requests-limited.
 func TestAttackWebhookWithoutClientCertificate(t *testing.T) {
@@ -212,7 +220,8 @@ func TestAttackWebhookWithoutClientCertificate(t *testing.T) {
 		}
 	}
 	flags := []string{"--webhook-client-ca-file=" + path("ca.crt")}
-	// The stack waits until both webhooks refuse an invalid object, so the API server is served.
+	// The start of the stack proves that the webhooks serve the API server: the stack waits until both webhooks have
+	// refused an invalid object.
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: flags, ProviderArgs: slices.Clone(flags),
 		ExtraAPIServerArgs: []string{"--admission-control-config-file=" + path("admission.yaml")}})
 	for _, program := range []string{stack.Manager, stack.Provider} {

@@ -24,7 +24,7 @@ func nodes() []Behaviour {
 			Tests: []string{kubelets + "TestKubeletRegistersNode", kubelets + "TestKubeletOfDeletedNode"},
 			Why:   worldKubelet},
 		{Name: "A kubelet updates few labels and its whole status, and keeps fields of others",
-			Doubles: []string{world + "hosts.go:setReady", hosts + "node.go:updated"},
+			Doubles: []string{world + "hosts.go:setReady", hosts + "node.go:updatedNode"},
 			Tests:   []string{kubelets + "TestKubeletKeepsOrRevertsChangesOfNode"}, Why: worldKubelet},
 		{Name: "A kubelet does not start with reserved labels of Kubernetes",
 			Doubles: []string{hosts + "bootstrap.go:kubeletMaySet"},

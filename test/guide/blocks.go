@@ -1,10 +1,10 @@
-// Package guide runs the commands of documentation pages in end-to-end tests. It runs them as a reader does: in a
-// shell, in order, and as they are written.
+// Package guide runs the commands of documentation pages in end-to-end tests. Like a reader, it runs the commands in a
+// shell, in order, and exactly as they are written.
 package guide
 
 import "regexp"
 
-// Blocks returns the fenced code blocks of a language in a page.
+// Blocks returns the fenced code blocks in a page that are marked with the given language.
 func Blocks(page, language string) []string {
 	var all []string
 	for _, match := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Program is a command that runs during a test, as in a separate terminal.
+// Program is a command that runs in the background during a test, as if it ran in a separate terminal.
 type Program struct {
-	// Command is the command.
+	// Command is the shell command.
 	Command string
 
 	t      *testing.T
@@ -22,8 +22,8 @@ type Program struct {
 	output strings.Builder
 }
 
-// Start starts a command in a folder, by default the folder of the test, with additional environment variables. The
-// command ends at the end of the test at the latest.
+// Start starts a command in a folder, with additional environment variables. If folder is empty, the command runs in
+// the folder of the test. The command ends at the latest when the test ends.
 func Start(t *testing.T, folder, command string, environment ...string) *Program {
 	t.Helper()
 	p := &Program{Command: command, t: t, cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000),
@@ -48,7 +48,8 @@ func Start(t *testing.T, folder, command string, environment ...string) *Program
 	return p
 }
 
-// Until reads the output of the command up to a line that contains the text, and returns the output so far.
+// Until reads the output of the command up to and including a line that contains the text. It returns the output that
+// it has read.
 func (p *Program) Until(text string, patience time.Duration) string {
 	p.t.Helper()
 	deadline := time.After(patience)
@@ -68,9 +69,9 @@ func (p *Program) Until(text string, patience time.Duration) string {
 	}
 }
 
-// Terminate sends SIGTERM to the command and waits for its end. Every call returns the same error.
+// Terminate sends SIGTERM to the command, and waits until the command has ended. Every call returns the same error.
 func (p *Program) Terminate() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // The command may have ended.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // The command may have ended already.
 	for line := range p.lines {
 		p.output.WriteString(line + "\n")
 	}
@@ -79,5 +80,5 @@ func (p *Program) Terminate() error {
 	return err
 }
 
-// Output returns the output of the command that was read so far.
+// Output returns the output of the command that Until and Terminate have read.
 func (p *Program) Output() string { return p.output.String() }

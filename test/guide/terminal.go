@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// Terminal is a bash that runs blocks, one after the other.
+// Terminal is a bash process that runs the shell blocks of a guide, one after the other.
 type Terminal struct {
-	// Patience is how long a block may take. It matters only for failing tests.
+	// Patience is the time limit of a block. Only a failing test reaches it.
 	Patience time.Duration
 
 	t      *testing.T
@@ -28,12 +28,13 @@ type Terminal struct {
 	blocks int
 }
 
-// NewTerminal starts a bash in a folder, with additional environment variables. It ends with the test.
+// NewTerminal starts a bash process in a folder, with additional environment variables. The process ends when the test
+// ends.
 func NewTerminal(t *testing.T, folder string, environment ...string) *Terminal {
 	t.Helper()
 	cmd := exec.Command("bash")
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // The group also contains a command that hangs.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // The process group also contains commands that hang.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +54,7 @@ func NewTerminal(t *testing.T, folder string, environment ...string) *Terminal {
 	return &Terminal{Patience: 5 * env.Patience, t: t, folder: t.TempDir(), cmd: cmd, in: in, out: bufio.NewReader(out)}
 }
 
-// Run runs a block and returns its output. It ends the test if a command of the block fails.
+// Run runs a block and returns its output. If a command of the block fails, Run ends the test.
 func (s *Terminal) Run(block string) string {
 	s.t.Helper()
 	s.blocks++
@@ -62,7 +63,7 @@ func (s *Terminal) Run(block string) string {
 		s.t.Fatal(err)
 	}
 	end := fmt.Sprintf("block %d has ended with ", s.blocks)
-	// Each command of the block must succeed. Later blocks see the variables that it exports.
+	// Each command of the block must succeed. Later blocks can use the variables that the block exports.
 	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
 	if _, err := io.WriteString(s.in, script); err != nil {
 		s.t.Fatal(err)

@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// Trial is a guide whose first shell block starts a demo without a fleet, in the folder trialFolder. The reader creates
-// a fleet with the other blocks. The guide also has a block that installs Machinist in a cluster of the reader, and may
-// have downloads that need the internet.
+// Trial is a guide whose first shell block starts a demo without a fleet in the folder trialFolder. The other blocks
+// create a fleet. One block installs Machinist in a cluster of the reader. Some blocks may download files from the
+// internet.
 type Trial struct {
-	// Root is the path of the repository. Page is the path of the guide in the repository.
+	// Root is the path of the repository. Page is the path of the guide, relative to Root.
 	Root, Page string
-	// Patience is how long the start of the demo and each block may take. It matters only for failing tests.
+	// Patience is the time limit for the start of the demo, and for each block. Only a failing test reaches it.
 	Patience time.Duration
 }
 
 const (
 	trialFolder = "/tmp/machinist"
-	// demoIsReady is in the last line that the demo prints before it waits for Ctrl-C.
+	// demoIsReady is a part of the last line that the demo prints before it waits for Ctrl-C.
 	demoIsReady = "Ctrl-C ends everything"
 )
 
-// Run runs the blocks of the guide with another folder, and without building programs again. It skips downloads, and
-// renders the charts that the guide installs. It returns the output of the blocks, and the terminal that ran them.
+// Run runs the blocks of the guide, and returns their output and the terminal in which they ran. It replaces the folder
+// of the guide with another folder, and does not build programs again. It skips blocks with downloads, and renders
+// charts instead of installing them.
 func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 	t.Helper()
 	root, err := filepath.Abs(g.Root)
@@ -73,7 +74,8 @@ func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 	return output, terminal
 }
 
-// renderCharts renders the charts that a block installs. Helm fails if the charts do not have a value of the block.
+// renderCharts renders the charts that a block installs. If the block sets a value that a chart does not have, Helm
+// fails.
 func renderCharts(t *testing.T, root, block string) {
 	t.Helper()
 	helm, err := exec.Command(filepath.Join(root, "hack/tool.sh"), "helm4", "helm.sh/helm/v4/cmd/helm").Output()

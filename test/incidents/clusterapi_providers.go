@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// clusterAPIProviders returns incidents of the infrastructure providers of Cluster API.
+// clusterAPIProviders returns the incidents of Cluster API's infrastructure providers.
 func clusterAPIProviders() []Incident {
 	return []Incident{
 		{

@@ -2,10 +2,10 @@ package incidents
 
 import "slices"
 
-// gardener returns incidents of Gardener's machine-controller-manager and its providers.
+// gardener returns the incidents of Gardener's machine-controller-manager and of its providers.
 func gardener() []Incident { return slices.Concat(gardenerLost(), gardenerOthers()) }
 
-// gardenerLost returns incidents in which machines were lost, were leaked, or could not be deleted.
+// gardenerLost returns the incidents of Gardener in which machines were lost, leaked or could not be deleted.
 func gardenerLost() []Incident {
 	return []Incident{
 		{
@@ -13,7 +13,8 @@ func gardenerLost() []Incident {
 			Title: "All worker nodes deleted as orphans after a restart",
 			Happened: "The controller was restarted while the API server that stores its Machines was unavailable. " +
 				"Its safety check listed the virtual machines of the cluster and found no Machine for any of them. " +
-				"The check took all of them for orphans and deleted the whole worker pool within seconds.",
+				"Therefore, the check treated all virtual machines as orphans and deleted the whole worker pool " +
+				"within seconds.",
 			Here: "While a cluster is unreachable, the provider does not look for orphans. It deletes orphans only " +
 				"when both clusters have been reachable for a whole check period. It reads a complete list of " +
 				"Machines from the API server. It deletes an instance only if the instance has no Machine in two " +
@@ -121,7 +122,7 @@ func gardenerLost() []Incident {
 				"wait for volumes of CSI drivers. Machines were deleted while volumes were attached, and the pods " +
 				"had to wait on other nodes until the cloud released the volumes.",
 			Here: "The provider waits for VolumeAttachments, which all drivers use. It deletes the instance when the " +
-				"VolumeAttachments of the drained pods are gone, or when the timeout for them has passed.",
+				"drained pods have no VolumeAttachments any more, or when the timeout for volumes has passed.",
 			Proofs: slices.Concat(scenarios("drain-same-names", "drain-stuck-volume"),
 				tests("test/e2e.TestDaemonSetVolumesDoNotBlockRollout")),
 		},

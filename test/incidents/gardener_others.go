@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// gardenerOthers returns all other incidents of Gardener.
+// gardenerOthers returns all incidents of Gardener that gardenerLost does not return.
 func gardenerOthers() []Incident {
 	return []Incident{
 		{
@@ -182,7 +182,8 @@ func gardenerOthers() []Incident {
 			Happened: "The class of a running machine was changed to an invalid configuration. The controller " +
 				"validated the class before each step, including deletion. The machines could not be deleted until " +
 				"the class was corrected.",
-			Here: "A deletion needs only the provider ID and the credentials. It does not validate the class.",
+			Here: "To delete an instance, the provider needs only the provider ID and the credentials. It does not " +
+				"validate the class.",
 			Proofs: slices.Concat(scenarios("class-vanishes-at-deletion"),
 				tests("test/e2e.TestBadInputIsRefusedOrHarmless")),
 		},

@@ -1,35 +1,35 @@
-// Package incidents contains incidents from the public issue trackers of systems that manage machines. For each
-// incident, it names the tests of Machinist that reproduce the same cause.
+// Package incidents describes incidents from the public issue trackers of systems that manage machines. For each
+// incident, it lists the tests of Machinist that reproduce the cause of the incident.
 //
-// docs/incidents.md and the pages in docs/incidents are generated from this package.
+// The command hack/incidents generates docs/incidents.md and the pages in docs/incidents from this package.
 package incidents
 
 import "slices"
 
 // Incident is a problem that users of another system reported.
 type Incident struct {
-	// Reference is the issue or pull request, such as "gardener/machine-controller-manager#123".
+	// Reference identifies the issue or pull request, such as "gardener/machine-controller-manager#123".
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened describes what users reported, in one paragraph.
+	// Happened is a paragraph that describes what users reported.
 	Happened string
-	// Here describes what Machinist does in the same situation.
+	// Here is a paragraph that describes what Machinist does in the same situation.
 	Here string
-	// Proofs are the tests and scenarios in which the cause occurs. They fail if Machinist does not do what Here
-	// describes.
+	// Proofs are the tests and scenarios in which the cause of the incident occurs. They fail if Machinist does not behave
+	// as Here describes.
 	Proofs []Proof
 }
 
-// Proof is a scenario or a test. Exactly one of the two fields is set.
+// Proof is a scenario or a test. Exactly one of its two fields is set.
 type Proof struct {
-	// Scenario is the name of a scenario of the simulation.
+	// Scenario is the name of a scenario in the simulation.
 	Scenario string
-	// Test is the folder of a package, a dot and the name of a test, such as "test/e2e.TestX".
+	// Test identifies a test by the folder of its package, a dot, and the name of the test, such as "test/e2e.TestX".
 	Test string
 }
 
-// Theme is a group of incidents, which has a page of its own.
+// Theme is the name of a group of incidents. The documentation has a page for each theme.
 type Theme string
 
 // The themes.
@@ -50,18 +50,18 @@ const (
 	BadInput        Theme = "Bad input"
 )
 
-// Themes returns all themes in the order of the list.
+// Themes returns all themes, in the order in which the documentation lists them.
 func Themes() []Theme {
 	return []Theme{DeletedFleets, LeakedInstances, StuckDrains, StuckDeletions, Stampedes, StaleCaches, ClocksAndZones,
 		Webhooks, Certificates, Quota, Nodes, Rollouts, Upgrades, BadInput}
 }
 
-// All returns all incidents, grouped by project.
+// All returns all incidents. The incidents of each project are adjacent.
 func All() []Incident {
 	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 
-// scenarios returns one proof for each of the named scenarios.
+// scenarios returns a proof for each of the given scenarios.
 func scenarios(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Scenario: name})
@@ -69,7 +69,7 @@ func scenarios(names ...string) (out []Proof) {
 	return out
 }
 
-// tests returns proofs for tests.
+// tests returns a proof for each of the given tests.
 func tests(names ...string) (out []Proof) {
 	for _, name := range names {
 		out = append(out, Proof{Test: name})

@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// karpenter returns incidents of Karpenter and its provider for AWS.
+// karpenter returns the incidents of Karpenter and of its provider for AWS.
 func karpenter() []Incident {
 	return []Incident{
 		{
@@ -96,7 +96,8 @@ func karpenter() []Incident {
 			Happened: "A node was being drained when its provisioner was deleted. The drain stopped and the " +
 				"finalizer was not removed. The node remained in deletion until an administrator removed the " +
 				"finalizer.",
-			Here:   "A Machine contains everything that its deletion needs. Its owner can be deleted at any time.",
+			Here: "The deletion of a Machine depends only on the Machine itself, so users can delete the owner of " +
+				"the Machine at any time.",
 			Proofs: scenarios("delete-while-draining", "namespace-deleted-in-a-roll"),
 		},
 		{
@@ -124,8 +125,8 @@ func karpenter() []Incident {
 			Reference: "kubernetes-sigs/karpenter#2183", Theme: ClocksAndZones,
 			Title: "Nodes were replaced outside of the maintenance window",
 			Happened: "A user wanted nodes to be replaced only on Monday nights, and wrote a budget with a schedule " +
-				"for this purpose. A new image was published on a Thursday morning, and nodes were replaced at once. " +
-				"Outside of its schedule, a budget does not limit anything.",
+				"for this purpose. A new image was published on a Thursday morning, and nodes were replaced at once, " +
+				"because such a budget has no effect outside of its schedule.",
 			Here: "The windows of a disruption budget, in their own time zone, define when the budget is in force. " +
 				"With `apply: Outside` it is in force outside of its windows, so it can forbid disruptions there. " +
 				"`machinist why` names the budget that blocks a disruption, and the time when that changes.",
@@ -160,7 +161,8 @@ func karpenter() []Incident {
 				"deleted. A new claim was created 15 seconds later. This continued for as long as the capacity was " +
 				"missing.",
 			Here: "The Machine stays, and the provider tries again after a wait that grows from one to ten minutes. " +
-				"The same applies if a cloud accepts an instance and fails it later because of missing capacity.",
+				"The provider does the same if a cloud accepts the request for an instance, and the instance fails " +
+				"later because the capacity is missing.",
 			Proofs: slices.Concat(scenarios("quota-full"),
 				tests("providers/openstack/e2e.TestFleetSurvivesFlavorThatFitsNoHost")),
 		},
@@ -180,7 +182,7 @@ func karpenter() []Incident {
 				"and were replaced, although their specification had not been changed. The hash of the specification " +
 				"depended on the version of the software.",
 			Here: "Only a change of the template by a user starts a rollout. An upgrade does not write to any " +
-				"Machine. A test with a thousand machines counts these writes.",
+				"Machine. In a test, an installation with a thousand machines is upgraded, and the writes are counted.",
 			Proofs: tests("test/install.TestUpgradeOverManyMachines",
 				"test/install.TestInstallUpgradeUninstall"),
 		},

@@ -22,7 +22,7 @@ func kubermatic() []Incident {
 				"instance in each pass. When the machine was deleted, the other instances remained.",
 			Here: "A machine whose instance has vanished fails, and another Machine replaces it. A Machine requests " +
 				"one instance at a time. Before each creation, the provider looks for instances with the UID of the " +
-				"Machine. A new attempt begins only when an earlier call can no longer create an instance.",
+				"Machine. The provider begins a new attempt only when no earlier call can still create an instance.",
 			Proofs: slices.Concat(scenarios("churn", "addresses-reused"),
 				tests("providers/azure/e2e.TestCrashAndLostAnswersCreateNoTwins")),
 		},

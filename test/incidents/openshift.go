@@ -2,7 +2,7 @@ package incidents
 
 import "slices"
 
-// openshift returns incidents of OpenShift's machine API.
+// openshift returns the incidents of OpenShift's machine API.
 func openshift() []Incident {
 	return []Incident{
 		{

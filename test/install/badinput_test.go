@@ -28,11 +28,13 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// restartTime is the time after which a pod without a restart counts as stable.
+// restartTime is the time for which the test observes a pod. A pod that does not restart during this time is regarded
+// as stable.
 const restartTime = 40 * time.Second
 
-// If a pod has an unusable kubeconfig or no image, it must not become ready, and a log line or an event must name the
-// cause. The pod must not restart repeatedly, so that an administrator finds the cause in its log.
+// If the kubeconfig of a pod is unusable or its image is missing, the pod must not become ready, and a log line or an
+// event must name the cause. The pod must not restart again and again, so that an administrator finds the cause in its
+// log.
 func TestBadInput(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -41,7 +43,7 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	user := certified(t, m.cluster, now.Add(time.Hour), pkix.Name{CommonName: "unprivileged-user"})
+	user := configWithCertificate(t, m.cluster, now.Add(time.Hour), pkix.Name{CommonName: "unprivileged-user"})
 	administrator := pkix.Name{CommonName: "kubernetes-admin", Organization: []string{"system:masters"}}
 	cases := []struct {
 		name     string
@@ -56,7 +58,7 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name:     "outdated",
-			config:   certified(t, m.cluster, now.Add(-time.Hour), administrator),
+			config:   configWithCertificate(t, m.cluster, now.Add(-time.Hour), administrator),
 			flags:    []string{"--set=control.kubeconfigSecret.name=outdated", "--set=target.kubeconfigSecret.name=outdated"},
 			mentions: []string{"/etc/machinist/control/kubeconfig", "expired"},
 		},
@@ -123,7 +125,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The schema of the chart refuses an invalid value with its path before Helm installs anything.
+// If a value of the chart is invalid, the schema of the chart must refuse it before Helm installs anything. The error
+// must contain the path of the value.
 func TestChartRefusesInvalidValues(t *testing.T) {
 	m := newMachinist(t)
 	for _, version := range versions() {
@@ -146,7 +149,7 @@ func TestChartRefusesInvalidValues(t *testing.T) {
 
 func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config) {
 	m.t.Helper()
-	// In a pod, the address of the API server differs from the address on this host.
+	// Pods use a different address of the API server than this host.
 	config = rest.CopyConfig(config)
 	config.Host = "https://kubernetes.default.svc"
 	path := filepath.Join(m.t.TempDir(), "kubeconfig")
@@ -164,7 +167,7 @@ func (m *machinist) kubeconfigSecret(namespace, name string, config *rest.Config
 	}
 }
 
-// lines returns the log lines of the pods of a program, and the events about them.
+// lines returns the log lines of all pods of a program, and the events about these pods.
 func (m *machinist) lines(namespace, program string) []string {
 	m.t.Helper()
 	var lines []string
@@ -189,9 +192,9 @@ func (m *machinist) lines(namespace, program string) []string {
 	return lines
 }
 
-// certified returns a configuration with a client certificate of the cluster's authority. The certificate is valid
-// until the given time.
-func certified(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
+// configWithCertificate returns a configuration with a client certificate, which the certificate authority of the
+// cluster has signed. The certificate is valid until the given time.
+func configWithCertificate(t *testing.T, c *realnode.KubeadmCluster, until time.Time, subject pkix.Name) *rest.Config {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))

@@ -24,9 +24,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// If bootstrap tokens have no permission to request certificates, `machinist preflight`, the condition of the class,
-// and `machinist why` for a waiting machine must report this. After the suggested command is run, the fleet must become
-// Ready.
+// If bootstrap tokens have no permission to request certificates, three places must report this: the output of
+// `machinist preflight`, the condition of the class, and the output of `machinist why` for a waiting machine. After an
+// administrator has run the suggested command, the fleet must become Ready.
 //
 // Rule: join-is-checked-beforehand.
 func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
@@ -42,7 +42,7 @@ func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 		t.Errorf("machinist preflight does not report the missing binding: %v\n%s", err, output)
 	}
 	m.fleet("default")
-	m.joinBlocked(metav1.ConditionTrue)
+	m.awaitJoinBlocked(metav1.ConditionTrue)
 	env.Await(t, m.api, &v1beta1.MachineList{}, "a machine that waits for its Node",
 		func(l *v1beta1.MachineList) (bool, string) {
 			return slices.ContainsFunc(l.Items, func(o v1beta1.Machine) bool {
@@ -58,8 +58,8 @@ func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 	fix := regexp.MustCompile(`kubectl create clusterrolebinding \S+ \S+ \S+`).FindString(output)
 	m.shell(h, fix)
 	t.Cleanup(func() { m.shell(h, "kubectl delete clusterrolebinding machinist-node-bootstrapper") })
-	m.ready("default", fleetSize)
-	m.joinBlocked("")
+	m.awaitReady("default", fleetSize)
+	m.awaitJoinBlocked("")
 	if output, err := m.command("preflight", "--probe"); err != nil || strings.Contains(output, "Not checked") {
 		t.Errorf("machinist preflight --probe: %v\n%s", err, output)
 	}
@@ -69,12 +69,12 @@ func TestMissingNodeBootstrapperBindingIsReported(t *testing.T) {
 	}) {
 		t.Errorf("the certificate request of the probe still exists, or the list failed: %v", err)
 	}
-	m.end(h)
+	m.cleanUp(h)
 }
 
-// joinBlocked waits until the condition JoinBlocked of each class has the given status. The status "" means that the
-// condition does not exist.
-func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
+// awaitJoinBlocked waits until the condition JoinBlocked of each class has the given status. If the status is "", it
+// waits until the classes do not have the condition.
+func (m *machinist) awaitJoinBlocked(status metav1.ConditionStatus) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineClassList{}, fmt.Sprintf("classes with JoinBlocked=%q", status),
 		func(l *v1beta1.MachineClassList) (bool, string) {
@@ -88,7 +88,8 @@ func (m *machinist) joinBlocked(status metav1.ConditionStatus) {
 		}, client.InNamespace("default"))
 }
 
-// command runs machinist in this process, as the administrator of the cluster, and returns its output.
+// command runs a command of machinist in this process, with the permissions of the cluster's administrator, and returns
+// its output.
 func (m *machinist) command(args ...string) (string, error) {
 	var out bytes.Buffer
 	environment := cli.NewEnv(&out, &out)
@@ -99,7 +100,7 @@ func (m *machinist) command(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// shell runs commands from a document or from an output of machinist.
+// shell runs shell commands that a document contains or that machinist has suggested.
 func (m *machinist) shell(h *helm, script string) {
 	m.t.Helper()
 	bin := m.t.TempDir()

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// clusterAPI contains the kinds of Cluster API whose names Machinist uses too, by short name. If a short name is
-// ambiguous, kubectl uses the kind of Cluster API, because its group comes first in alphabetical order.
+// clusterAPI contains the kinds of Cluster API that have the same names as kinds of Machinist. The keys are the short
+// names. If a short name is ambiguous, kubectl uses the kind of Cluster API, because its API group comes first in
+// alphabetical order.
 var clusterAPI = map[string]string{"md": "MachineDeployment", "ms": "MachineSet", "ma": "Machine"}
 
 var clusterAPIVersion = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta1"}
@@ -35,7 +36,7 @@ func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 	m.installCloud(h)
 	m.install(h)
 	m.fleet("default")
-	m.ready("default", fleetSize)
+	m.awaitReady("default", fleetSize)
 	if output, err := m.command("preflight"); err != nil || !strings.Contains(output, clusterAPIVersion.Group) {
 		t.Errorf("machinist preflight does not report Cluster API: %v\n%s", err, output)
 	}
@@ -62,14 +63,15 @@ func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 		}
 	}
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
-	// The commands keep the Secrets, which belong to the user. The next test creates them again.
+	// The commands do not delete the Secrets, because they belong to the user. Delete them here, because the next test
+	// creates them again.
 	if err := m.api.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("default"),
 		client.HasLabels{v1beta1.LabelSecretUse}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// scriptsUnder returns the two shell scripts in one section of a document.
+// scriptsUnder returns the two shell scripts in the given section of a document.
 func scriptsUnder(t *testing.T, document, section string) (scripts []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, document))

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// describe returns a short description of the machines of a namespace, the pods of Machinist and the Providers.
+// describe returns a short description of the machines in a namespace, of the pods of Machinist, and of all Providers.
 func (m *machinist) describe(namespace string) string {
 	var b strings.Builder
 	machines := m.machines(namespace)
@@ -63,7 +63,7 @@ func describePod(pod *corev1.Pod) string {
 	return b.String()
 }
 
-// readLog returns the end of the log of a pod's only container.
+// readLog returns the last lines in the log of a pod's only container.
 func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	lines := int64(200)
 	text, err := m.cluster.Kube().CoreV1().Pods(pod.Namespace).
@@ -71,8 +71,8 @@ func (m *machinist) readLog(pod *corev1.Pod) (string, error) {
 	return string(text), err
 }
 
-// explain logs the state of the pods and the warning events after a failed test. If E2E_LOGS is set, it also copies all
-// logs to that folder.
+// explain logs the state of all pods, and all warning events. It is called when a test has failed. If E2E_LOGS contains
+// the path of a folder, explain also copies all log files to that folder.
 func (m *machinist) explain() {
 	for _, pod := range m.pods(metav1.NamespaceAll, "") {
 		if pod.Spec.NodeName != "" && pod.Spec.NodeName != realnode.KubeadmNodeName {

@@ -28,15 +28,15 @@ func document(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The tests install with the commands of the guide, and add only flags for tokens and for the node of the pods. The
-// fleet of the guide is examples/sim, which the tests also create.
+// The other tests must install Machinist with the same commands as the guide. They may only add flags for tokens and
+// for the node on which the pods run. The fleet of the guide must be the fleet of the tests, which is examples/sim.
 func TestCommandsOfTestsMatchGuide(t *testing.T) {
 	tested := map[string][]string{
 		cloudRelease:    {chart("simcloud"), "--namespace=" + system, "--create-namespace"},
 		coreRelease:     append(coreValues(), chart("machinist")),
 		providerRelease: append(providerValues(), chart("machinist-provider")),
 	}
-	// These flags do not change what is installed, and the namespace exists after the first command.
+	// Ignore these flags, because they do not change what is installed. The namespace exists after the first command.
 	ignored := []string{"--wait", "--create-namespace", "--set=image.registry=$REGISTRY"}
 	joined := strings.ReplaceAll(document(t, kubeadmGuide), "\\\n", " ")
 	found := 0
@@ -64,7 +64,8 @@ func TestCommandsOfTestsMatchGuide(t *testing.T) {
 	}
 }
 
-// Readers copy the commands of the guide without a change. The test has already built the images, Helm and the cluster.
+// The commands of the guide must work exactly as readers copy them. The test skips the commands that build images,
+// install Helm or create the cluster, because these exist already.
 func TestCommandsOfKubeadmGuideWork(t *testing.T) {
 	m := newMachinist(t)
 	h := helmOf(t, m.cluster, "4")
@@ -75,7 +76,7 @@ func TestCommandsOfKubeadmGuideWork(t *testing.T) {
 		}
 		m.shell(h, block)
 		if strings.Contains(block, "helm install") {
-			m.ready("default", fleetSize)
+			m.awaitReady("default", fleetSize)
 			progress(t, "with the commands of %s, the fleet is Ready after %.1f s", kubeadmGuide, time.Since(begun).Seconds())
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// helm is one version of the helm command.
+// helm is a helm command of a certain version.
 type helm struct {
 	version     string // 3 or 4
 	path        string
 	environment []string
 }
 
-// helmOf returns a version of Helm. The environment variable HELM<version> contains the path of this Helm.
+// helmOf returns the helm command of the given version. The environment variable HELM<version> contains its path.
 func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	t.Helper()
 	path := os.Getenv("HELM" + version)
@@ -38,7 +38,7 @@ func helmOf(t *testing.T, c *realnode.KubeadmCluster, version string) *helm {
 	return &helm{version: version, path: path, environment: environment}
 }
 
-// run runs a command and returns its output. If the command fails, the test fails.
+// run runs helm with the given arguments and returns its output. If helm fails, the test fails.
 func (h *helm) run(t *testing.T, args ...string) string {
 	t.Helper()
 	begun := time.Now()

@@ -18,14 +18,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetDeadline is the maximum time from the first helm command until the fleet is Ready.
+// fleetDeadline is the maximum time between the start of the first helm command and the moment when the fleet is Ready.
 const fleetDeadline = 120 * time.Second
 
 // fleetSize is the number of machines in the example fleet.
 const fleetSize = 3
 
-// The fleet becomes Ready within a deadline. The instances must remain when a pod is killed, and when Machinist is
-// upgraded or uninstalled.
+// After the installation, the fleet must become Ready within a deadline. When pods are killed, and when Machinist is
+// upgraded or uninstalled, the cloud must neither delete nor create instances.
 func TestInstallUpgradeUninstall(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			m.installCloud(h)
 			m.install(h)
 			m.fleet("default")
-			machines := m.ready("default", fleetSize)
+			machines := m.awaitReady("default", fleetSize)
 			took := time.Since(begun)
 			progress(t, "the fleet of %d machines is Ready %.1f s after the first helm command", len(machines), took.Seconds())
 			if took > fleetDeadline {
@@ -49,31 +49,31 @@ func TestInstallUpgradeUninstall(t *testing.T) {
 			for _, program := range []string{coreRelease + "-manager", providerRelease} {
 				m.killLeader(program)
 			}
-			m.untouched("killing the leading pods", live, created)
+			m.wantUntouched("killing the leading pods", live, created)
 
 			m.upgrade(h, "--set=log.level=debug")
-			m.untouched("an upgrade that restarts the processes", live, created)
+			m.wantUntouched("an upgrade that restarts the processes", live, created)
 
 			m.uninstall(h)
-			m.untouched("uninstalling Machinist", live, created)
+			m.wantUntouched("uninstalling Machinist", live, created)
 			if n := len(m.machines("default")); n != fleetSize {
 				t.Errorf("got %d Machines after the uninstallation, want %d", n, fleetSize)
 			}
 
 			m.install(h)
 			m.grow("installing Machinist again", live, created)
-			m.end(h)
+			m.cleanUp(h)
 		})
 	}
 }
 
-// grow adds one machine to the fleet. It fails the test unless the cloud creates exactly one instance and keeps all
-// others.
+// grow adds one machine to the fleet. It fails the test unless the cloud creates exactly one instance and all other
+// instances still exist.
 func (m *machinist) grow(after string, live []string, created int) {
 	m.t.Helper()
 	n := len(live) + 1
 	m.scale("default", int32(n))
-	m.ready("default", n)
+	m.awaitReady("default", n)
 	now, nowCreated := m.instances()
 	lost := slices.DeleteFunc(slices.Clone(live), func(id string) bool { return slices.Contains(now, id) })
 	if len(now) != n || nowCreated != created+1 || len(lost) > 0 {
@@ -93,8 +93,8 @@ func versions() []string {
 // replicas is the number of pods of each program.
 const replicas = 2
 
-// killLeader deletes the leading pod of a program without a grace period. It waits until another pod leads and all pods
-// are ready.
+// killLeader deletes the leader among the pods of a program, without a grace period. It waits until another pod is the
+// leader and all pods are ready.
 func (m *machinist) killLeader(program string) {
 	m.t.Helper()
 	m.eventually("all pods of "+program+" are ready", func() (bool, string) {
@@ -124,7 +124,8 @@ func (m *machinist) killLeader(program string) {
 		time.Since(begun).Seconds())
 }
 
-// leader returns the name of the leading pod of a program according to the Leases, or "" if no pod leads.
+// leader returns the name of the pod that is the leader of a program, according to the Leases. If no pod is the leader,
+// it returns "".
 func (m *machinist) leader(program string) string {
 	m.t.Helper()
 	leases, err := m.cluster.Kube().CoordinationV1().Leases(system).List(m.t.Context(), metav1.ListOptions{})
@@ -162,8 +163,8 @@ func podReady(pod *corev1.Pod) bool {
 	})
 }
 
-// upgrade upgrades both releases and waits until their processes lead. The test fails if the upgrade wrote to a
-// Machine.
+// upgrade upgrades both releases, and waits until the new processes have leaders. If a process has written to a Machine
+// during the upgrade, the test fails.
 func (m *machinist) upgrade(h *helm, flags ...string) {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -179,11 +180,11 @@ func (m *machinist) upgrade(h *helm, flags ...string) {
 	for _, program := range []string{coreRelease + "-manager", providerRelease} {
 		m.eventually("a pod of "+program+" leads", func() (bool, string) { return m.leader(program) != "", "" })
 	}
-	m.noWrites(log, "the upgrade")
+	m.wantNoWrites(log, "the upgrade")
 }
 
-// noWrites fails the test if a Machine was written after the mark of the audit log.
-func (m *machinist) noWrites(log *auditlog.Log, what string) {
+// wantNoWrites fails the test if the audit log contains a write of a Machine after the current mark.
+func (m *machinist) wantNoWrites(log *auditlog.Log, what string) {
 	m.t.Helper()
 	counts, err := log.Count(auditlog.Filter{Match: ofMachines})
 	if err != nil {
@@ -220,8 +221,8 @@ func (m *machinist) uninstall(h *helm) {
 	}
 }
 
-// end deletes the fleet and uninstalls everything, so that the next test starts with an empty cluster.
-func (m *machinist) end(h *helm) {
+// cleanUp deletes the fleet and uninstalls everything, so that the next test starts with an empty cluster.
+func (m *machinist) cleanUp(h *helm) {
 	m.t.Helper()
 	m.deleteFleet("default")
 	if live, _ := m.instances(); len(live) > 0 {
@@ -231,7 +232,8 @@ func (m *machinist) end(h *helm) {
 	h.run(m.t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// deleteFleet deletes a MachineDeployment, waits until its machines no longer exist, and deletes its class and Secrets.
+// deleteFleet deletes the MachineDeployment of the fleet, waits until its machines no longer exist, and deletes its
+// class and its Secrets.
 func (m *machinist) deleteFleet(namespace string) {
 	m.t.Helper()
 	ctx := m.t.Context()

@@ -17,8 +17,9 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// With the configuration that Machinist renders, the unmodified kubeadm must be able to find the cluster, trust it, and
-// read everything that it needs to join. The test uses a dry run, because this host is already the node of the cluster.
+// With the configuration that Machinist renders, an unmodified kubeadm must be able to find the cluster, to verify its
+// identity, and to read everything that a join requires. The test uses a dry run, because this host is already a node
+// of the cluster.
 //
 // Rule: kubeadm-join-config.
 func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {
@@ -39,7 +40,7 @@ func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The node name must differ from the name of this host, which is already a node of the cluster.
+	// Use another node name than the name of this host, because this host is already a node of the cluster.
 	rendered = bytes.Replace(rendered, []byte(`"nodeRegistration":{`), []byte(`"nodeRegistration":{"name":"joins",`), 1)
 	file := filepath.Join(t.TempDir(), "join.yaml")
 	if err := os.WriteFile(file, rendered, 0o600); err != nil {

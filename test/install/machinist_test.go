@@ -23,10 +23,10 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// system is the namespace in which the documents install Machinist.
+// system is the namespace into which the guides install Machinist.
 const system = "machinist-system"
 
-// Names of the releases, as in the guide.
+// The names of the Helm releases in the guide.
 const (
 	coreRelease     = "machinist"
 	providerRelease = "machinist-provider-sim"
@@ -39,13 +39,13 @@ const (
 	adminToken = "the-operators-token"
 )
 
-// onRealNode returns a Helm flag, so that pods do not run on the nodes of the simulated cloud, which cannot run
+// onRealNode returns a Helm flag that selects the real node for the pods. The nodes of the simulated cloud cannot run
 // containers.
 func onRealNode() string {
 	return `--set=nodeSelector.kubernetes\.io/hostname=` + realnode.KubeadmNodeName
 }
 
-// machinist is an installation of Machinist and its fleet.
+// machinist is an installation of Machinist, together with its fleet.
 type machinist struct {
 	t       *testing.T
 	cluster *realnode.KubeadmCluster
@@ -67,7 +67,8 @@ func newMachinist(t *testing.T) *machinist {
 	if err := m.api.Create(t.Context(), restricted); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	// Wait until the pods of the previous test have terminated, because the Services of this test would also select them.
+	// Wait until the pods of the previous test have terminated. Otherwise, the Services of this test would also select
+	// these pods.
 	env.Await(t, m.api, &corev1.PodList{}, "no pods of the previous test",
 		func(list *corev1.PodList) (bool, string) {
 			return len(list.Items) == 0, fmt.Sprintf("%d pods", len(list.Items))
@@ -75,7 +76,7 @@ func newMachinist(t *testing.T) *machinist {
 	return m
 }
 
-// installCloud installs the simulated cloud, which is not part of Machinist.
+// installCloud installs the simulated cloud, which has a chart of its own.
 func (m *machinist) installCloud(h *helm) {
 	m.t.Helper()
 	h.run(m.t, "install", cloudRelease, chart("simcloud"), "--namespace="+system, "--create-namespace", "--wait",
@@ -97,8 +98,8 @@ func (m *machinist) installCloud(h *helm) {
 
 // coreValues returns the Helm flags for the chart machinist.
 func coreValues() []string {
-	// Use a user ID that the image does not contain. This simulates OpenShift, which assigns a range of user IDs to each
-	// namespace.
+	// Run the process with a user ID that does not exist in the image, as OpenShift does. OpenShift assigns a range of
+	// user IDs to each namespace.
 	const user = "--set=podSecurityContext.runAsUser=1000650000,podSecurityContext.fsGroup=1000650000"
 	return []string{"--namespace=" + system, "--create-namespace", onRealNode(), user}
 }
@@ -109,7 +110,7 @@ func providerValues() []string {
 		"--set=provider.flags.cloud-endpoint=http://" + cloudRelease + ":8080"}
 }
 
-// install installs the two charts.
+// install installs the charts machinist and machinist-provider.
 func (m *machinist) install(h *helm, flags ...string) {
 	m.t.Helper()
 	h.run(m.t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, coreValues(), flags)...)
@@ -126,7 +127,7 @@ func (m *machinist) fleet(namespace string) {
 	}
 	for _, o := range objects {
 		o.SetNamespace(namespace)
-		// Until the new pods are ready, the webhooks may refuse objects.
+		// The webhooks may refuse objects until the new pods are ready.
 		m.eventually(fmt.Sprintf("%T %s is accepted", o, o.GetName()), func() (bool, string) {
 			err := m.api.Create(m.t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict))
 			return err == nil, fmt.Sprint(err)
@@ -134,7 +135,7 @@ func (m *machinist) fleet(namespace string) {
 	}
 }
 
-// scale sets the replicas of the example fleet.
+// scale sets spec.replicas of the example fleet.
 func (m *machinist) scale(namespace string, n int32) {
 	m.t.Helper()
 	d := &v1beta1.MachineDeployment{}
@@ -148,8 +149,8 @@ func (m *machinist) scale(namespace string, n int32) {
 	}
 }
 
-// ready waits until the fleet has n machines, each with a Ready Node.
-func (m *machinist) ready(namespace string, n int) []v1beta1.Machine {
+// awaitReady waits until the fleet has n machines, and until the Node of each machine is Ready.
+func (m *machinist) awaitReady(namespace string, n int) []v1beta1.Machine {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.MachineDeploymentList{}, fmt.Sprintf("%d ready machines", n),
 		func(list *v1beta1.MachineDeploymentList) (bool, string) {
@@ -195,7 +196,8 @@ func (m *machinist) machines(namespace string) []v1beta1.Machine {
 	return list.Items
 }
 
-// instances returns the IDs of all live instances, and the number of instances that were ever created.
+// instances returns the IDs of all instances that exist in the cloud, and the number of instances that were ever
+// created.
 func (m *machinist) instances() (live []string, created int) {
 	m.t.Helper()
 	dump, err := m.cloud.Dump(m.t.Context())
@@ -211,8 +213,8 @@ func (m *machinist) instances() (live []string, created int) {
 	return live, dump.InstancesCreated
 }
 
-// untouched fails the test unless the cloud has the same instances as before and has not created any others.
-func (m *machinist) untouched(what string, live []string, created int) {
+// wantUntouched fails the test if the cloud has deleted one of the given instances, or has created another instance.
+func (m *machinist) wantUntouched(what string, live []string, created int) {
 	m.t.Helper()
 	now, nowCreated := m.instances()
 	if !slices.Equal(live, now) || created != nowCreated {
@@ -225,7 +227,7 @@ func (m *machinist) untouched(what string, live []string, created int) {
 func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	m.t.Helper()
 	list := &corev1.PodList{}
-	// The context must not be the test's context, because that is already canceled when explain calls this function.
+	// Do not use the context of the test, because it is already canceled when explain calls this function.
 	if err := m.api.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 		m.t.Fatal(err)
 	}
@@ -234,7 +236,7 @@ func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	})
 }
 
-// eventually polls until ask returns true. Use it for states that cannot be watched.
+// eventually calls ask again and again until it returns true. Use this function only for states that cannot be watched.
 func (m *machinist) eventually(what string, ask func() (bool, string)) {
 	m.t.Helper()
 	deadline := time.After(env.Patience)

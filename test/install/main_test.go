@@ -1,7 +1,7 @@
 //go:build e2e && linux
 
-// It also tests what happens when pods are killed, and when Machinist is upgraded or uninstalled. It also tests killed
-// pods, upgrades and the uninstallation.
+// Package install tests the charts: it installs Machinist with Helm into a cluster that kubeadm has created. It also
+// tests upgrades, killed pods and the uninstallation.
 package install
 
 import (
@@ -26,7 +26,7 @@ const (
 	fullVariable   = "FULL"           // 1 to also run the long tests
 )
 
-// root is the path of the repository.
+// root is the path of the root folder of the repository.
 const root = "../.."
 
 func TestMain(m *testing.M) {
@@ -34,31 +34,32 @@ func TestMain(m *testing.M) {
 	realnode.Main(m)
 }
 
-// running is the cluster that all tests of this binary share, because its start takes almost a minute. Each test leaves
-// it empty.
-var running struct {
+// shared is the cluster that all tests of this binary use, because its start takes almost a minute. At its end, each
+// test removes everything that it has installed.
+var shared struct {
 	cluster *realnode.KubeadmCluster
 	err     error
 }
 
-// cluster returns the shared cluster. The first call starts it. It runs until the process ends.
+// cluster returns the shared cluster. The first call starts the cluster, which runs until the process ends.
 func cluster(t *testing.T) *realnode.KubeadmCluster {
 	t.Helper()
-	if running.cluster == nil && running.err == nil {
+	if shared.cluster == nil && shared.err == nil {
 		layout := os.Getenv(layoutVariable)
 		if layout == "" {
 			t.Fatalf("%s is not set: `make e2e-install` builds the images and runs these tests", layoutVariable)
 		}
-		running.cluster, running.err = realnode.StartKubeadm(context.Background(), realnode.KubeadmOptions{
+		shared.cluster, shared.err = realnode.StartKubeadm(context.Background(), realnode.KubeadmOptions{
 			Layouts: []string{layout}, Output: os.Stdout})
 	}
-	if running.err != nil {
-		t.Fatal(running.err)
+	if shared.err != nil {
+		t.Fatal(shared.err)
 	}
-	return running.cluster
+	return shared.cluster
 }
 
-// progress prints a line immediately, because go test prints the log of a test only after the end of the test.
+// progress prints a line immediately. The log of a test would not be sufficient, because go test prints it only when
+// the test has ended.
 func progress(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("    "+t.Name()+": "+format+"\n", args...)

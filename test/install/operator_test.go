@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/test/realnode"
 )
 
-// The operator installs the provider from a Provider object, without the chart machinist-provider.
+// For a Provider object, the operator must install a provider, so that users do not need to install the chart
+// machinist-provider.
 func TestOperatorInstallsProvider(t *testing.T) {
 	for _, version := range versions() {
 		t.Run("helm"+version, func(t *testing.T) { operatorJourney(t, version) })
@@ -37,28 +38,28 @@ func operatorJourney(t *testing.T, version string) {
 	h.run(t, slices.Concat([]string{"install", coreRelease, chart("machinist")}, core)...)
 	m.provider("sim", "sim", nil)
 	m.fleet("default")
-	m.ready("default", fleetSize)
+	m.awaitReady("default", fleetSize)
 	took := time.Since(begun)
 	progress(t, "with the operator, the fleet is Ready %.1f s after the first helm command", took.Seconds())
 	if took > fleetDeadline {
 		t.Errorf("the fleet was Ready after %s, want at most %s", took.Round(time.Second), fleetDeadline)
 	}
-	m.condition("sim", v1beta1.ConditionAvailable, metav1.ConditionTrue, "")
+	m.awaitCondition("sim", v1beta1.ConditionAvailable, metav1.ConditionTrue, "")
 	live, created := m.instances()
 
 	m.killLeader(providerRelease)
-	m.untouched("killing the leading pod", live, created)
+	m.wantUntouched("killing the leading pod", live, created)
 
-	// If the type is unknown, the condition lists the known types. If the image is missing, the condition contains the
-	// message of the kubelet.
+	// If the type of a Provider is unknown, the condition must list the known types. If the image does not exist, the
+	// condition must contain the error message of the kubelet.
 	m.provider("wrong", "nowhere", nil)
-	m.condition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
+	m.awaitCondition("wrong", v1beta1.ConditionDegraded, metav1.ConditionTrue, "sim")
 	m.provider("noimage", "other", &v1beta1.ProviderImage{Repository: "machinist-provider-sim", Tag: "v9.9.9"})
-	m.condition("noimage", v1beta1.ConditionProgressing, metav1.ConditionFalse, "v9.9.9")
+	m.awaitCondition("noimage", v1beta1.ConditionProgressing, metav1.ConditionFalse, "v9.9.9")
 	m.deleteProvider("wrong")
 	m.deleteProvider("noimage")
 
-	// A change of the Provider must restart its pods.
+	// A change of the Provider must restart the pods of the provider process.
 	restart := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"extraArgs":["--cloud-endpoint=http://`+cloudRelease+
 		`:8080","--log-level=debug"]}}`))
 	provider := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: "sim"}}
@@ -71,19 +72,19 @@ func operatorJourney(t *testing.T, version string) {
 		same := slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) })
 		return len(now) == len(before) && !same, fmt.Sprint(now)
 	})
-	m.untouched("a change of the Provider", live, created)
+	m.wantUntouched("a change of the Provider", live, created)
 
-	// When the operator is stopped, the provider continues to work. When a Provider is deleted, it remains until its
-	// Machines no longer exist.
+	// When the operator is stopped, the provider must continue to work. When a Provider is deleted, it must remain until
+	// its Machines no longer exist.
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core,
 		[]string{"--set=operator.enabled=false"})...)
-	m.untouched("removing the operator", live, created)
+	m.wantUntouched("removing the operator", live, created)
 	h.run(t, slices.Concat([]string{"upgrade", coreRelease, chart("machinist"), "--wait"}, core)...)
 	m.grow("a time without the operator", live, created)
 	if err := m.api.Delete(t.Context(), provider); err != nil {
 		t.Fatal(err)
 	}
-	m.condition("sim", v1beta1.ConditionDeleting, metav1.ConditionTrue, "Machines")
+	m.awaitCondition("sim", v1beta1.ConditionDeleting, metav1.ConditionTrue, "Machines")
 	m.deleteFleet("default")
 	m.awaitNoProvider("sim")
 	if live, _ := m.instances(); len(live) > 0 {
@@ -93,7 +94,7 @@ func operatorJourney(t *testing.T, version string) {
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// provider creates a Provider whose pods run on the real node.
+// provider creates a Provider object. The pods of the provider process run on the real node.
 func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	m.t.Helper()
 	values, err := json.Marshal(map[string]any{
@@ -120,8 +121,8 @@ func (m *machinist) provider(name, kind string, image *v1beta1.ProviderImage) {
 	})
 }
 
-// condition waits until a condition of a Provider has the given status, and a message that contains the given text.
-func (m *machinist) condition(name, kind string, status metav1.ConditionStatus, text string) {
+// awaitCondition waits until a condition of a Provider has the given status and its message contains the given text.
+func (m *machinist) awaitCondition(name, kind string, status metav1.ConditionStatus, text string) {
 	m.t.Helper()
 	env.Await(m.t, m.api, &v1beta1.ProviderList{}, fmt.Sprintf("Provider %s %s=%s %q", name, kind, status, text),
 		func(list *v1beta1.ProviderList) (bool, string) {

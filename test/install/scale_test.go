@@ -20,11 +20,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manyMachines is the size of the fleet during the upgrades.
+// manyMachines is the number of machines in the fleet during the upgrades.
 const manyMachines = 1000
 
-// An upgrade with a large fleet must not write to any Machine. Upgrades while the fleet grows, and interrupted
-// upgrades, must not lose or duplicate instances.
+// Even with a large fleet, an upgrade must not write to any Machine. If the fleet grows during an upgrade, or if an
+// upgrade is interrupted, no instance may be lost or created twice.
 func TestUpgradeOverManyMachines(t *testing.T) {
 	if !full() {
 		t.Skipf("only with %s=1", fullVariable)
@@ -35,7 +35,7 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 	m.bootAtOnce()
 	m.install(h)
 	m.fleet("default")
-	m.ready("default", fleetSize)
+	m.awaitReady("default", fleetSize)
 	begun := time.Now()
 	m.scale("default", manyMachines)
 	m.readyWithin("default", manyMachines, 20*time.Minute)
@@ -44,7 +44,7 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 
 	m.awaitNoWrites()
 	m.upgrade(h, "--set=log.level=debug")
-	m.untouched("an upgrade over many machines", live, created)
+	m.wantUntouched("an upgrade over many machines", live, created)
 
 	m.scale("default", manyMachines+100)
 	m.upgradeDuringGrowth(h)
@@ -58,13 +58,13 @@ func TestUpgradeOverManyMachines(t *testing.T) {
 		m.interruptedUpgrade(h, after)
 	}
 	m.upgrade(h)
-	m.untouched("interrupted upgrades", live, created)
+	m.wantUntouched("interrupted upgrades", live, created)
 	m.scale("default", 0)
 	m.readyWithin("default", 0, 10*time.Minute)
-	m.end(h)
+	m.cleanUp(h)
 }
 
-// bootAtOnce configures the cloud so that its instances boot without a delay.
+// bootAtOnce configures the simulated cloud so that its instances boot without a delay.
 func (m *machinist) bootAtOnce() {
 	m.t.Helper()
 	instant := simcloud.Duration(0)
@@ -73,8 +73,8 @@ func (m *machinist) bootAtOnce() {
 	}
 }
 
-// readyWithin waits until the fleet has n ready machines. Unlike ready, it has a parameter for the timeout, because
-// large fleets take longer.
+// readyWithin waits until the fleet has n ready machines. Unlike awaitReady, it has a parameter for the timeout,
+// because a large fleet takes longer.
 func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), timeout)
@@ -100,7 +100,7 @@ func (m *machinist) readyWithin(namespace string, n int, timeout time.Duration) 
 	}
 }
 
-// awaitNoWrites waits until no Machine has been written for some seconds.
+// awaitNoWrites waits until no client has written to a Machine for some seconds.
 func (m *machinist) awaitNoWrites() {
 	m.t.Helper()
 	log, err := auditlog.Open(m.cluster.AuditLog())
@@ -134,8 +134,8 @@ func (m *machinist) upgradeDuringGrowth(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade starts an upgrade, kills Helm after the given time, and then rolls back, as Helm's documentation
-// recommends.
+// interruptedUpgrade starts an upgrade and kills Helm after the given time. Then it rolls the release back, as the
+// documentation of Helm recommends.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)

@@ -102,7 +102,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "budget-ignored", file: "internal/machine/drain/plan.go",
-			from: "		forced:   p.deadline.passed(grace(pod), p.Now),", to: "		forced:   true,",
+			from: "		forced:   p.deadline.isDeletionTime(grace(pod), p.Now),", to: "		forced:   true,",
 			scenario: "drain-never-allowed", finds: "I7: .* before its time|I7: .* before a drain began",
 		},
 		{

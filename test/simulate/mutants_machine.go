@@ -13,7 +13,7 @@ func machineMutants() []mutant {
 			from: "	return successor && (toleratesCordon(pod) || after >= schedulerLag)",
 			to:   "	return successor && after < 0",
 			alsoRemoved: &mutant{file: "internal/machine/drain/plan.go",
-				from: "	case p.deadline.over(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.over(p.Now) && s.Left:"},
+				from: "	case p.deadline.isOver(p.Now) && pod.CreationTimestamp.After(p.Start):", to: "	case p.deadline.isOver(p.Now) && s.Left:"},
 			scenario: "drain-comes-back", finds: "settled|steps|after the last disturbance",
 		},
 		{

@@ -132,9 +132,6 @@ var corruptions = []struct {
 	// want contains the allowed outcomes.
 	want []Outcome
 }{
-	{"an abort deleted a Secret that the migration had not created, and waited for its end",
-		"migrate-K-abort", 1, "362:control/Secret/fleet/plain/metadata/labels/machinist.dev~1migration=of-another",
-		[]Outcome{Harmless}},
 	{"orphans that were most instances were removed after the status of the class was emptied",
 		"machines-lost", 1, "374:control/MachineClass/fleet/a/status/conditions=emptied",
 		[]Outcome{Repaired, Harmless}},

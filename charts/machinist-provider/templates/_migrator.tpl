@@ -29,7 +29,7 @@ The migrator: its ServiceAccount, roles and Deployment. The template takes a dic
 {{- end }}
 {{- end }}
 
-{{- /* The role of a migrator that is bound only in some namespaces, and its rights to read Secrets in others. */ -}}
+{{- /* The role that a migrator has only in migrator.namespaces, and its role to read Secrets in migrator.sharedNamespaces. */ -}}
 {{- define "machinist.migratorNamespaces" -}}
 {{- $scope := . -}}
 {{- $migrator := .root.Values.migrator -}}

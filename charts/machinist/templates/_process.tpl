@@ -1,6 +1,6 @@
 {{- /*
-The templates that the charts of all processes share: labels, image, flags, Deployment, role bindings. Each template
-takes a dict:
+Templates that the charts of all processes share: labels, image, flags, Deployment, role bindings. Each template takes
+a dict:
   root       the chart's top-level scope
   name       the name of the process, such as machinist-manager
   component  the short name of the process, used as a label
@@ -18,8 +18,9 @@ Edit this file only in charts/machinist: make generate copies it to the other ch
 {{ .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}
 
-{{- /* The name of the Deployment of a process, of its Service and of its other namespaced objects. Roles, webhook
-       configurations, Leases and the ServiceAccount have the name of the process, by which policies recognize them. */ -}}
+{{- /* The name of a process's Deployment, of its Service and of most other namespaced objects. This name does not apply to
+       roles, webhook configurations, Leases and the ServiceAccount. They have the name of the process, because policies
+       recognize them by it. */ -}}
 {{- define "machinist.fullname" -}}
 {{ .root.Values.fullnameOverride | default "machinist" }}{{ trimPrefix "machinist" .name }}
 {{- end }}
@@ -41,7 +42,7 @@ machinist.dev/shard: {{ .index | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* The labels of the chart take precedence over those of the object, and these over commonLabels. */ -}}
+{{- /* The labels of the chart take precedence over the labels of the object, which take precedence over commonLabels. */ -}}
 {{- define "machinist.labels" -}}
 {{- $labels := include "machinist.selector" . | fromYaml }}
 {{- $_ := set $labels "app.kubernetes.io/component" .component }}
@@ -52,7 +53,7 @@ machinist.dev/shard: {{ .index | quote }}
 {{- merge $labels (.labels | default dict) (.root.Values.commonLabels | default dict) | toYaml }}
 {{- end }}
 
-{{- /* Cluster-wide objects of installations for one namespace have the namespace in their names. */ -}}
+{{- /* If an installation is for only one namespace, the names of its cluster-wide objects end with this namespace. */ -}}
 {{- define "machinist.suffix" -}}
 {{- with .root.Values.watchNamespace }}-{{ . }}{{ end }}
 {{- end }}
@@ -64,7 +65,7 @@ machinist.dev/shard: {{ .index | quote }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{- /* Checks values that depend on each other, which the schema cannot do. Each message names a value. */ -}}
+{{- /* Checks combinations of values, which the schema cannot check. Each error message names a value. */ -}}
 {{- define "machinist.check" -}}
 {{- $v := .root.Values -}}
 {{- if and $v.watchNamespace (not $v.clusterID) -}}
@@ -81,7 +82,8 @@ machinist.dev/shard: {{ .index | quote }}
 {{- end -}}
 {{- end }}
 
-{{- /* Returns "true" if the release installs the objects of a cluster, "control" or "target", and otherwise nothing. */ -}}
+{{- /* Returns "true" if the release installs the objects of the given cluster ("control" or "target"). Otherwise, it returns
+       an empty text. */ -}}
 {{- define "machinist.installs" -}}
 {{- $given := index .root.Values.install .cluster -}}
 {{- $elsewhere := (index .root.Values .cluster).kubeconfigSecret.name -}}
@@ -178,7 +180,7 @@ metadata:
   namespace: {{ include "machinist.namespace" .root }}
   labels: {{- include "machinist.labels" . | nindent 4 }}
 spec:
-  # Requests reach a new pod only a moment after it is ready. A rollout must keep the old pods until then.
+  # A new pod receives requests only a moment after it is ready. Until then, a rollout must not delete the old pods.
   minReadySeconds: 3
   replicas: {{ .values.replicas }}
   revisionHistoryLimit: 3
@@ -202,7 +204,7 @@ spec:
     spec:
       serviceAccountName: {{ include "machinist.serviceAccountName" . }}
       {{- if eq (len $secrets) (len $kubeconfigs) }}
-      # The process uses only the kubeconfigs.
+      # The process uses only kubeconfigs, so it does not need the token of the ServiceAccount.
       automountServiceAccountToken: false
       {{- end }}
       {{- with .root.Values.imagePullSecrets }}
@@ -226,7 +228,7 @@ spec:
       {{- with .values.hostAliases }}
       hostAliases: {{- toYaml . | nindent 8 }}
       {{- end }}
-      # Longer than the preStop hook and --graceful-shutdown-timeout together.
+      # Longer than the sum of the preStop hook and --graceful-shutdown-timeout.
       terminationGracePeriodSeconds: 30
       {{- with .values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
@@ -285,7 +287,7 @@ spec:
             httpGet: {path: /readyz, port: probes}
             periodSeconds: 5
           {{- if $webhook }}
-          # Gives API servers time to learn that this pod's webhook is about to stop.
+          # During this time, API servers notice that the webhook of this pod is about to stop.
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           {{- end }}
           # The last lines of the log explain why a process exited.
@@ -382,7 +384,7 @@ spec:
     matchLabels: {{- include "machinist.selector" . | nindent 6 }}
   policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress }}, Egress{{ end }}]
   ingress:
-    # Probes of kubelets come from addresses that no selector can match.
+    # The addresses from which kubelets send probes cannot be matched by a selector.
     - ports: [{protocol: TCP, port: probes}]
     {{- if and .root.Values.webhook.enabled (not .operator) }}
     - ports: [{protocol: TCP, port: webhook}]
@@ -465,8 +467,8 @@ spec:
 {{- end }}
 
 {{- /*
-The roles of a process in one cluster, each with its binding. They come from a file in which names and namespaces are
-fixed, and this template replaces these. Additional keys of the dict:
+The roles of a process in one cluster, each with its binding. The template reads the roles from a file, and replaces the
+fixed names and namespaces in this file. Additional keys of the dict:
   file      the copy of a file of config/rbac
   within    the only namespace in which a ClusterRole is bound, or "". The ClusterRole whose name ends with -secrets is
             bound in the namespaces of the value secretNamespaces
@@ -540,7 +542,8 @@ subjects:
 {{- include "machinist.roles" $scope }}
 {{- if and .root.Values.watchNamespace .root.Values.metrics.enabled .root.Values.metrics.secure }}
 ---
-# To check who may read metrics, the process uses TokenReview and SubjectAccessReview, which are not namespaced.
+# To check which clients may read metrics, the process uses TokenReview and SubjectAccessReview, which are not
+# namespaced.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
@@ -562,8 +565,8 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{- /* How API servers reach the webhook of a process. The path is /validate unless path is set. The process itself adds the
-       caBundle. */ -}}
+{{- /* The clientConfig of a webhook, which specifies how API servers connect to the process. The default of path is
+       /validate. The process itself adds the caBundle. */ -}}
 {{- define "machinist.webhookClient" -}}
 {{- $path := .path | default "/validate" -}}
 {{- if .root.Values.webhook.url -}}

@@ -27,9 +27,11 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := k.Live.Get(ctx, req.NamespacedName, secret); err != nil {
-		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			// If the provider may not read a Secret, the classes that refer to the Secret report this in their status.
+		switch {
+		case apierrors.IsNotFound(err):
 			return reconcile.Result{}, nil
+		case apierrors.IsForbidden(err): // The classes that refer to the Secret report this in their status.
+			return reconcile.Result{RequeueAfter: resolve.ForbiddenRetry}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read the metadata of Secret %s: %w", req, err)
 	}

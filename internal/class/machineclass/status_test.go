@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -163,5 +164,15 @@ func TestMessagesAreBounded(t *testing.T) {
 	if m := class.Status.Conditions[0].Message; len(m) > 1100 || !strings.HasSuffix(m, "…") ||
 		strings.ToValidUTF8(m, "") != m {
 		t.Errorf("message of %d bytes: %q", len(m), m)
+	}
+}
+
+// No event tells the process that it is permitted to read a Secret, so it reads the Secret again after some time.
+func TestForbiddenInputIsReadAgain(t *testing.T) {
+	for _, forbidden := range []bool{false, true} {
+		_, retry, err := missing(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})
+		if err != nil || (retry > 0) != forbidden {
+			t.Errorf("forbidden %t: retry after %s, error %v", forbidden, retry, err)
+		}
 	}
 }

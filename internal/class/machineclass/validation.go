@@ -137,7 +137,11 @@ func refused(reason string, err error) validation {
 // missing converts an error of the resolver into a validation. It returns other errors unchanged.
 func missing(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
-		return validation{reason: e.Reason, message: e.Message}, 0, nil
+		var retry time.Duration
+		if e.Forbidden {
+			retry = resolve.ForbiddenRetry
+		}
+		return validation{reason: e.Reason, message: e.Message}, retry, nil
 	}
 	return validation{}, 0, err
 }

@@ -14,46 +14,47 @@ import (
 	"sync"
 )
 
-// tokenParameter is the name of the token in the link that opens a browser.
+// tokenParameter is the name of the query parameter that contains the token in a link.
 const tokenParameter = "token"
 
-// access decides which requests the server answers. In addition to the user who started it, three others could send
+// access decides which requests the server answers. Three kinds of clients other than the user's own browser can send
 // requests:
 //
-//   - Another user or program on this computer. It does not know the secret, which the browser got as a cookie in
-//     exchange for the token in the link. A token can be exchanged only once, because links remain in the terminal and
-//     in the history of browsers.
-//   - A page of another site in the user's browser. The browser does not send the cookie with its requests
-//     (SameSite=Strict). In addition, a request that names another site or origin is rejected.
-//   - Such a page under a name that resolves to a loopback address (DNS rebinding). For the browser, this is the same
-//     site. But its requests have that name as their Host.
+//   - Another user or program on this computer. Such a client does not know the secret. The browser received the secret
+//     as a cookie in exchange for the token in the link. A token is valid for only one exchange, because links remain
+//     in the terminal and in the history of browsers.
+//   - A page of another site in the user's browser. The browser does not send the cookie with requests of such a page
+//     (SameSite=Strict). In addition, the server rejects requests whose headers name another site or origin.
+//   - A page whose host name resolves to a loopback address (DNS rebinding). The browser connects to this server and
+//     regards it as the site of the page. But the header Host of the requests contains the host name of the page.
 type access struct {
-	// hosts are the values of Host that are allowed.
+	// hosts are the allowed values of the header Host.
 	hosts []string
-	// cookie is the name of the cookie. It contains the port, because cookies do not depend on ports.
+	// cookie is the name of the cookie. The name contains the port, because browsers send the cookies of a host to all of
+	// its ports.
 	cookie string
 
 	mu sync.Mutex
-	// token can be exchanged for secret once.
+	// token is the token of the current link. A browser can exchange it for secret once.
 	token  string
 	secret string
 }
 
-// newAccess returns the access of a server that listens on an address.
+// newAccess returns an access for a server that listens on the given address.
 func newAccess(address net.Addr) *access {
 	host, port, _ := net.SplitHostPort(address.String())
 	return &access{hosts: []string{net.JoinHostPort(host, port), net.JoinHostPort("localhost", port)},
 		cookie: "machinist_ui_" + port, token: random(), secret: random()}
 }
 
-// random returns 256 random bits as text.
+// random returns a text that encodes 256 random bits.
 func random() string {
 	bits := make([]byte, 32)
 	_, _ = rand.Read(bits) // This never fails.
 	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// newToken returns a new token. The previous one is no longer valid.
+// newToken replaces the token with a new one and returns it. The previous token becomes invalid.
 func (a *access) newToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +62,7 @@ func (a *access) newToken() string {
 	return a.token
 }
 
-// exchange reports whether a token is valid, and invalidates it.
+// exchange reports whether a token is valid. A valid token becomes invalid, so that it cannot be used again.
 func (a *access) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +73,9 @@ func (a *access) exchange(token string) bool {
 	return true
 }
 
-// reject returns why a request is rejected, even if it has the secret. It returns an empty string if the request is not
-// rejected. A request with a token may come from another page, because the browser opens the link from a file.
+// reject returns the reason why a request must be rejected because of its headers, or "" if its headers are allowed. It
+// does not check the secret. A request with a token may come from a page of another site, because the browser opens the
+// link from a file.
 func (a *access) reject(r *http.Request, withToken bool) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "The host name of this request is not the name of this server."
@@ -83,19 +85,20 @@ func (a *access) reject(r *http.Request, withToken bool) string {
 	}
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case withToken, site == "", site == "same-origin", site == "none":
-		// Programs do not send the header. It is "none" if the user typed the address.
+		// Programs other than browsers do not send the header. If the user has typed the address, the value is "none".
 		return ""
 	}
 	return "A page of another site sent this request."
 }
 
-// hasSecret reports whether the request has the secret in its cookie.
+// hasSecret reports whether the cookie of a request contains the secret.
 func (a *access) hasSecret(r *http.Request) bool {
 	cookie, err := r.Cookie(a.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(a.secret)) == 1
 }
 
-// protect passes allowed requests to next. It calls used when the token was exchanged.
+// protect returns a handler that passes allowed requests to next. When a client has exchanged the token, the handler
+// calls used.
 func (a *access) protect(next http.Handler, used func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
@@ -119,8 +122,9 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 			}
 			query.Del(tokenParameter)
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
-			// After a redirect by the status, the browser would not send the cookie, because another page sent the first
-			// request. This page sends the next one itself.
+			// If the server answered with a redirect status, the browser would not send the cookie with the next request,
+			// because a page of another site has caused the redirect. So the server sends a page that itself causes the next
+			// request.
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write([]byte(RedirectPage(to.String())))
 			return
@@ -133,14 +137,15 @@ func (a *access) protect(next http.Handler, used func()) http.Handler {
 	})
 }
 
-// RedirectPage returns a page that opens a link.
+// RedirectPage returns an HTML page that redirects the browser to a link.
 func RedirectPage(link string) string {
 	link = html.EscapeString(link)
 	return `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>machinist ui</title>` +
 		`<meta http-equiv="refresh" content="0; url=` + link + `"><a href="` + link + `">Open the fleet view</a>` + "\n"
 }
 
-// contentPolicy allows a page only to load styles, scripts and images from this server, and to send requests to it.
+// contentPolicy allows pages to load styles, scripts and images only from this server, and to send requests only to
+// this server.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -148,22 +153,23 @@ func secureHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	// With "no-referrer", a form of this server would hide its origin, like a form of another site may do.
+	// With "no-referrer", forms of this server would hide their origin. Then the server could not distinguish them from
+	// forms of other sites.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }
 
-// refuse answers with plain text, so that a refused client gets no page.
+// refuse answers a request with the status 403 and a reason in plain text.
 func refuse(w http.ResponseWriter, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = w.Write([]byte("machinist ui: " + why + "\n"))
 }
 
-// Loopback reports whether an address of --listen can be reached only from this machine. It returns false for names
-// other than localhost, because they may resolve to any address.
+// Loopback reports whether only clients on this computer can reach an address of --listen. It returns false for all
+// host names except localhost, because they may resolve to any address.
 func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -36,7 +36,7 @@ type Target struct {
 
 // Drainer drains Nodes in the background.
 type Drainer interface {
-	Drain(drain.Request) drain.Outcome
+	CheckAndDrain(context.Context, drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
@@ -171,7 +171,7 @@ func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *core
 	if ready.Status == corev1.ConditionFalse {
 		request.NotReadySince = ready.LastTransitionTime.Time
 	}
-	outcome := c.Target.Drainer.Drain(request)
+	outcome := c.Target.Drainer.CheckAndDrain(ctx, request)
 	if outcome.Done && ready.Status == corev1.ConditionTrue {
 		outcome = c.Target.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
 			Subject: request.Subject, Reported: node.Status.VolumesAttached, Drained: outcome.LastPodGone,

@@ -26,7 +26,7 @@ type fakeDrainer struct {
 	forgotten       int
 }
 
-func (d *fakeDrainer) Drain(r drain.Request) drain.Outcome {
+func (d *fakeDrainer) CheckAndDrain(_ context.Context, r drain.Request) drain.Outcome {
 	d.asked = append(d.asked, r)
 	return drain.Outcome{Done: d.empty, LastPodGone: now}
 }

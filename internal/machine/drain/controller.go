@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -153,12 +154,31 @@ func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 // Drain returns the progress of the drain of a machine's Node. The workers execute the drain in the background. It
 // makes no API call. Errors of the target cluster are reported in the outcome, and the workers retry.
 func (c *Controller) Drain(request Request) Outcome {
-	r, changed := c.records.admitDrain(request)
+	r, before := c.records.admitDrain(request)
 	if why := request.skipReason(); why != "" {
 		c.finish(r, v1beta1.ReasonSkipped, why)
 	}
+	return c.enqueueUnlessDone(r, before, request)
+}
+
+// CheckAndDrain is like Drain, but its first call for a Node runs the first pass of the drain before it returns. It is
+// for a caller whose next call follows only after a long time, and which should not wait that long if the Node is
+// empty.
+func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome {
+	r, before := c.records.admitDrain(request)
+	if before == nil { // No worker can have the machine yet.
+		if _, err := c.Reconcile(ctx, reconcile.Request{NamespacedName: request.Machine}); err != nil {
+			log.FromContext(ctx).Info("The first check of a drain failed", "node", request.Node, "cause", err.Error())
+		}
+	}
+	return c.enqueueUnlessDone(r, before, request)
+}
+
+// enqueueUnlessDone returns the outcome of a drain, and lets a worker check the Node if the request is not the previous
+// one.
+func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Request) Outcome {
 	outcome := c.records.outcome(&r.drained)
-	if !outcome.Done && changed {
+	if !outcome.Done && (before == nil || !before.equal(request)) {
 		c.work.Enqueue(request.Machine)
 	}
 	return outcome

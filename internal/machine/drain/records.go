@@ -48,9 +48,9 @@ type volumesPass struct {
 	report  report
 }
 
-// admitDrain stores a request in the record of its machine. The result changed is true if the request differs from the
-// previous one. In this case, a worker must check the Node.
-func (m *records) admitDrain(request Request) (r *record, changed bool) {
+// admitDrain stores a request in the record of its machine. The result before is the previous request for the Node. It
+// is nil if there is none.
+func (m *records) admitDrain(request Request) (r *record, before *Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r = m.machines[request.Machine]
@@ -58,9 +58,8 @@ func (m *records) admitDrain(request Request) (r *record, changed bool) {
 		r.drain != nil && (r.drain.Node != request.Node || r.drain.NodeUID != request.NodeUID) {
 		r = m.newRecord(request.Machine, request.UID)
 	}
-	changed = r.drain == nil || !r.drain.equal(request)
-	r.drain = &request
-	return r, changed
+	before, r.drain = r.drain, &request
+	return r, before
 }
 
 // forVolumes returns the record for a request. The result before is the previous request of the same wait. It is nil if

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -40,9 +41,18 @@ func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...c
 	if options.FieldSelector == nil {
 		return c.Cache.List(ctx, list, o...)
 	}
-	objects, err := c.Shared(ctx, list, o...)
+	objects, err := c.Shared(ctx, list, &client.ListOptions{Namespace: options.Namespace,
+		FieldSelector: options.FieldSelector})
 	if err != nil {
 		return err
+	}
+	if options.LabelSelector != nil {
+		objects = slices.DeleteFunc(objects, func(o any) bool {
+			return !options.LabelSelector.Matches(labels.Set(o.(client.Object).GetLabels()))
+		})
+	}
+	if options.Limit > 0 && int64(len(objects)) > options.Limit {
+		objects = objects[:options.Limit]
 	}
 	items := make([]runtime.Object, len(objects))
 	for i, object := range objects {

@@ -74,6 +74,22 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
+	odd := client.MatchingFields{byProvider: "odd"}
+	for what, test := range map[string]struct {
+		options []client.ListOption
+		want    int
+	}{
+		"a field":                   {[]client.ListOption{odd}, 20},
+		"a field in a namespace":    {[]client.ListOption{odd, client.InNamespace(first)}, 10},
+		"a field with a limit":      {[]client.ListOption{odd, client.InNamespace(first), client.Limit(3)}, 3},
+		"a field with a high limit": {[]client.ListOption{odd, client.InNamespace(first), client.Limit(30)}, 10},
+		"a field and a label":       {[]client.ListOption{odd, client.MatchingLabels{"a": "b"}}, 0},
+	} {
+		var list v1beta1.MachineClassList
+		if err := api.List(t.Context(), &list, test.options...); err != nil || len(list.Items) != test.want {
+			t.Errorf("%s: got %d classes, error %v, want %d", what, len(list.Items), err, test.want)
+		}
+	}
 	one := func() *v1beta1.MachineClass {
 		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
 			client.InNamespace(second))

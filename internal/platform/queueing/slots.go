@@ -8,24 +8,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Slots limits how many operations on objects run at the same time, such as creations in the cloud. A worker is never
-// blocked: an object without a slot waits in a queue, and is enqueued for its controller again when a slot is free for
-// it.
+// Slots limits how many operations run at the same time, such as creations of instances in a cloud. Workers never
+// block: if there is no free slot for an object, the object waits in a queue of Slots. When a slot becomes free for the
+// object, Slots enqueues the object for its controller.
 //
-// A slot, or a position in the queue, belongs to an object until it is released. A controller must release it when the
-// object no longer needs it, even after an error. Otherwise the slot is lost.
+// An object keeps its slot, or its position in the queue, until the controller calls Release. The controller must call
+// Release when the object no longer needs the slot, even after an error. Otherwise, no other object ever gets the slot.
 type Slots struct {
 	limit   int
 	trigger Trigger
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// waiting contains the waiting objects in the order of arrival. If n slots are free, the first n objects have been
-	// enqueued.
-	waiting []types.NamespacedName
+	// pending contains the waiting objects in the order of their arrival. If n slots are free, the first n objects of the
+	// queue have been enqueued for the controller.
+	pending []types.NamespacedName
 }
 
-// NewSlots returns limit slots, but at least one.
+// NewSlots returns a Slots with the given number of slots. There is always at least one slot.
 func NewSlots(limit int) *Slots {
 	return &Slots{limit: max(limit, 1), acquired: map[types.NamespacedName]bool{}}
 }
@@ -33,50 +33,51 @@ func NewSlots(limit int) *Slots {
 // Limit returns the number of slots.
 func (s *Slots) Limit() int { return s.limit }
 
-// Acquire gives an object a slot, unless the free slots belong to objects that arrived earlier. An object keeps the
-// slot that it already has.
+// Acquire reports whether an object has a slot. If the object has none, Acquire gives it a free slot, unless all free
+// slots are reserved for objects that arrived earlier.
 func (s *Slots) Acquire(object types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.acquired[object] {
 		return true
 	}
-	position := slices.Index(s.waiting, object)
+	position := slices.Index(s.pending, object)
 	if position < 0 {
-		position = len(s.waiting)
-		s.waiting = append(s.waiting, object)
+		position = len(s.pending)
+		s.pending = append(s.pending, object)
 	}
 	if position >= s.limit-len(s.acquired) {
 		return false
 	}
-	s.waiting = slices.Delete(s.waiting, position, position+1)
+	s.pending = slices.Delete(s.pending, position, position+1)
 	s.acquired[object] = true
 	return true
 }
 
-// Occupy gives a slot to an object whose operation was begun by another process. It does so even if no slot is free.
+// Occupy gives a slot to an object whose operation was started by another process, even if no slot is free.
 func (s *Slots) Occupy(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acquired[object] = true
-	s.waiting = slices.DeleteFunc(s.waiting, func(w types.NamespacedName) bool { return w == object })
+	s.pending = slices.DeleteFunc(s.pending, func(w types.NamespacedName) bool { return w == object })
 }
 
-// Release gives up an object's slot or its position in the queue, if it has one.
+// Release frees the slot of an object, or removes the object from the queue. If the object has neither, Release does
+// nothing.
 func (s *Slots) Release(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.acquired[object] {
 		delete(s.acquired, object)
-	} else if position := slices.Index(s.waiting, object); position >= 0 {
-		s.waiting = slices.Delete(s.waiting, position, position+1)
+	} else if position := slices.Index(s.pending, object); position >= 0 {
+		s.pending = slices.Delete(s.pending, position, position+1)
 	} else {
 		return
 	}
-	for _, next := range s.waiting[:min(max(s.limit-len(s.acquired), 0), len(s.waiting))] {
+	for _, next := range s.pending[:min(max(s.limit-len(s.acquired), 0), len(s.pending))] {
 		s.trigger.Enqueue(next)
 	}
 }
 
-// Source returns the source that enqueues objects when they can have a slot.
+// Source returns the source that enqueues an object for its controller when a slot is free for the object.
 func (s *Slots) Source() source.Source { return s.trigger.Source() }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// controllerSlots are slots together with the queue of a controller.
+// controllerSlots is a Slots together with the queue of a controller.
 type controllerSlots struct {
 	*Slots
 	t     *testing.T
@@ -28,7 +28,7 @@ func newSlots(t *testing.T, limit int) *controllerSlots {
 	return h
 }
 
-// enqueued returns the objects in the queue.
+// enqueued removes all objects from the queue of the controller, and returns their names.
 func (h *controllerSlots) enqueued() (names []string) {
 	for h.queue.Len() > 0 {
 		request, _ := h.queue.Get()
@@ -57,29 +57,29 @@ func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h := newSlots(t, 2)
 	h.wantAcquired("a", true)
 	h.wantAcquired("b", true)
-	h.wantAcquired("a", true) // It already has a slot.
+	h.wantAcquired("a", true) // This object already has a slot.
 	for _, late := range []string{"c", "d", "e"} {
 		h.wantAcquired(late, false)
 	}
 	h.wantEnqueued()
 	h.Release(key("a"))
 	h.wantEnqueued("c")
-	h.wantAcquired("d", false) // The free slot belongs to c.
+	h.wantAcquired("d", false) // The free slot is reserved for c.
 	h.wantAcquired("f", false)
 	h.wantAcquired("c", true)
-	h.Release(key("d")) // It was deleted while it waited.
+	h.Release(key("d")) // The object was deleted while it waited.
 	h.wantEnqueued()
 	h.Release(key("b"))
 	h.wantEnqueued("e")
-	h.Release(key("e")) // It no longer needs the slot.
+	h.Release(key("e")) // The object no longer needs the slot.
 	h.wantEnqueued("f")
 	h.wantAcquired("f", true)
 	h.Release(key("unknown"))
 	h.wantEnqueued()
 }
 
-// When a process starts, operations that another process began may still be running. The new process begins no
-// operation until fewer operations than the limit are running.
+// When a process starts, operations that another process started may still be running. The new process must not start
+// an operation until the number of running operations is below the limit.
 //
 // Rule: creations-in-flight-limited.
 func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
@@ -97,7 +97,8 @@ func TestOperationsOfAnotherProcessOccupySlots(t *testing.T) {
 	h.wantEnqueued("d")
 }
 
-// Whatever the objects do, no more objects than the limit have slots, and every waiting object gets a slot eventually.
+// In every order of events, the number of objects with a slot must not exceed the limit, and every waiting object must
+// eventually get a slot.
 //
 // Rule: creations-in-flight-limited.
 func TestEveryObjectGetsASlotEventually(t *testing.T) {
@@ -116,7 +117,7 @@ func TestEveryObjectGetsASlotEventually(t *testing.T) {
 				name := awake[0]
 				awake = awake[1:]
 				switch {
-				case random.IntN(10) == 0: // The pass fails before it needs a slot, and is repeated.
+				case random.IntN(10) == 0: // The pass fails before it needs a slot. The controller repeats it.
 					h.Release(key(name))
 					awake = append(awake, name)
 				case h.Acquire(key(name)):
@@ -138,7 +139,7 @@ func TestEveryObjectGetsASlotEventually(t *testing.T) {
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.waiting))
+			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.pending))
 		}
 	}
 }

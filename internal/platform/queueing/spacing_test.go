@@ -23,7 +23,7 @@ func TestSpacingGrowsUpToItsLimit(t *testing.T) {
 	}
 }
 
-// delayed records the requests that are added, with their delays.
+// delayed is a queue that records the added requests with their delays.
 type delayed struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added []string

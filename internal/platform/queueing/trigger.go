@@ -1,4 +1,4 @@
-// Package queueing allows a process to trigger its own controllers. No event from an API server is needed.
+// Package queueing triggers the controllers of a process from within the process, without an event from an API server.
 package queueing
 
 import (
@@ -14,15 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Trigger adds objects to the queue of the controller that watches its Source. It never blocks. If an object is
-// enqueued before the controller starts, the controller reconciles it after its start. The zero value is ready to use.
+// Trigger adds objects to the queue of the controller that watches its Source. Trigger never blocks. If an object is
+// enqueued before the controller starts, the controller reconciles the object as soon as it starts. The zero value of
+// Trigger is ready to use.
 type Trigger struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early map[reconcile.Request]bool
 }
 
-// Enqueue makes the controller reconcile an object. It may be called at any time.
+// Enqueue makes the controller reconcile an object. Callers may also call Enqueue before the controller starts.
 func (t *Trigger) Enqueue(object types.NamespacedName) {
 	request := reconcile.Request{NamespacedName: object}
 	t.mu.Lock()
@@ -37,7 +38,7 @@ func (t *Trigger) Enqueue(object types.NamespacedName) {
 	t.early[request] = true
 }
 
-// Source returns the source that connects the trigger with the queue of a controller.
+// Source returns a source that connects the Trigger to the queue of a controller.
 func (t *Trigger) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		t.mu.Lock()

@@ -1,4 +1,5 @@
-// Package conformance tests whether a driver follows the contract of package provider. A driver's own test runs it:
+// Package conformance contains a test suite that checks whether a driver follows the contract of package provider. A
+// test of the driver runs the suite:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Config{
@@ -8,12 +9,13 @@
 //		})
 //	}
 //
-// Some cases need nothing else; docs/reference/conformance.md lists them without a need. The other cases need
-// hooks that reach the cloud without the driver: to list what is left in it, to let calls fail, or to let it behave as
-// clouds do. Config.Cloud contains these hooks. If a hook is missing, the suite skips the case and lists it by name, or
-// fails it if Config.Full is set.
+// Some cases of the suite need only this configuration. The other cases need hooks that access the cloud without the
+// driver. Such a hook lists the resources that remain in the cloud, makes calls fail, or makes the cloud misbehave as
+// real clouds do. Config.Cloud contains the hooks, and docs/reference/conformance.md lists the hooks that each case
+// needs. If a hook is missing, the suite skips the case and lists its name. If Config.Full is true, the case fails
+// instead.
 //
-// The suite creates real instances and deletes them again. It may run against a cloud that is in use, because
-// everything that it creates carries a cluster ID of its own. If the cloud may show a result late, the suite polls
-// until Config.Timeout.
+// The suite creates real instances and deletes them again. The suite may run in a cloud that is also used for other
+// purposes, because the tags of its instances contain a cluster ID that only the suite uses. If the cloud may return
+// outdated results, the suite polls until Config.Timeout has elapsed.
 package conformance

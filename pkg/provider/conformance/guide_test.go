@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/conformance.md")
 
-// TestReferenceListsEveryCase compares the page with the list of cases with the cases. With -update, it writes the
+// TestReferenceListsEveryCase checks that docs/reference/conformance.md lists all cases. With -update, it generates the
 // page.
 func TestReferenceListsEveryCase(t *testing.T) {
 	const path = "../../../docs/reference/conformance.md"
@@ -42,8 +42,8 @@ func TestReferenceListsEveryCase(t *testing.T) {
 	}
 }
 
-// TestGuideDescribesEveryFault checks the guide's table of what clouds can do: the table contains every kind of fault
-// that a case injects, and names only cases that exist.
+// TestGuideDescribesEveryFault checks the table of faults in the provider guide. The table must contain every kind of
+// fault that a case injects, and may name only existing cases.
 func TestGuideDescribesEveryFault(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/provider-guide.md")
 	if err != nil {

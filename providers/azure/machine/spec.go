@@ -1,5 +1,5 @@
-// Package machine contains the providerSpec of the Azure provider and its validation. From Azure's SDK, the package
-// uses only the parser for resource IDs.
+// Package machine contains the providerSpec of the Azure provider and its validation. The only part of Azure's SDK that
+// this package uses is the parser for resource IDs.
 package machine
 
 import (
@@ -10,15 +10,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These are the API version and kind of a providerSpec.
+// The apiVersion and kind of the providerSpec.
 const (
 	APIVersion = "azure.machinist.dev/v1beta1"
 	Kind       = "AzureMachine"
 )
 
-// Spec is the providerSpec of this provider. The comments of its fields are the user documentation: hack/reference
-// writes docs/reference/provider-specs.md from them. They name other fields as users write them. A field whose name
-// ends with ID or IDs takes complete resource IDs ("/subscriptions/…"), unless its comment names another format.
+// Spec is the providerSpec of the Azure provider. The comments of its fields are user documentation, from which
+// hack/reference generates docs/reference/provider-specs.md. Therefore, the comments use the JSON names of other
+// fields. If the name of a field ends with ID or IDs, the value is a complete resource ID ("/subscriptions/…") or a
+// list of them, unless the comment names another format.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -28,46 +29,53 @@ type Spec struct {
 	// ResourceGroup is the resource group in which the provider creates all resources of a machine. It must exist.
 	// Required.
 	ResourceGroup string `json:"resourceGroup"`
-	// VMSize is the size, such as "Standard_D4s_v5". Required.
+	// VMSize is the size of the virtual machine, such as "Standard_D4s_v5". Required.
 	VMSize string `json:"vmSize"`
-	// Image is the image from which the machine boots: exactly one of marketplace and the three IDs. Required.
+	// Image is the image from which the machine boots. Set exactly one of marketplace, galleryImageID,
+	// communityGalleryImageID and sharedGalleryImageID. Required.
 	Image Image `json:"image"`
-	// OSDisk is the machine's first disk. By default, the image determines its properties.
+	// OSDisk is the machine's first disk. By default, the image determines the properties of the disk.
 	OSDisk OSDisk `json:"osDisk,omitzero"`
-	// DataDisks are empty disks that are created and deleted with the machine, at most 64.
+	// DataDisks are at most 64 empty disks, which are created and deleted together with the machine.
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
-	// NetworkInterfaces are the machine's network interfaces, the primary one first; 1 to 8. Required.
+	// NetworkInterfaces are the network interfaces of the machine, 1 to 8. The first one is the primary interface.
+	// Required.
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces"`
 
 	// Zone is the availability zone, such as "1". By default, the machine is not assigned to a zone.
 	Zone string `json:"zone,omitempty"`
-	// AvailabilitySetID is the availability set to join. It excludes zone and scaleSetID.
+	// AvailabilitySetID is the availability set that the machine joins. It cannot be combined with zone or scaleSetID.
 	AvailabilitySetID string `json:"availabilitySetID,omitempty"`
-	// ScaleSetID is the scale set with flexible orchestration to join.
+	// ScaleSetID is the scale set that the machine joins. Its orchestration mode must be Flexible.
 	ScaleSetID string `json:"scaleSetID,omitempty"`
-	// FaultDomain is the fault domain of the scale set. It needs scaleSetID. Default: Azure's choice.
+	// FaultDomain is the fault domain within the scale set. It requires scaleSetID. By default, Azure chooses a fault
+	// domain.
 	FaultDomain *int32 `json:"faultDomain,omitempty"`
-	// CapacityReservationGroupID is the group of capacity reservations from which to take the machine.
+	// CapacityReservationGroupID is the capacity reservation group whose reserved capacity the machine uses.
 	CapacityReservationGroupID string `json:"capacityReservationGroupID,omitempty"`
-	// Spot requests spare capacity, which Azure may take back. By default, the machine is not a spot machine.
+	// Spot makes the machine a spot machine: it is cheaper, but Azure may evict it at any time. By default, the machine is
+	// a regular machine.
 	Spot *Spot `json:"spot,omitempty"`
 
-	// Identity contains the identities with which the machine can authenticate to Azure. By default it has none.
+	// Identity contains the managed identities with which programs on the machine can authenticate to Azure. By default,
+	// the machine has no identity.
 	Identity Identity `json:"identity,omitzero"`
-	// Tags are tags for the machine, its disks, interfaces and addresses, in addition to Machinist's tags; at most 40.
-	// Names that begin with "machinist" are reserved.
+	// Tags are at most 40 tags of the machine and of its disks, network interfaces and addresses, in addition to the tags
+	// that Machinist sets. Names that begin with "machinist" are reserved.
 	Tags map[string]string `json:"tags,omitempty"`
-	// AdminUsername is the user who may log in. Default: "machinist".
+	// AdminUsername is the name of the user who may log in to the machine. Default: "machinist".
 	AdminUsername string `json:"adminUsername,omitempty"`
-	// SSHPublicKey is that user's key in OpenSSH format, of the type ssh-rsa or ssh-ed25519. Azure creates no Linux
-	// machine without a key. Required.
+	// SSHPublicKey is the public SSH key of this user in OpenSSH format, of the type ssh-rsa or ssh-ed25519. Azure does
+	// not create a Linux machine without a key. Required.
 	SSHPublicKey string `json:"sshPublicKey"`
-	// EncryptionAtHost encrypts temporary disks and caches, too. The subscription must be registered for it.
+	// EncryptionAtHost also encrypts the temporary disk and the caches of the machine. The subscription must be registered
+	// for this feature.
 	EncryptionAtHost bool `json:"encryptionAtHost,omitempty"`
-	// BootDiagnostics keeps the output of the serial console. By default it is not kept.
+	// BootDiagnostics stores the output of the serial console. By default, the output is not stored.
 	BootDiagnostics *BootDiagnostics `json:"bootDiagnostics,omitempty"`
 
-	// Resize decides whether vmSize changes in place: Never or Deallocate. Default: Never.
+	// Resize specifies how the provider applies a change of vmSize. With Never, it replaces the machine. With Deallocate,
+	// it drains the node, deallocates the machine, changes the size and starts the machine again. Default: Never.
 	Resize Resize `json:"resize,omitempty"`
 }
 
@@ -75,8 +83,8 @@ type Spec struct {
 type Image struct {
 	// Marketplace is an image that a publisher offers.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
-	// GalleryImageID is a managed image, or an image or image version in a compute gallery. Without a version, each new
-	// machine gets the latest one.
+	// GalleryImageID is the resource ID of a managed image, of an image in a compute gallery, or of a version of such an
+	// image. If the ID contains no version, each new machine boots the latest version.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
 	// CommunityGalleryImageID is an image of a community gallery, in the format
 	// "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
@@ -84,95 +92,101 @@ type Image struct {
 	// SharedGalleryImageID is an image of a shared gallery, in the format
 	// "/SharedGalleries/{name}/Images/{image}/Versions/{version}".
 	SharedGalleryImageID string `json:"sharedGalleryImageID,omitempty"`
-	// Plan is the purchase plan of an image that has one, even if the image comes from a gallery.
+	// Plan is the purchase plan of the image. It is required if the image has a plan, also for an image in a gallery.
 	Plan *Plan `json:"plan,omitempty"`
 }
 
-// MarketplaceImage identifies an image of the marketplace.
+// MarketplaceImage identifies an image of Azure Marketplace.
 type MarketplaceImage struct {
-	// Publisher is the publisher, such as "Canonical". Required.
+	// Publisher is the publisher of the image, such as "Canonical". Required.
 	Publisher string `json:"publisher"`
-	// Offer is the offer, such as "0001-com-ubuntu-server-jammy". Required.
+	// Offer is the offer of the publisher, such as "0001-com-ubuntu-server-jammy". Required.
 	Offer string `json:"offer"`
-	// SKU is the SKU, such as "22_04-lts-gen2". Required.
+	// SKU is the SKU of the offer, such as "22_04-lts-gen2". Required.
 	SKU string `json:"sku"`
-	// Version is a version, such as "22.04.202506100", or "latest" for the newest version at the time when a machine is
-	// created. Required.
+	// Version is the version of the image, such as "22.04.202506100". With "latest", each new machine boots the newest
+	// version. Required.
 	Version string `json:"version"`
 }
 
-// Plan is a purchase plan. Its terms are accepted once for each subscription.
+// Plan is a purchase plan of Azure Marketplace. A subscription must accept the terms of the plan once.
 type Plan struct {
 	// Name is the name of the plan, such as "stable-gen2". Required.
 	Name string `json:"name"`
-	// Product is the product, such as "flatcar-container-linux". Required.
+	// Product is the product of the plan, such as "flatcar-container-linux". Required.
 	Product string `json:"product"`
-	// Publisher is the publisher, such as "kinvolk". Required.
+	// Publisher is the publisher of the product, such as "kinvolk". Required.
 	Publisher string `json:"publisher"`
-	// AcceptTerms allows the provider to accept the terms for the subscription if they are not accepted yet. By default,
-	// no machine is created until they are accepted.
+	// AcceptTerms allows the provider to accept the terms of the plan for the subscription. By default, no machine is
+	// created until a user has accepted the terms.
 	AcceptTerms bool `json:"acceptTerms,omitempty"`
 }
 
 // OSDisk is the disk from which a machine boots.
 type OSDisk struct {
-	// SizeGiB is 1 to 4095. Default: the image's size.
+	// SizeGiB is the size of the disk in GiB, 1 to 4095. Default: the size of the image.
 	SizeGiB int32 `json:"sizeGiB,omitempty"`
-	// StorageAccountType is Standard_LRS, StandardSSD_LRS, StandardSSD_ZRS, Premium_LRS or Premium_ZRS. Default: Azure's
-	// choice for the VM size.
+	// StorageAccountType is the type of the disk: Standard_LRS, StandardSSD_LRS, StandardSSD_ZRS, Premium_LRS or
+	// Premium_ZRS. By default, Azure chooses a type that suits the VM size.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. Default: Azure's choice.
+	// Caching is None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
 	Caching string `json:"caching,omitempty"`
-	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. Default: a key of the platform.
+	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. By default, a key that Azure manages
+	// encrypts the disk.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
-	// Ephemeral keeps the disk on the host. It is fast and free of charge, and it is lost when the machine moves or is
-	// deallocated.
+	// Ephemeral stores the disk on the host of the machine. Such a disk is fast and free of charge, but its data is lost
+	// when Azure moves the machine to another host or deallocates the machine.
 	Ephemeral *Ephemeral `json:"ephemeral,omitempty"`
 }
 
-// Ephemeral selects where the host stores an ephemeral disk.
+// Ephemeral specifies where the host stores an ephemeral disk.
 type Ephemeral struct {
-	// Placement is CacheDisk, ResourceDisk or NvmeDisk. Default: Azure's choice for the VM size.
+	// Placement is the place on the host: CacheDisk, ResourceDisk or NvmeDisk. By default, Azure chooses a place that
+	// suits the VM size.
 	Placement string `json:"placement,omitempty"`
 }
 
 // DataDisk is an additional disk.
 type DataDisk struct {
-	// LUN is the number that identifies the disk in the machine, 0 to 63. It must be unique. Required.
+	// LUN is the number that identifies the disk in the machine, 0 to 63. Each disk must have another number. Required.
 	LUN *int32 `json:"lun"`
-	// SizeGiB is 1 to 65536. Required.
+	// SizeGiB is the size of the disk in GiB, 1 to 65536. Required.
 	SizeGiB int32 `json:"sizeGiB"`
-	// StorageAccountType is a type of osDisk.storageAccountType, PremiumV2_LRS or UltraSSD_LRS. Default: Azure's choice.
+	// StorageAccountType is the type of the disk: one of the types that osDisk.storageAccountType allows, PremiumV2_LRS or
+	// UltraSSD_LRS. By default, Azure chooses a type.
 	StorageAccountType string `json:"storageAccountType,omitempty"`
-	// Caching is None, ReadOnly or ReadWrite. Default: Azure's choice.
+	// Caching is None, ReadOnly or ReadWrite. By default, Azure chooses the caching.
 	Caching string `json:"caching,omitempty"`
-	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. Default: a key of the platform.
+	// DiskEncryptionSetID is the disk encryption set whose key encrypts the disk. By default, a key that Azure manages
+	// encrypts the disk.
 	DiskEncryptionSetID string `json:"diskEncryptionSetID,omitempty"`
 }
 
-// NetworkInterface is one network interface, which has one IPv4 address.
+// NetworkInterface is a network interface with one IPv4 address.
 type NetworkInterface struct {
-	// SubnetID is the subnet. Required.
+	// SubnetID is the subnet of the interface. Required.
 	SubnetID string `json:"subnetID"`
-	// PublicIP gives the interface its own public address (static, SKU Standard).
+	// PublicIP gives the interface a public IP address of its own (static, SKU Standard).
 	PublicIP bool `json:"publicIP,omitempty"`
-	// AcceleratedNetworking enables accelerated networking. It needs a VM size that supports it.
+	// AcceleratedNetworking enables accelerated networking, which not all VM sizes support.
 	AcceleratedNetworking bool `json:"acceleratedNetworking,omitempty"`
-	// IPForwarding lets the interface accept traffic for other addresses, as some network plugins require.
+	// IPForwarding allows the interface to receive and send traffic for other IP addresses. Some network plugins require
+	// this.
 	IPForwarding bool `json:"ipForwarding,omitempty"`
-	// SecurityGroupID is a network security group, in addition to that of the subnet.
+	// SecurityGroupID is a network security group of the interface. The network security group of the subnet applies too.
 	SecurityGroupID string `json:"securityGroupID,omitempty"`
-	// ApplicationSecurityGroupIDs are application security groups to join.
+	// ApplicationSecurityGroupIDs are the application security groups that the interface joins.
 	ApplicationSecurityGroupIDs []string `json:"applicationSecurityGroupIDs,omitempty"`
-	// LoadBalancerBackendPoolIDs are backend address pools of load balancers to join.
+	// LoadBalancerBackendPoolIDs are the backend address pools of load balancers that the interface joins.
 	LoadBalancerBackendPoolIDs []string `json:"loadBalancerBackendPoolIDs,omitempty"`
 }
 
-// Spot contains the conditions for spare capacity.
+// Spot contains the settings of a spot machine.
 type Spot struct {
-	// MaxPrice is the highest price in US dollars per hour. The default -1 means the price of a regular machine.
+	// MaxPrice is the maximum price in US dollars per hour. The default is -1, which means the price of a regular machine.
 	MaxPrice *float64 `json:"maxPrice,omitempty"`
-	// EvictionPolicy is Delete or Deallocate. It is Delete by default, because Machinist then replaces an evicted machine.
+	// EvictionPolicy specifies what Azure does with an evicted machine: Delete or Deallocate. By default, Azure deletes
+	// the machine, and Machinist replaces it.
 	EvictionPolicy string `json:"evictionPolicy,omitempty"`
 }
 
@@ -180,30 +194,31 @@ type Spot struct {
 type Identity struct {
 	// SystemAssigned gives the machine a system-assigned identity.
 	SystemAssigned bool `json:"systemAssigned,omitempty"`
-	// UserAssignedIDs are user-assigned identities.
+	// UserAssignedIDs are the user-assigned identities of the machine.
 	UserAssignedIDs []string `json:"userAssignedIDs,omitempty"`
 }
 
-// BootDiagnostics is the storage of the console's output.
+// BootDiagnostics specifies where Azure stores the output of the serial console.
 type BootDiagnostics struct {
-	// StorageURI is the blob endpoint of a storage account. Default: storage that Azure manages.
+	// StorageURI is the blob endpoint of the storage account for the output. By default, Azure manages the storage.
 	StorageURI string `json:"storageURI,omitempty"`
 }
 
-// Resize is the way in which the size of a machine changes.
+// Resize is the way in which the provider changes the size of a machine.
 type Resize string
 
 const (
-	// ResizeNever replaces the machine.
+	// ResizeNever means that the machine is replaced with a machine of the new size.
 	ResizeNever Resize = "Never"
-	// ResizeDeallocate drains the node, stops and deallocates the machine, changes its size and starts it again.
+	// ResizeDeallocate means that the provider drains the node, deallocates the machine, changes its size, and starts it
+	// again.
 	ResizeDeallocate Resize = "Deallocate"
 )
 
 const defaultAdmin = "machinist"
 
-// ParseSpec parses and validates a providerSpec and sets defaults. Its errors have the code InvalidArgument and name
-// the invalid field.
+// ParseSpec parses and validates a providerSpec, and sets the defaults. The errors have the code InvalidArgument and
+// name the invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {

@@ -7,15 +7,15 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// API version and kind of a providerSpec.
+// The apiVersion and kind of the providerSpec.
 const (
 	APIVersion = "libvirt.machinist.dev/v1beta1"
 	Kind       = "LibvirtMachine"
 )
 
-// Spec is the providerSpec of the libvirt provider. It describes one domain on the hypervisor that the credentials of
-// the class name. The comments of its fields are the user documentation: hack/reference writes
-// docs/reference/provider-specs.md from them. They name other fields as users write them.
+// Spec is the providerSpec of the libvirt provider. It describes a domain on the hypervisor that the credentials of the
+// class specify. The comments of its fields are user documentation, from which hack/reference generates
+// docs/reference/provider-specs.md. Therefore, the comments use the JSON names of other fields.
 type Spec struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -24,55 +24,60 @@ type Spec struct {
 	VCPUs int32 `json:"vcpus"`
 	// MemoryMiB is the memory of the domain in MiB, 64 to 16777216. Required.
 	MemoryMiB int64 `json:"memoryMiB"`
-	// CPU is the processor that the guest sees. Default: host-passthrough if domainType is kvm, and maximum if it is qemu.
+	// CPU is the processor model of the guest. By default, its mode is host-passthrough if domainType is kvm, and maximum
+	// if domainType is qemu.
 	CPU *CPU `json:"cpu,omitempty"`
-	// DomainType is kvm or qemu. With qemu, the processor is emulated, and the machine is many times slower. Default: kvm.
+	// DomainType is kvm or qemu. With qemu, QEMU emulates the processor, and the machine is many times slower. Default:
+	// kvm.
 	DomainType string `json:"domainType,omitempty"`
 	// Architecture is amd64 or arm64. Default: amd64.
 	Architecture string `json:"architecture,omitempty"`
-	// MachineType is the machine type of QEMU, such as "pc-q35-7.2". Default: q35, for arm64 virt.
+	// MachineType is the machine type of QEMU, such as "pc-q35-7.2". Default: q35, or virt if architecture is arm64.
 	MachineType string `json:"machineType,omitempty"`
-	// Firmware is bios or uefi, without secure boot. Default: bios, for arm64 uefi.
+	// Firmware is bios or uefi. Secure boot is not available. Default: bios, or uefi if architecture is arm64.
 	Firmware string `json:"firmware,omitempty"`
-	// Kernel is a kernel to boot from instead of the kernel on the disk. By default, the firmware boots from the disk.
+	// Kernel is a kernel that the domain boots instead of the kernel on its disk. By default, the firmware boots from the
+	// disk.
 	Kernel *Kernel `json:"kernel,omitempty"`
-	// Volume is the volume from which the domain boots. It is created and deleted with the machine. Required.
+	// Volume is the volume from which the domain boots. The volume is created and deleted together with the machine.
+	// Required.
 	Volume Volume `json:"volume"`
-	// Disks are empty volumes that are attached after volume in this order and deleted with the machine; at most 16.
+	// Disks are at most 16 empty volumes, which are attached in this order and deleted together with the machine.
 	Disks []Disk `json:"disks,omitempty"`
-	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface. Each has exactly one
-	// of network, bridge and user. Required.
+	// Networks are the domain's network interfaces, 1 to 8. The first one is the primary interface. In each interface, set
+	// exactly one of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
-	// AddressSource is the source of the machine's addresses: lease for the leases of libvirt's networks, or agent for
-	// the QEMU guest agent in the image, which needs a flag for serving certificates. Default: lease.
+	// AddressSource specifies how the provider finds the addresses of the machine. With lease, it reads the DHCP leases of
+	// libvirt's networks. With agent, it asks the QEMU guest agent in the image. Serving certificates for addresses from
+	// the agent are approved only in the ranges of the flag --approve-guest-addresses. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
-	// SeedPool is the storage pool of the small volume with the user data. Default: volume.pool.
+	// SeedPool is the storage pool in which the provider creates a small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
-	// NetworkConfig is cloud-init's network-config, as text; at most 16 KiB. By default, the image configures the network,
-	// usually with DHCP.
+	// NetworkConfig is the text of the file network-config for cloud-init, at most 16 KiB. By default, the image
+	// configures the network, usually with DHCP.
 	NetworkConfig string `json:"networkConfig,omitempty"`
-	// ConsoleLog writes the output of the serial console to a volume in volume.pool. The volume is deleted with the
-	// machine. The pool must be a directory. Default: false.
+	// ConsoleLog stores the output of the serial console in a volume. The volume is in volume.pool, which must be a pool
+	// of the type dir, and is deleted together with the machine. Default: false.
 	ConsoleLog bool `json:"consoleLog,omitempty"`
-	// KubeletAgent means that the machines contain an agent that updates their kubelet in place. By default another
-	// kubelet version requires another instance.
+	// KubeletAgent is true if the machines contain an agent that updates the kubelet in place. By default, the provider
+	// replaces a machine to change the version of its kubelet.
 	KubeletAgent bool `json:"kubeletAgent,omitempty"`
-	// Zone is the failure domain of the machines, for health checks and autoscalers. libvirt has no cloud controller
-	// manager, so the Nodes get a label for the zone only from spec.node.labels. Default: none.
+	// Zone is the name of the failure domain of the machines. Health checks and autoscalers use it. libvirt has no cloud
+	// controller manager, so the Nodes have a zone label only if spec.node.labels contains it. Default: none.
 	Zone string `json:"zone,omitempty"`
 }
 
-// CPU is the processor that a guest sees.
+// CPU is the processor model of a guest.
 type CPU struct {
-	// Mode is host-passthrough, host-model, maximum or custom. Default: custom, if model is set.
+	// Mode is host-passthrough, host-model, maximum or custom. If cpu is set, the default is custom.
 	Mode string `json:"mode,omitempty"`
-	// Model is the name of a processor, such as "EPYC". It is only allowed with the mode custom.
+	// Model is the name of a processor model, such as "EPYC". It is allowed only with the mode custom.
 	Model string `json:"model,omitempty"`
 }
 
-// Kernel is a kernel whose files are volumes.
+// Kernel is a kernel whose files are stored in volumes.
 type Kernel struct {
-	// Pool is the storage pool of the files. Default: volume.pool.
+	// Pool is the storage pool that contains the files. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
 	// Image is the volume that contains the kernel. Required.
 	Image string `json:"image"`
@@ -86,35 +91,35 @@ type Kernel struct {
 type Volume struct {
 	// Pool is the storage pool in which the volume is created. Required.
 	Pool string `json:"pool"`
-	// Base is the volume from which the new volume is copied. The new volume stores only the differences, so the base must
-	// not change while machines use it. By default the new volume is empty.
+	// Base is the volume that provides the initial content of the new volume. The new volume stores only the differences,
+	// so the base must not change while machines use it. By default, the new volume is empty.
 	Base string `json:"base,omitempty"`
-	// BasePool is the storage pool of base. Default: pool.
+	// BasePool is the storage pool that contains base. Default: pool.
 	BasePool string `json:"basePool,omitempty"`
-	// SizeGiB is 1 to 65536, and not less than the size of the base. Required.
+	// SizeGiB is the size of the volume in GiB, 1 to 65536. It must not be less than the size of base. Required.
 	SizeGiB int64 `json:"sizeGiB"`
 }
 
-// Disk is an additional volume, which is created empty.
+// Disk is an additional volume. It is initially empty.
 type Disk struct {
-	// Name is the name of the disk and the serial number that the guest sees (/dev/disk/by-id/virtio-NAME): 1 to 16
-	// lower-case letters, digits and inner hyphens, unique among the disks. Required.
+	// Name is the name of the disk. In the guest, it is the serial number of the disk (/dev/disk/by-id/virtio-NAME). It
+	// must be unique among the disks, and consists of 1 to 16 lower-case letters, digits and inner hyphens. Required.
 	Name string `json:"name"`
-	// SizeGiB is 1 to 65536. Required.
+	// SizeGiB is the size of the disk in GiB, 1 to 65536. Required.
 	SizeGiB int64 `json:"sizeGiB"`
 	// Pool is the storage pool in which the disk is created. Default: volume.pool.
 	Pool string `json:"pool,omitempty"`
 }
 
-// Network is a network interface. Exactly one of Network, Bridge and User must be set. Its hardware address is derived
-// from the machine and stays the same.
+// Network is a network interface. Exactly one of Network, Bridge and User must be set. The provider derives the
+// hardware address from the machine, so the address never changes.
 type Network struct {
-	// Network is a network of libvirt.
+	// Network is the name of a libvirt network.
 	Network string `json:"network,omitempty"`
-	// Bridge is a bridge of the hypervisor.
+	// Bridge is the name of a network bridge on the hypervisor.
 	Bridge string `json:"bridge,omitempty"`
-	// User selects QEMU's user network. The guest can open connections to others, but others cannot reach the guest. Use
-	// it only for trials.
+	// User selects QEMU's user network. The guest can open connections to other hosts, but other hosts cannot connect to
+	// the guest. Use this network only for trials.
 	User bool `json:"user,omitempty"`
 	// Model is the model of the interface: virtio, e1000, e1000e or rtl8139. Default: virtio.
 	Model string `json:"model,omitempty"`
@@ -143,8 +148,8 @@ const (
 // VolumePrefix is the prefix of the names of all volumes that are created for machines.
 const VolumePrefix = "machinist_"
 
-// ParseSpec reads a providerSpec, validates it and sets the defaults. Its errors have the code InvalidArgument and name
-// the invalid field.
+// ParseSpec parses and validates a providerSpec, and sets the defaults. The errors have the code InvalidArgument and
+// name the invalid field.
 func ParseSpec(raw []byte) (Spec, error) {
 	var s Spec
 	if err := provider.DecodeSpec(raw, APIVersion, Kind, &s); err != nil {
@@ -157,7 +162,6 @@ func ParseSpec(raw []byte) (Spec, error) {
 	return s, nil
 }
 
-// setDefaults sets the defaults.
 func (s *Spec) setDefaults() {
 	s.DomainType = cmp.Or(s.DomainType, DomainKVM)
 	s.Architecture = cmp.Or(s.Architecture, ArchitectureAMD64)

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package guide tests the guide that leads from an OpenStack project to a Node. It is a package of its own, because the
-// guide starts a cloud that is not the one of the other tests.
+// Package guide tests the guide that leads from an OpenStack project to a Node. The test is in a package of its own,
+// because the guide starts its own OpenStack, but the other tests share another one.
 package guide
 
 import (
@@ -12,10 +12,10 @@ import (
 	"machinist.dev/machinist/test/guide"
 )
 
-// patience includes the time in which the first start unpacks OpenStack and creates its databases.
+// patience is the time limit of each step of the guide. The first step is slow if OpenStack must be unpacked first.
 const patience = 15 * time.Minute
 
-// The guests of this cloud are simulated, so the test shows nothing about the boot of an image.
+// The hypervisors of this cloud are fake, so the test does not prove that an image boots.
 func TestCommandsOfOpenStackGuideWork(t *testing.T) {
 	output, terminal := guide.Trial{Root: "../../..", Page: "docs/get-started/openstack.md", Patience: patience}.Run(t)
 	if strings.Count(output, " Ready ") != 1 {

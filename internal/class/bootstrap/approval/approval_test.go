@@ -275,7 +275,8 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes, want once", n)
 	}
-	// The reconciler has requeued the request. After this delay, it asks the provider again, which now knows the address.
+	// The reconciler has requeued the request. After this delay, the reconciler asks the provider again. Now the provider
+	// knows the address.
 	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
 	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {

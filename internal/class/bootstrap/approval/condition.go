@@ -31,8 +31,8 @@ func (r *Reconciler) setCondition(ctx context.Context, csr *certificatesv1.Certi
 	return r.patchCondition(ctx, client.ObjectKeyFromObject(m), m.UID)
 }
 
-// clearCondition updates the condition of a Machine after a request was decided or deleted. If that happened while no
-// process was running, the condition stays outdated until the kubelet sends another request.
+// clearCondition updates the condition of a Machine after a request was decided or deleted. If a request was decided or
+// deleted while no process was running, the condition stays outdated until the kubelet sends another request.
 func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 	ended, known := r.state.removeRejection(request)
 	if !known {
@@ -46,8 +46,8 @@ func (r *Reconciler) clearCondition(ctx context.Context, request string) error {
 }
 
 // applyRejections sets the condition of the Machine to the reason and message of its first rejected request. If the
-// Machine has no rejected requests, applyRejections removes the condition. The choice of the request is always the
-// same, because two requests with different reasons would otherwise overwrite each other's condition again and again.
+// Machine has no rejected requests, applyRejections removes the condition. applyRejections always chooses the same
+// request. Otherwise, two requests with different reasons would overwrite each other's condition again and again.
 func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	requests, first := r.state.rejectionsOf(client.ObjectKeyFromObject(m))
 	if len(requests) == 0 {

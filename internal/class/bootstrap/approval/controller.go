@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// reportAfter is the age from which a pending request is reported. Another approver may approve the request before
-	// that.
+	// reportAfter is the minimum age of a pending request that is reported. Another approver may approve the request
+	// earlier.
 	reportAfter = 10 * time.Second
 	// kubeletWait is the time that a kubelet waits for a serving certificate before it sends another request. A kubelet
 	// that joins the cluster keeps sending the same request until its bootstrap token expires.
@@ -52,7 +52,7 @@ type Options struct {
 	// Target reads the Secrets of bootstrap tokens from the API server of the target cluster without a cache, and approves
 	// requests.
 	Target client.Client
-	// Classes returns the class of a Machine, with the credentials for calls of the driver.
+	// Classes returns the class of a Machine, which contains the credentials for driver calls.
 	Classes Classes
 	// Cloud calls the driver, with a rate limit and with metrics.
 	Cloud Cloud
@@ -132,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // confirm makes the decision again, after it has read the Machine, the Node and the other Machines with the same node
 // name from the API servers. Another Machine may be missing in the cache. If that Machine has joined, its Node prevents
-// the approval. If it has not joined, it does not take precedence.
+// the approval. If that Machine has not joined, it does not take precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)

@@ -66,8 +66,8 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*corev1.N
 	return node, nil
 }
 
-// liveOtherMachine returns another Machine that has the same node name and takes precedence over m. It gets the
-// candidates, which are in the same namespace, from the cache, and reads each candidate again from the API server.
+// liveOtherMachine returns another Machine that has the same node name and takes precedence over m. It finds the
+// candidates of the same namespace in the cache, and reads each of them again from the API server.
 func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
@@ -105,9 +105,9 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine to which a Node belongs. The first choice is a Machine that is paired with the Node and
-// to which the Node provably belongs, the second is any Machine that is paired with the Node, and the last is a Machine
-// whose instance will register the Node.
+// machineOf returns the Machine to which a Node belongs. It prefers a Machine that is paired with the Node and to which
+// the Node provably belongs. The second choice is any Machine that is paired with the Node. The last choice is a
+// Machine whose instance will register the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {

@@ -45,7 +45,7 @@ const (
 	ReasonAlreadyJoined Reason = "AlreadyJoined"
 	// ReasonNameUnknown surfaces when the provider does not report the node name of the instance.
 	ReasonNameUnknown Reason = "NameUnknown"
-	// ReasonWrongName surfaces when the request is for another node name than the name in the Machine's status, or than
+	// ReasonWrongName surfaces when the node name in the request differs from the name in the Machine's status, or from
 	// the name that the provider reports.
 	ReasonWrongName Reason = "WrongName"
 	// ReasonNameInUse surfaces when another Machine of the namespace has the same node name, or when a Node of another
@@ -54,8 +54,8 @@ const (
 	// ReasonUnknownAddress surfaces when a serving certificate is requested for an address that the provider does not
 	// report for the instance.
 	ReasonUnknownAddress Reason = "UnknownAddress"
-	// ReasonGuestAddress surfaces when a serving certificate is requested for an address that only the guest reports. The
-	// address is not in a range of --approve-guest-addresses.
+	// ReasonGuestAddress surfaces when a serving certificate is requested for an address that only the guest reports,
+	// outside of the ranges of --approve-guest-addresses.
 	ReasonGuestAddress Reason = "GuestAddress"
 )
 

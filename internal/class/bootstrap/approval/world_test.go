@@ -157,7 +157,7 @@ func (c *cloud) calls() int {
 // node returns a node name that no other test uses.
 func (w *world) node(name string) string { return w.ns + "-" + name }
 
-// machine creates a Machine whose instance will register a Node. The name of the Node is the result of node for the
+// machine creates a Machine whose instance will register a Node. The method node returns the name of this Node for the
 // name of the Machine.
 func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()

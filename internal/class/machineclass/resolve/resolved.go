@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -106,11 +107,21 @@ type Error struct {
 	Reason string
 	// Message is a text for users that names the object.
 	Message string
+	// Forbidden is true if the API server does not permit this process to read the object. No event tells the process when
+	// the permission is granted, so callers try again after ForbiddenRetry.
+	Forbidden bool
 }
+
+// ForbiddenRetry is the time after which an object that this process may not read is read again.
+const ForbiddenRetry = 5 * time.Minute
 
 // Error returns "Reason: Message".
 func (e *Error) Error() string { return e.Reason + ": " + e.Message }
 
 func errorf(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func forbiddenf(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...), Forbidden: true}
 }

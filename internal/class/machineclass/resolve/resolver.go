@@ -328,7 +328,7 @@ func (r *Resolver) inConfigMap(ctx context.Context, namespace, name string, ref 
 	case apierrors.IsNotFound(err):
 		return "", noValue(name, "ConfigMap", ref)
 	case apierrors.IsForbidden(err):
-		return "", errorf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which contains "+
+		return "", forbiddenf(v1beta1.ReasonUserDataNotFound, "The provider may not read ConfigMap %q in namespace %q, which contains "+
 			"the value of <<VALUES.%s>>. Add the namespace to the value userDataConfigMaps of the chart machinist-provider.", ref.Name,
 			namespace, name)
 	case err != nil:
@@ -359,7 +359,7 @@ func (r *Resolver) secret(ctx context.Context, namespace, name, reason string) (
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		return nil, errorf(reason, "The provider may not read Secret %q in namespace %q. Add the namespace to the value "+
+		return nil, forbiddenf(reason, "The provider may not read Secret %q in namespace %q. Add the namespace to the value "+
 			"secretNamespaces of the chart machinist-provider.", name, namespace)
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)

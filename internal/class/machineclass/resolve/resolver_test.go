@@ -281,7 +281,7 @@ func TestSecretThatMayNotBeReadIsReported(t *testing.T) {
 		reported, ok := errors.AsType[*resolve.Error](err)
 		const want = `The provider may not read Secret "creds" in namespace "ns". Add the namespace to the value ` +
 			`secretNamespaces of the chart machinist-provider.`
-		if !ok || reported.Reason != v1beta1.ReasonCredentialsNotFound || reported.Message != want {
+		if !ok || !reported.Forbidden || reported.Reason != v1beta1.ReasonCredentialsNotFound || reported.Message != want {
 			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
 	}

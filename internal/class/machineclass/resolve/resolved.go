@@ -113,7 +113,7 @@ type Error struct {
 }
 
 // ForbiddenRetry is the time after which an object that this process may not read is read again.
-const ForbiddenRetry = 5 * time.Minute
+const ForbiddenRetry = time.Minute
 
 // Error returns "Reason: Message".
 func (e *Error) Error() string { return e.Reason + ": " + e.Message }

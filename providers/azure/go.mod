@@ -46,6 +46,7 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	google.golang.org/grpc v1.83.1 // indirect
 	helm.sh/helm/v4 v4.3.0 // indirect
+	k8s.io/apiserver v0.37.2 // indirect
 )
 
 require (

@@ -45,6 +45,7 @@ require (
 	google.golang.org/grpc v1.83.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	helm.sh/helm/v4 v4.3.0 // indirect
+	k8s.io/apiserver v0.37.2 // indirect
 )
 
 require (

@@ -21,7 +21,7 @@ type shardsOptions struct {
 	settle       time.Duration
 }
 
-// For both programs, shardsCommand measures the memory of one process for all machines, and the memory of one process
+// shardsCommand measures, for both programs, the memory of one process for all machines, and the memory of one process
 // for each shard.
 func shardsCommand() *cobra.Command {
 	o := &shardsOptions{}

@@ -48,7 +48,7 @@ func nodeSettings() []setting {
 	}
 }
 
-// If the setting is a flag, arrange adds it to the options.
+// arrange adds the setting to the options if it is a flag.
 func (q setting) arrange(o *stack.Options) {
 	flag := "--" + q.name + "=" + q.value
 	switch q.component {

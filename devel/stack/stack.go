@@ -252,7 +252,8 @@ func (s *Stack) NewManager(name string, args ...string) (*child.Process, error) 
 
 // NewMigrator prepares a migrator for the stack's provider, and installs its policies and roles. namespaces is the
 // value migrator.namespaces of its chart. The caller starts and stops it.
-func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string, args ...string) (*child.Process, error) {
+func (s *Stack) NewMigrator(ctx context.Context, namespaces []string, name string,
+	args ...string) (*child.Process, error) {
 	if err := s.installMigrator(ctx, namespaces); err != nil {
 		return nil, err
 	}

@@ -109,7 +109,8 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	if m.Spec.ProviderID != before.Spec.ProviderID {
 		t.Errorf("the instance is %s, but it was %s before", m.Spec.ProviderID, before.Spec.ProviderID)
 	}
-	if n := len(a.asked); n != 5 || a.asked[0].Drained || a.asked[1].Drained || !a.asked[2].Drained || !a.asked[n-1].Drained {
+	if n := len(a.asked); n != 5 || a.asked[0].Drained || a.asked[1].Drained || !a.asked[2].Drained ||
+		!a.asked[n-1].Drained {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")

@@ -39,7 +39,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-// If the cloud keeps the address of a deleted instance, deleteAddresses deletes it. It returns what is left. Lists may
+// deleteAddresses deletes the address of a deleted instance if the cloud has kept the address. It returns what is left. Lists may
 // be outdated, so they are used only to find IDs. The answer to the deletion shows whether the address exists.
 func deleteAddresses(ctx context.Context, client account, providerID string, own owner) (left string, err error) {
 	var ids []string

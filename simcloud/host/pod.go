@@ -36,7 +36,7 @@ const (
 	succeeded // the containers exited and will not be restarted
 	failed
 
-	// The stage stopped can follow any other stage. It means that the pod was deleted.
+	// stopped means that the pod was deleted. This stage can follow any other stage.
 	stopped
 )
 

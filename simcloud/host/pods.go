@@ -106,7 +106,7 @@ func (m *machine) afterReboot() bool {
 	return m.rebooted
 }
 
-// If the API server has returned an error, forgetVersion makes the next watch begin with a list, because the resource
+// forgetVersion makes the next watch begin with a list if the API server has returned an error, because the resource
 // version may be too old.
 func (p *podSimulator) forgetVersion(err error) {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {

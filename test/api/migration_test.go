@@ -106,7 +106,8 @@ func TestStoppedWorkloadStaysInMigration(t *testing.T) {
 	if err := c.Create(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	m.Status.Fence.Workloads = []v1beta1.StoppedWorkload{{Kind: "Deployment", Namespace: "old", Name: "stopped", Replicas: 1},
+	m.Status.Fence.Workloads = []v1beta1.StoppedWorkload{
+		{Kind: "Deployment", Namespace: "old", Name: "stopped", Replicas: 1},
 		{Kind: "Deployment", Namespace: "old", Name: "foreign", Replicas: 1}}
 	if err := c.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)

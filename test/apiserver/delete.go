@@ -75,7 +75,7 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 	return r
 }
 
-// If the kind of an object has a grace period, shorten sets or shortens the grace period. graceful is true if the
+// shorten sets or shortens the grace period of an object whose kind has one. graceful is true if the
 // object is being deleted gracefully. pending is true if the graceful deletion began earlier and the grace period stays
 // the same.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {

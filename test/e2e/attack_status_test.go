@@ -43,7 +43,8 @@ func (m *machinist) newForger() (forger, v1beta1.Machine) {
 			{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machines"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{v1beta1.GroupName}, Resources: []string{"machines/status"}, Verbs: []string{"update", "patch"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		&rbacv1.RoleBinding{ObjectMeta: meta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "forger"}}},
 	} {
 		if err := m.control.Create(ctx, o); err != nil {
@@ -109,8 +110,9 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	// corrects their status.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
-		waiting := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: attackerNamespace, Name: fmt.Sprintf("waiting-%d", i)},
-			Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "missing"}}}
+		waiting := &v1beta1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: attackerNamespace, Name: fmt.Sprintf("waiting-%d", i)},
+			Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "missing"}}}
 		if err := m.control.Create(context.Background(), waiting); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +294,8 @@ func TestAttackForgedNodeProviderID(t *testing.T) {
 			}, client.InNamespace(attackerNamespace))
 		own = list.Items[0]
 		after := m.readNode(node.Name)
-		if after.UID != before.UID || after.Spec.Unschedulable || after.Labels[v1beta1.NodeLabelMachine] != before.Labels[v1beta1.NodeLabelMachine] ||
+		if after.UID != before.UID || after.Spec.Unschedulable ||
+			after.Labels[v1beta1.NodeLabelMachine] != before.Labels[v1beta1.NodeLabelMachine] ||
 			after.Annotations[v1beta1.NodeAnnotationInstance] != before.Annotations[v1beta1.NodeAnnotationInstance] {
 			t.Errorf("node %s was changed: %+v %+v, before %+v %+v", node.Name, after.ObjectMeta, after.Spec,
 				before.ObjectMeta, before.Spec)

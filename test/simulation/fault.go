@@ -46,7 +46,7 @@ const (
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// For hiddenFor, Unobserved shows several changes of an object to the process as a single change.
+	// Unobserved shows several changes of an object to the process as a single change. It lasts for hiddenFor.
 	Unobserved Fault = "unobserved"
 	// TimeJumps suspends the hosts of all processes during the effect, so that the time jumps forward for all of them.
 	TimeJumps Fault = "time-jumps"

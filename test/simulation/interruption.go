@@ -20,7 +20,7 @@ const (
 	spotTaint = "aws-node-termination-handler/spot-itn"
 	// noticeLead is the time from the taint until the instance ends.
 	noticeLead = 2 * time.Minute
-	// A drain must end before the instance ends. noticeMargin is the minimum time between these two events. The margin is
+	// noticeMargin is the minimum time between the end of a drain and the end of the instance. The margin is
 	// necessary because API times are whole seconds.
 	noticeMargin = 6 * time.Second
 )

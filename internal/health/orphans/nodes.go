@@ -272,7 +272,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 	return errors.Join(errs...)
 }
 
-// Before deleteNode deletes a Node, it checks at the API server that the Node is unchanged and not Ready.
+// deleteNode deletes a Node after it has checked at the API server that the Node is unchanged and not Ready.
 func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	node := &corev1.Node{}
 	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {

@@ -110,7 +110,9 @@ migrator: {enabled: true, namespaces: [fleet]}
 provider: {name: sim, flags: {cloud-endpoint: "http://one"}}
 extraArgs: [--concurrent-machines=4]
 serviceAccount: {name: shared, annotations: {example.com/identity: x}}
-migrator: {enabled: true, only: true, namespaces: [kube-system, fleet], sharedNamespaces: [cloud-init-settings], extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
+migrator:
+  {enabled: true, only: true, namespaces: [kube-system, fleet], sharedNamespaces: [cloud-init-settings],
+   extraArgs: [--cloud-qps=10], resources: {limits: {memory: 1Gi}}}
 `),
 		"provider-azure": provider(`
 provider: {name: azure}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The README of a chart documents every value of values.yaml and of the schema, and no other. The fields of a value that
-// is an object may be documented together.
+// The README of a chart documents every value of values.yaml and of the schema, and no other value. The fields of a
+// value that is an object may be documented together.
 func TestValuesAreDocumentedAndInSchema(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| \\w+ \\| .+ \\| (.*) \\|$")
 	for _, chart := range []string{"machinist", "machinist-provider", "simcloud"} {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// predecessorFlags are flags of machine-controller-manager. A process that has the flag ours also accepts the old name. Any
-// other process refuses the old name with an error that contains what to set instead.
+// predecessorFlags are flags of machine-controller-manager. A process that has the flag ours also accepts the old name.
+// Any other process refuses the old name with an error that contains what to set instead.
 var predecessorFlags = []struct{ name, ours, instead string }{
 	{"safety-up", "overshoot-tolerance", "set --overshoot-tolerance of machinist-manager"},
 	{"safety-down", "overshoot-recovery", "set --overshoot-recovery of machinist-manager"},
@@ -22,8 +22,8 @@ var predecessorFlags = []struct{ name, ours, instead string }{
 	{"machine-drain-timeout", "", "set timeouts.drain in the spec of machines and in the templates of fleets"},
 }
 
-// AddPredecessorFlags registers the flags of machine-controller-manager, and hides them in the help. Call it after all other
-// flags are registered.
+// AddPredecessorFlags registers the flags of machine-controller-manager, and hides them in the help. Call it after all
+// other flags are registered.
 func AddPredecessorFlags(fs *pflag.FlagSet) {
 	for _, f := range predecessorFlags {
 		flag := &pflag.Flag{Name: f.name, Value: refusal(f.instead), Hidden: true}

@@ -299,10 +299,10 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 func checkSecret(secret *unstructured.Unstructured) error {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {
-		return fmt.Errorf("Secret %s: type: %q is not supported, only %s", name, kind, corev1.SecretTypeOpaque)
+		return fmt.Errorf("secret %s: type: %q is not supported, only %s", name, kind, corev1.SecretTypeOpaque)
 	}
 	if !resolve.Usable(secret) {
-		return fmt.Errorf("Secret %s: metadata.labels[%s]: %q must be %s, %s or %s", name, v1beta1.LabelSecretUse,
+		return fmt.Errorf("secret %s: metadata.labels[%s]: %q must be %s, %s or %s", name, v1beta1.LabelSecretUse,
 			secret.GetLabels()[v1beta1.LabelSecretUse], v1beta1.SecretUseCredentials, v1beta1.SecretUseUserData,
 			v1beta1.SecretUseBoth)
 	}

@@ -178,10 +178,10 @@ func TestReadRefusesInvalidBackups(t *testing.T) {
 		"another kind":               {good + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: n}\n", `document 2: /v1, Kind=Pod "p"`},
 		"without a namespace":        {good + "---\napiVersion: machinist.dev/v1beta1\nkind: Machine\nmetadata: {name: m}\n", "metadata.namespace"},
 		"a token of a ServiceAccount": {good + "---\n" + labelledSecret + "type: kubernetes.io/service-account-token\n",
-			`Secret prod/creds: type: "kubernetes.io/service-account-token"`},
-		"a bootstrap token": {good + "---\n" + labelledSecret + "type: bootstrap.kubernetes.io/token\n", "Secret prod/creds: type"},
+			`secret prod/creds: type: "kubernetes.io/service-account-token"`},
+		"a bootstrap token": {good + "---\n" + labelledSecret + "type: bootstrap.kubernetes.io/token\n", "secret prod/creds: type"},
 		"a Secret without a label": {good + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: prod}\n",
-			`Secret prod/s: metadata.labels[machinist.dev/secret-use]: ""`},
+			`secret prod/s: metadata.labels[machinist.dev/secret-use]: ""`},
 		"a duplicate key": {good + "---\nkind: Machine\nkind: Machine\n", "document 2"},
 		"invalid YAML":    {"{", "document 1"},
 	} {

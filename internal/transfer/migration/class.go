@@ -171,7 +171,9 @@ func (p *planner) secret(c *class, name, use string, data map[string][]byte) *co
 
 // overrideOf returns the index of the override in the Migration that applies to the class, or -1 if there is none.
 func (p *planner) overrideOf(c *class) int {
-	return slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool { return o.Class == c.name })
+	return slices.IndexFunc(p.migration.Spec.Overrides, func(o v1beta1.MigrationOverride) bool {
+		return o.Class == c.name
+	})
 }
 
 // override applies the override for the class, and reports whether the Migration has one.

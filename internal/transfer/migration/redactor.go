@@ -15,8 +15,8 @@ const (
 	redacted = "[redacted]"
 	// minRedacted is the minimum length of a value that is replaced. Shorter values also occur as parts of ordinary words.
 	minRedacted = 4
-	// A text may contain only the beginning of a value. minBeginning is the minimum length of such a beginning that is
-	// replaced. Some texts contain only a beginning because drivers and API servers truncate long values in their
+	// minBeginning is the minimum length of the beginning of a value that is replaced if the text contains only the
+	// beginning. Some texts contain only a beginning because drivers and API servers truncate long values in their
 	// messages.
 	minBeginning = 8
 )

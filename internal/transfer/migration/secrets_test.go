@@ -32,7 +32,8 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 		&corev1.Secret{ObjectMeta: object("other", "denied", labelled("denied")), Data: data},
 		&corev1.Secret{ObjectMeta: object("unbound", "allowed", labelled("allowed")), Data: data},
 		&corev1.ConfigMap{ObjectMeta: object("other", "plain", nil), Data: map[string]string{"key": "value"}},
-		&corev1.ConfigMap{ObjectMeta: object("other", "allowed", labelled("allowed")), Data: map[string]string{"key": "value"}},
+		&corev1.ConfigMap{ObjectMeta: object("other", "allowed", labelled("allowed")),
+			Data: map[string]string{"key": "value"}},
 	).WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
 		o client.Object, options ...client.GetOption) error {
 		if strings.HasPrefix(key.Namespace, "unbound") {
@@ -167,8 +168,8 @@ func TestPlanShowsWhatIsNotSecret(t *testing.T) {
 	f := regionFromSecret(t)
 	write(t, f.objects[0], map[string]any{"configMapKeyRef": map[string]any{"namespace": "kube-system", "name": "network",
 		"key": "region"}}, "spec", "providerConfig", "cloudProviderSpec", "location")
-	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "network"},
-		Data: map[string]string{"region": "westeurope"}})
+	network := metav1.ObjectMeta{Namespace: "kube-system", Name: "network"}
+	f.secrets = append(f.secrets, &corev1.ConfigMap{ObjectMeta: network, Data: map[string]string{"region": "westeurope"}})
 	plan := f.plan()
 	if losses := plan.findings.withCode(CodeSecretInClass); len(losses) > 0 {
 		t.Errorf("got losses %v for a value of a ConfigMap", losses)

@@ -69,7 +69,8 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	})
 }
 
-// If the old controller ignores a machine because of its initializers, pauseForInitializers pauses the new Machine.
+// pauseForInitializers pauses the new Machine if the old controller ignores the old machine because of its
+// initializers.
 func pauseForInitializers(m *metadata) {
 	if m.oldAnnotations[kubermaticInitializers] != "" {
 		m.later[v1beta1.AnnotationPaused] = "true"

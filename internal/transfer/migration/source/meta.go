@@ -171,7 +171,7 @@ func (m *metadata) shorten(name string, role Role) string {
 	return short
 }
 
-// If a name contains no dot and has at most longest characters, shortName returns it unchanged. Otherwise it cuts the
+// shortName returns a name unchanged if it contains no dot and has at most longest characters. Otherwise it cuts the
 // name, replaces dots, and appends a hash of the whole name. The result depends only on the name, so it is always the
 // same. If longest is 0, the name is never changed.
 func shortName(name string, longest int) string {
